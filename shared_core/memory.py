@@ -126,9 +126,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         min_lexical: the share of the question's informative words that a unit must contain to be recalled, unless its
             cosine is high enough. None: a measured default.
         excerpt_tokens: the size of an excerpt, in tokens. A recalled message that is longer than one and a half times
-            this is replaced by the sentences that tell most about the question and are not told by a better match,
-            marked with the message's id. Excerpts get shorter, down to 60 tokens, if more messages are worth recalling
-            than fit. None: messages are recalled whole.
+            this is replaced by the passage that matches the question, marked with the message's id. Excerpts get
+            shorter, down to 60 tokens, if more messages are worth recalling than fit. None: messages are recalled
+            whole.
         recall_tools: what is recalled of turns that used tools: `"replies"` is their text without tool calls and
             results, `"all"` includes both, `"none"` recalls nothing of such turns.
         placement: where recalled text goes: `"grounding"` puts it next to the question, `"messages"` puts real messages

@@ -1,8 +1,7 @@
 """Turn search results into messages: hits for people, and candidates with excerpts for the prompt."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import islice
 from math import inf
 
@@ -20,7 +19,7 @@ from shared_core.prompt.abridged import lighter
 from shared_core.prompt.assembler import Placement
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
-from shared_core.recall.excerpts import EXCERPT_MARK, excerpt, informative
+from shared_core.recall.excerpts import EXCERPT_MARK, excerpt
 from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.rules import RecallRules
@@ -103,7 +102,7 @@ def read_candidates(
         more = [candidate for candidate, _ in others.read(further)] if further else []
         candidates = candidates_newest_first(candidates, more, question, found.words, window)
     if size is not None:
-        candidates = reader.cut(candidates, size, question)
+        candidates = reader.cut(candidates, size)
     if not found.standing:
         return candidates
     return with_standing(reader.standing(), candidates, reader.said, tokens=rules.standing_tokens, room=room)
@@ -384,53 +383,37 @@ class _Reader:
     def _size(self, message: Message) -> int:
         return message_tokens(message, self.live.sizer.counter, self.live.sizer.overhead)
 
-    def cut(self, candidates: Sequence[Candidate], size: int, question: str) -> list[Candidate]:
-        """Return candidates with their long messages cut to excerpts of so many tokens, which tell nothing twice."""
-        result = list(candidates)
-        if not any(_is_long(candidate, size) for candidate in candidates):
-            return result
-        known = set(informative(question))
-        for number, candidate in enumerate(candidates):
-            if candidate.reason is None:
-                result[number] = self._shorter(candidate, size, known) if _is_long(candidate, size) else candidate
-                known.update(*(informative(entry.message.content) for entry in result[number].entries))
-        return result
+    def cut(self, candidates: Iterable[Candidate], size: int) -> list[Candidate]:
+        """Return candidates with their long messages cut to excerpts of so many tokens."""
+        return [
+            self._with_excerpts(one, size)
+            if one.reason is None and max([entry.tokens for entry in one.entries]) > WHOLE * size
+            else one
+            for one in candidates
+        ]
 
-    def _shorter(self, candidate: Candidate, size: int, known: Set[str]) -> Candidate:
-        entries = tuple([self._cut(entry, size, known) for entry in candidate.entries])
+    def _with_excerpts(self, candidate: Candidate, size: int) -> Candidate:
+        entries = tuple([self._cut(entry, size) for entry in candidate.entries])
         cut = [after.message.id for before, after in zip(candidate.entries, entries, strict=True) if after != before]
         return replace(candidate, entries=entries, cut=tuple(cut)) if cut else candidate
 
-    def _cut(self, entry: Entry, size: int, known: Set[str]) -> Entry:
+    def _cut(self, entry: Entry, size: int) -> Entry:
         message, sizer = entry.message, self.live.sizer
         tokens, language = entry.tokens - message.media_tokens, self.spoken.get(entry_key(entry))
-        before, after = EXCERPT_MARK.replace("{id}", message.id or "").split("{text}")
-        # The text is counted with its mark, so that it is counted once.
-        counter = cache(sizer.counter)
-        most = size + counter(before + after)
-        passage = excerpt(
-            message.content, self.found.stems, size, lambda text: counter(before + text + after) - most + size, tokens,
-            language, known,
-        )  # fmt: skip
+        passage = excerpt(message.content, self.found.stems, size, sizer.counter, tokens, language)
         if passage is None:
             return entry
         for said in self.stated.get(entry_key(entry), ()):
             passage = around(said, passage, message.content)
-        part = message.replace(content=before + passage + after)
-        return replace(entry, message=part, tokens=message_tokens(part, counter, sizer.overhead))
+        marked = EXCERPT_MARK.replace("{id}", message.id or "").replace("{text}", passage)
+        part = message.replace(content=marked)
+        return replace(entry, message=part, tokens=message_tokens(part, sizer.counter, sizer.overhead))
 
     def _returns(self, entry: Entry) -> bool:
         message = entry.message
         if message.role == "tool" or (self.whole_turns and message.tool_calls):
             return self.rules.recall_tools == "all"
         return bool(message.content.strip()) or self.whole_turns
-
-
-def _is_long(candidate: Candidate, size: int) -> bool:
-    """Return whether a candidate may be recalled and has a message to cut."""
-    return candidate.reason is None and any(
-        entry.tokens - entry.message.media_tokens > WHOLE * size for entry in candidate.entries
-    )
 
 
 def _once_a_turn(candidate: Candidate, session: int, turns: set[tuple[int, str]]) -> Candidate:

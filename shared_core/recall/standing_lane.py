@@ -288,7 +288,7 @@ def around(said: str, passage: str, text: str) -> str:
     """Return a passage of a text with what is said in the text before or after it, unless the passage holds it."""
     if said in passage:
         return passage
-    first = text.find(said) <= text.find(passage.strip(f"{ELLIPSIS} ").partition(f" {ELLIPSIS} ")[0])
+    first = text.find(said) <= text.find(passage.strip(f"{ELLIPSIS} "))
     return f"{said} {ELLIPSIS} {passage}" if first else f"{passage} {ELLIPSIS} {said}"
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import Context
 from shared_core.prompt.reasons import Reason
-from shared_core.recall.excerpts import excerpt, informative
+from shared_core.recall.excerpts import excerpt
 from shared_core.recall.lengths import WHOLE
 
 FILLER = "The weather was fine and we walked along the river for a while. "
@@ -28,12 +28,10 @@ def test_an_excerpt_is_a_part_of_the_text_and_no_longer_than_asked(text: str, wo
     found = excerpt(text, words, size, characters, len(text))
     assert (found is None) == (len(text) <= WHOLE * size)
     if found is not None:
-        parts = found.removeprefix("… ").removesuffix(" …").split(" … ")
+        part = found.removeprefix("… ").removesuffix(" …")
+        assert part in text
         assert len(found) <= max(size, 5)
-        assert found.startswith("… ") or text.lstrip().startswith(parts[0])
-        at = 0
-        for part in parts:
-            at = text.index(part, at) + len(part)  # in order, none twice
+        assert found.startswith("… ") or text.lstrip().startswith(part)
 
 
 @pytest.mark.parametrize(
@@ -56,42 +54,10 @@ def test_it_is_the_passage_with_most_of_the_words(text: str, words: list[str], f
     assert len(passage) <= 150
 
 
-def test_it_holds_whole_sentences_and_what_follows_the_answer() -> None:
-    text = FILLER * 9 + "The code is 4471. It opens both doors. " + FILLER * 9
+def test_it_begins_and_ends_between_sentences() -> None:
+    text = FILLER * 9 + "The code is 4471. " + FILLER * 9
     passage = excerpt(text, ["code"], 160, characters, len(text))
-    assert passage == f"… {FILLER}The code is 4471. It opens both doors. …"
-
-
-def test_it_skips_what_lies_between_two_sentences_about_the_question() -> None:
-    text = "The locker is blue. " + FILLER * 9 + "Its code is 4471. " + FILLER
-    found = excerpt(text, ["locker", "code"], 100, characters, len(text), known=informative(FILLER))
-    assert found == "The locker is blue. … Its code is 4471. …"
-
-
-def test_it_tells_nothing_twice_and_nothing_that_is_known() -> None:
-    said = "Otto changed the locker code at the climbing hall"
-    again = "The locker code at the climbing hall was changed"
-    new = "The green cupboard in the cellar holds another locker code"
-    text = f"{said}. {FILLER}{again}. {FILLER}{new}. " + FILLER * 9
-    assert excerpt(text, ["code", "locker"], 120, characters, len(text)) == f"{said}. … {new}. …"
-    known = informative(f"{said}. {FILLER}")
-    assert excerpt(text, ["code", "locker"], 65, characters, len(text), known=known) == f"… {new}. …"
-
-
-def test_the_number_of_an_item_stays_with_it() -> None:
-    text = "Steps:\n" + "".join(f"{number}. Walk {number} more miles.\n" for number in range(1, 30))
-    passage = excerpt(text + "30. Open the locker.\n" + FILLER, ["locker"], 60, characters, len(text))
-    assert passage is not None
-    assert "30. Open the locker." in passage
-
-
-def test_a_sentence_that_is_too_long_is_cut_around_the_words() -> None:
-    text = "and we walked on " * 30 + "to the locker with the code 4471 " + "and home again " * 30
-    passage = excerpt(text, ["locker", "code"], 90, characters, len(text))
-    assert passage is not None
-    assert "to the locker with the code" in passage
-    assert passage.startswith("… ")
-    assert passage.endswith(" …")
+    assert passage == f"… The code is 4471. {FILLER}{FILLER.strip()} …"
 
 
 LONG = FILLER * 60 + "The locker code at the climbing hall is 4093. " + FILLER * 60
