@@ -334,7 +334,7 @@ def test_a_damaged_snapshot_is_built_again(path: Path, what: str) -> None:
     with InfiniteMemory(path, embedder=embedder, **SMALL) as memory:
         expected = memory.context("what of item3?"), memory.search("item3", 50)
     with closing(sqlite3.connect(path)) as connection, connection:
-        rows = connection.execute("SELECT rowid, data FROM snapshots").fetchall()
+        rows = connection.execute("SELECT rowid, data FROM snapshots WHERE name <> 'reach'").fetchall()
         assert len(rows) == 2
         for row, data in rows:
             middle = len(data) // 2

@@ -1,6 +1,5 @@
 """The rows and words of one session in memory, derived from its store; they can be rebuilt at any time."""
 
-import json
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -417,13 +416,15 @@ class SessionIndex:
         with self.lock:
             about = {"names": [*self.names], "last_seq": self.last_seq, "epoch": self.epoch, "rules": _rules()}
             arrays, rows = self._arrays(), len(self)
-        data, reach = pack(about, arrays), [self.epoch, about["rules"], about["last_seq"]]
+        reach = {name: about[name] for name in ("epoch", "rules", "last_seq")}
+        data = pack(about, arrays)
         with self.store.transaction():
-            kept = not self._needs_rewrite and _goes_further(self.store.snapshot(self.session, REACH), reach)
+            stored = read_snapshot(self.store, self.session, REACH).about
+            kept = not self._needs_rewrite and _goes_further(stored, reach)
             if not kept:
                 # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
                 kept = self.store.keep(self.session, Snapshot(SNAPSHOT, data), self.epoch)
-                kept = kept and self.store.keep(self.session, Snapshot(REACH, json.dumps(reach).encode()), self.epoch)
+                kept = kept and self.store.keep(self.session, Snapshot(REACH, pack(reach, {})), self.epoch)
         if kept:
             with self.lock:
                 self.saved, self._needs_rewrite = max(self.saved, rows), False
@@ -454,15 +455,15 @@ class SessionIndex:
         self._enter_segments(0)
 
 
-def _goes_further(stored: bytes | None, reach: list[Any]) -> bool:
-    """Return whether a stored snapshot is of the same epoch and rules, and goes further or as far."""
+def _goes_further(stored: Mapping[str, Any] | None, reach: Mapping[str, Any]) -> bool:
+    """Return whether a stored snapshot is of the same epoch and rules, and goes further or as far.
+
+    None: there is none, or it is damaged, and is then written again.
+    """
     if stored is None:
         return False
-    try:
-        *kind, last_seq = json.loads(stored)
-        return bool(kind == reach[:-1] and last_seq >= reach[-1])
-    except (ValueError, TypeError):
-        return False  # damaged, and then written again
+    same = (stored["epoch"], stored["rules"]) == (reach["epoch"], reach["rules"])
+    return same and bool(stored["last_seq"] >= reach["last_seq"])
 
 
 def _prefixed(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -363,6 +364,12 @@ class SessionVectors:
 
     def _name(self, number: int) -> str:
         return f"vectors/{self.space}" + (f"/{number}" if number else "")
+
+
+def embedder_key(space: str) -> str:
+    """Return the `Fingerprint.key` in the name of a space: up to the dimension, as a model's name may contain `#`."""
+    found = re.fullmatch(r"(.+/\d+)(?:#.*)?", space, re.DOTALL)
+    return found[1] if found else space
 
 
 def text_hash(text: str) -> str:

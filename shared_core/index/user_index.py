@@ -12,7 +12,7 @@ from shared_core.index.arrays import GrowingArray, VectorSource
 from shared_core.index.index_cache import SharedIndex, Spaced
 from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.session_index import PAGE, Ints, SessionIndex
-from shared_core.index.session_vectors import SessionVectors
+from shared_core.index.session_vectors import SessionVectors, embedder_key
 from shared_core.paths import ROOT_PATH, Path, walk
 from shared_core.records import (
     Derived,
@@ -493,13 +493,17 @@ class UserVectorSource:
         return found
 
     def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
-        """Store vectors, with one write for each session; those of one that has forgotten something are made again."""
+        """Store vectors, with one write for each session.
+
+        Those of a session that has forgotten something are made again. One that another embedder has embedded meanwhile
+        is left to it.
+        """
         assert isinstance(derived, VectorRows)
         rows = {position: (text, data) for position, text, data in derived.rows}
         for key, some in self._by_session(list(rows)).items():
             own = [(theirs, *rows[ours]) for theirs, ours in some.items()]
-            known = self._index.known.get(key)
-            if known is not None:
+            known, spaces = self._index.known.get(key), self._store.spaces(key)
+            if known is not None and (not spaces or embedder_key(spaces[0]) == embedder_key(derived.space)):
                 self._store.keep(key, VectorRows(derived.space, own), known.epoch)
         return True
 

@@ -1,6 +1,5 @@
 """The embedder of a session: how it is chosen, which texts it embeds, and how missing vectors are added."""
 
-import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from shared_core.arguments import function
 from shared_core.base import Embedder, Fingerprint
 from shared_core.embedders import as_embedder, embedder_named
 from shared_core.errors import EmbedderError, EmbedderMismatchError
-from shared_core.index.session_vectors import SessionVectors, Shortened, text_hash
+from shared_core.index.session_vectors import SessionVectors, Shortened, embedder_key, text_hash
 from shared_core.messages import Message
 from shared_core.recall.embedder_calls import Call, Embedded, EmbedReply, EmbedRequest, LateCalls, Patience, Reply
 from shared_core.recall.scope import RecallUnit
@@ -222,12 +221,6 @@ def choose_embedder(
         note = "" if embedder else "no embedder is installed: recall by words alone"
     key = embedder.fingerprint.key if embedder else ""
     return EmbedderChoice(embedder, key, key + suffix if embedder else "", note)
-
-
-def embedder_key(space: str) -> str:
-    """Return the `Fingerprint.key` in the name of a space: up to the dimension, as a model's name may contain `#`."""
-    found = re.fullmatch(r"(.+/\d+)(?:#.*)?", space, re.DOTALL)
-    return found[1] if found else space
 
 
 def _fingerprint(embedder: Embedder) -> Fingerprint:

@@ -7,12 +7,11 @@ from shared_core.base import Embedder
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.index_cache import IndexCache, Key, Lease, SharedIndex, cache_of
 from shared_core.index.session_index import SessionIndex
-from shared_core.index.session_vectors import SessionVectors
+from shared_core.index.session_vectors import SessionVectors, embedder_key
 from shared_core.index.user_index import NO_SESSION, SharedUserIndex, UserIndex, UserVectors
 from shared_core.recall.embedding import (
     EmbedderChoice,
     choose_embedder,
-    embedder_key,
     uses_other_embedder,
 )
 from shared_core.recall.rules import RecallRules

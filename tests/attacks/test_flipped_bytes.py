@@ -191,7 +191,9 @@ def test_a_byte_of_a_snapshot(closed: Path) -> None:
     for _ in range(FLIPS):
         path = copied(closed, ["chat.db"])
         with sqlite3.connect(path) as connection:
-            row, data = chance.choice(connection.execute("SELECT rowid, data FROM snapshots ORDER BY rowid").fetchall())
+            # What a snapshot reaches up to is read only when the next one is saved.
+            found = "SELECT rowid, data FROM snapshots WHERE name <> 'reach' ORDER BY rowid"
+            row, data = chance.choice(connection.execute(found).fetchall())
             damaged = bytearray(data)
             damaged[chance.randrange(len(data))] ^= chance.randrange(1, 256)
             connection.execute("UPDATE snapshots SET data = ? WHERE rowid = ?", (bytes(damaged), row))

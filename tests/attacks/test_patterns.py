@@ -125,7 +125,6 @@ MADE: Mapping[str, Callable[[], list[re.Pattern[str]]]] = {
     ],
     "shared_core/prompt/fence.py:speaker": lambda: [re.compile(fence._UNSEEN)],
     "shared_core/recall/standing_lane.py:_patterns": lambda: list(inside(standing_lane._patterns())),
-    "shared_core/recall/standing_lane.py:_asking_name": lambda: [standing_lane._asking_name()],
     "shared_core/recall/query.py:parse_query": lambda: [
         re.compile(r"(?<!\w)(?:Ann\ Lee|Zoe)(?:['\u2019]s?)?(?!\w)", re.IGNORECASE)
     ],
@@ -138,6 +137,7 @@ MADE: Mapping[str, Callable[[], list[re.Pattern[str]]]] = {
     ],
     "shared_core/index/text.py:_marks": lambda: [text._marks()[1]],
     "shared_core/index/standing_facts.py:pattern": lambda: [*inside(_of_standing())],
+    "shared_core/recall/standing_lane.py:_asking": lambda: [pattern for pattern, _ in standing_lane._asking()],
     "shared_core/redact.py:_as_word": lambda: [re.compile(f"[^\\W{text.UNSPACED}]")],
     "shared_core/redact.py:replace_names": lambda: [
         re.compile("|".join(map(redact._as_word, ["Ann Lee", "Zoe", "東京"])))

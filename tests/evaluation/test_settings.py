@@ -9,8 +9,8 @@ from shared_core import InfiniteMemory
 from shared_core.evaluation.settings import Setting, budget_of, parsed, settings_of, triable
 
 OBJECTS = {
-    "store", "session_id", "user_id", "durability", "embed_text", "recall_template", "summarizer", "summary_template",
-    "strippers", "clock", "new_id",
+    "store", "session_id", "user_id", "durability", "index_cache", "embed_text", "recall_template", "summarizer",
+    "summary_template", "strippers", "clock", "new_id",
 }  # fmt: skip
 """Arguments that say where the conversation is, or have no value that can be written."""
 

@@ -103,7 +103,9 @@ WITH_KEY: dict[str, Callable[[Store, int], object]] = {
     "catch_up": lambda store, key: store.catch_up(key, MAIN, 0, ALL),
     "check_out": lambda store, key: store.check_out(key, MAIN, None, after_seq=0, limit=ALL, newest=ALL),
     "stats": lambda store, key: {**store.stats(key), "bytes": 0},
+    "main_news": lambda store, key: store.main_news({key: (0, ALL)}, "space"),
     "segment": lambda store, key: store.segment(key, 0),
+    "segments": lambda store, key: store.segments(key, -1, ALL),
     "branches": lambda store, key: store.branches(key),
     "refs": lambda store, key: store.refs(key, "tag"),
     "get": lambda store, key: (store.get(key, ["u1"]), store.get(key, [FIRST])),
@@ -154,13 +156,14 @@ WITH_USER: dict[str, tuple[Callable[[Store, str | None], object], object]] = {
     "session": (lambda store, user: store.session(user, "s"), None),
     "create_session": (lambda store, user: store.create_session(user, "s"), REFUSED),
     "sessions": (lambda store, user: store.sessions(user), []),
+    "users": (lambda store, user: [one for one in store.users() if one == user], []),
     "overview": (lambda store, user: store.overview(user), []),
     "main_states": (lambda store, user: store.main_states(user), []),
     "publish": (lambda store, user: publish(store, user), REFUSED),
 }
 
 # What names neither, and has tests of its own here or elsewhere.
-WITHOUT = {"sessions_named", "stage", "scrub", "backup", "close", "for_user"}
+WITHOUT = {"sessions_named", "stage", "scrub", "backup", "close", "for_user", "identity"}
 
 
 def in_transaction(store: Store, key: int) -> object:

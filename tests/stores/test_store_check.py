@@ -264,7 +264,7 @@ def test_what_cannot_be_checked_or_mended_is_said(tmp_path: Path) -> None:
     fill(place)
     place.spoil(
         f"UPDATE {{s}}.vectors SET hash = 'other' WHERE segment = 0 AND depth = 2 AND {OF_ANN}",
-        "DELETE FROM sqlite_master WHERE name = 'messages_turn'",
+        "UPDATE sqlite_master SET sql = replace(sql, 'turn_id', 'id') WHERE name = 'messages_turn'",
     )
     with pytest.raises(StoreError, match="nothing was mended"):
         place.check(repair=True)

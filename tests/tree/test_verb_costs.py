@@ -85,7 +85,7 @@ def test_a_verb_reads_and_writes_as_much_in_a_long_conversation_as_in_a_short_on
     assert all(sum(rows.values()) <= 150 and written <= 20 for rows, written in many.values())
 
 
-def test_a_fork_of_100_000_messages_writes_one_row(store: CountingStore) -> None:
+def test_a_fork_of_100_000_messages_writes_its_branch_and_that_the_session_has_changed(store: CountingStore) -> None:
     session = store.create_session(None, "default")
     store.append(session, MAIN, [Draft(message) for message in history(1_000)])
     connection = store._db._ready()
@@ -101,9 +101,9 @@ def test_a_fork_of_100_000_messages_writes_one_row(store: CountingStore) -> None
     store.reset()
     written = connection.total_changes
     memory.fork("side")
-    assert connection.total_changes - written == 1
+    assert connection.total_changes - written == 2
     assert +store.rows == Counter()
-    assert changed(before, rows(store)) == {"branches": (1, 0)}
+    assert changed(before, rows(store)) == {"branches": (1, 0), "sessions": (1, 1)}
 
 
 # What a prompt reads
