@@ -32,8 +32,8 @@ class NewVectors(Protocol):
     def unsaved(self) -> VectorRows | None:
         """Those that are not stored; None if there are none."""
 
-    def note_saved(self) -> None:
-        """Note that these are stored."""
+    def note_saved(self, rows: VectorRows) -> None:
+        """Note that what `unsaved` returned is stored."""
 
 
 NO_COPIES: Mapping[str, Record] = MappingProxyType({})

@@ -383,11 +383,13 @@ def test_a_cancelled_question_leaves_the_memory_in_order(store: SQLiteStore) -> 
     asyncio.run(work())
 
 
-def ours() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("infinite-memory call")]
-
-
 def test_calls_have_threads_of_their_own_that_end_with_the_last_memory(tmp_path: Path) -> None:
+    earlier = set(threading.enumerate())  # a memory of another test may still end
+
+    def ours() -> list[threading.Thread]:
+        alive = set(threading.enumerate()) - earlier
+        return [thread for thread in alive if thread.name.startswith("infinite-memory call")]
+
     async def work() -> None:
         def refused(*args: object) -> None:
             raise AssertionError("the event loop's own threads were used")
@@ -403,9 +405,8 @@ def test_calls_have_threads_of_their_own_that_end_with_the_last_memory(tmp_path:
             assert ours()
             await memory.close()
         await memories[0].close()
-        for thread in threading.enumerate():
-            if thread.name.startswith("infinite-memory call"):
-                thread.join(10)
+        for thread in ours():
+            thread.join(10)
         assert not ours()
         async with await AsyncInfiniteMemory.open(tmp_path / "chat.db", session_id="0") as memory:
             assert await memory.context("The code?")

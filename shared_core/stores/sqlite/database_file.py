@@ -53,12 +53,13 @@ def refuse_foreign(connection: sqlite3.Connection, label: str) -> bool:
     Raises:
         StoreError: it belongs to another program.
     """
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    if application == APPLICATION_ID:
-        return True
-    if application or connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone():
-        raise StoreError(f"{label} is a database of another program; nothing was written to it: give another path")
-    return False
+    for _ in range(2):  # another process may set our mark, and then make tables, between the two reads
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        if application == APPLICATION_ID:
+            return True
+        if not application and connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+            return False
+    raise StoreError(f"{label} is a database of another program; nothing was written to it: give another path")
 
 
 def is_database(path: Path) -> bool:
