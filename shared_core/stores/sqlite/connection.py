@@ -475,7 +475,8 @@ def _advice(error: Exception) -> str:
         return ADVICE
     if _is_busy(error):
         return f"another process held it for {_BUSY_SECONDS:.0f} s; try again"
-    if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    # Our statements are right: one that SQLite does not understand meets a schema that is damaged.
+    if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
         return ADVICE
     return "check the disk space and the permissions"
 
