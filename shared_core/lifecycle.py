@@ -15,6 +15,9 @@ from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
+INNERMOST = 9
+"""The depth of locks under which no other is acquired; see `fork_safe_lock`."""
+
 _guard = threading.RLock()
 _forking = threading.RLock()
 _locks: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()

@@ -4,6 +4,7 @@ import hashlib
 import json
 import mmap
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy.typing as npt
 from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders.checks import checked, encodable, failures, installed, pieces, require
 from shared_core.embedders.minilm import MINILM, MINILM_INT8, check_weights, files
-from shared_core.lifecycle import fork_safe_lock
+from shared_core.lifecycle import INNERMOST, fork_safe_lock
 
 Array = npt.NDArray[Any]
 
@@ -215,7 +216,7 @@ class OnnxEmbedder(Embedder):
 
     def split(self, text: str) -> list[str]:
         """Return pieces that the model reads whole, cut between words, that overlap by about an eighth."""
-        with failures(self.fingerprint.name):
+        with failures(self.fingerprint.name), _own.inside:
             return pieces(text, self._loaded.tokenizer, READ - 2)
 
     @property
@@ -229,6 +230,19 @@ class OnnxEmbedder(Embedder):
         return _load(weights, tokenizer, quantized=self.fingerprint == MINILM_INT8)
 
 
+class _PerThread(threading.local):
+    """Holds a lock for each thread, which it has while it is inside the native libraries.
+
+    A fork waits until no thread is: a child would wait for ever for a lock of theirs that another thread held.
+    """
+
+    def __init__(self) -> None:
+        self.inside = fork_safe_lock(INNERMOST)
+
+
+_own = _PerThread()
+
+
 @dataclass(frozen=True)
 class _Model:
     tokenizer: Any
@@ -237,9 +251,10 @@ class _Model:
     positions: Vectors
 
     def vector(self, text: str) -> Vectors:
-        tokens = self.tokenizer.encode(encodable(text)).ids
-        read = tokens if len(tokens) <= READ else [*tokens[: READ - 1], tokens[-1]]
-        (encoded,) = self.session.run(None, {"rows": self.words[read] + self.positions[: len(read)]})
+        with _own.inside:
+            tokens = self.tokenizer.encode(encodable(text)).ids
+            read = tokens if len(tokens) <= READ else [*tokens[: READ - 1], tokens[-1]]
+            (encoded,) = self.session.run(None, {"rows": self.words[read] + self.positions[: len(read)]})
         mean: Vectors = encoded.mean(axis=0)
         return mean
 
