@@ -69,10 +69,12 @@ class SessionContract:
             sessions: list[SessionKey] = []
             while page := store.sessions(after=sessions[-1].key if sessions else 0, limit=size):
                 sessions += page
+                assert len(sessions) <= len(everything), "a page begins before its `after`"
             assert sessions == everything
             read: list[str] = []
             while some := store.users(read[-1] if read else None, size):
                 read += some
+                assert len(read) <= len(users), "a page begins before its `after`"
             assert read == users
         assert store.sessions("ann", None, after=keys[0], limit=2) == store.sessions("ann", None)[1:3]
         assert store.sessions("ann", after=keys[-1]) == store.sessions(limit=0) == []

@@ -264,6 +264,7 @@ def _pages(store: Store, session: int) -> list[str]:
     found: list[str] = []
     while page := store.forgotten(session, found[-1] if found else None, 2):
         found += page
+        assert len(found) == len(set(found)), "a page begins before its `after`"
     return found
 
 
