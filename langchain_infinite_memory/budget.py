@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables.base import RunnableBindingBase
 
 from shared_core.arguments import whole_number
-from shared_core.lifecycle import fork_safe_lock
+from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.prompt.context import ContextReport
 
 logger = logging.getLogger("langchain_infinite_memory")
@@ -66,7 +66,7 @@ class Budget:
         self._ratios: dict[str, deque[float]] = {}
         self._said: dict[str, int] = {}  # the limits that providers named
         self._least: int | None = None
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock(Depth.MOMENT)
 
     def tokens(self, model: Any, *, extra: Callable[[], int] = int) -> int:
         """Return the `max_tokens` of a prompt for a model, in the tokens of the counter that `observe` compares.

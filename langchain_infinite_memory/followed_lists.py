@@ -14,7 +14,7 @@ from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import split_system
 from shared_core.errors import UnknownReferenceError
 from shared_core.followed_history import FollowedHistory
-from shared_core.lifecycle import fork_safe_lock
+from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.records import MAIN, After, Restored
@@ -186,7 +186,7 @@ class FollowedLists:
         self._anchors: Newest[Thread, Anchor] = Newest(ANCHORS)
         self._seen: Newest[tuple[Any, Thread], None] = Newest(ANCHORS)
         self._erased: Newest[tuple[str | None, str | None, str], None] = Newest(ERASED)
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock(Depth.MOMENT)
 
     def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList, *, aside: bool = False) -> Followed:
         """Store what is new in a list, and check out its end. Only one caller at a time may follow lists of a session.

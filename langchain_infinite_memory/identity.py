@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 
 from shared_core.arguments import function, name_value, one_of
 from shared_core.field_errors import shown
-from shared_core.lifecycle import fork_safe_lock
+from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.prompt.context import ContextReport
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: Newest[tuple[str | None, str], _Task] = Newest(TASKS)
         self._owners: Newest[tuple[Any, str | None], str | None] = Newest(TASKS)
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock(Depth.MOMENT)
 
     def get(self, user_id: str | None, name: str) -> _Task | None:
         """Return a task; None if it is not known."""

@@ -14,7 +14,7 @@ from langchain_infinite_memory.followed_lists import Followed, StateList
 from langchain_infinite_memory.identity import named_session, named_user
 from langchain_infinite_memory.settings import memory_settings
 from shared_core.errors import UnknownReferenceError
-from shared_core.lifecycle import fork_safe_lock
+from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.records import MAIN
@@ -82,7 +82,7 @@ class Locks:
     """
 
     def __init__(self) -> None:
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock(Depth.MOMENT)
         self._held: dict[tuple[int, Hashable], tuple[threading.Lock, int]] = {}
 
     @contextmanager
@@ -143,7 +143,7 @@ class RunMemories:
     def __init__(self, settings: Mapping[str, Any], size: int = 128) -> None:
         self._settings = dict(settings)
         self._size = size
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock(Depth.MOMENT)
         self._idle: list[RunMemory] = []  # the newest last
 
     def take(self, listed: StateList, user_id: str | None) -> RunMemory:

@@ -5,6 +5,7 @@ import weakref
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Self
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -17,7 +18,7 @@ from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared
 from llama_index_infinite_memory.serialization import require_file
 from llama_index_infinite_memory.settings import Settings, written_settings
 from shared_core.errors import StoreError
-from shared_core.lifecycle import fork_safe_lock
+from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.records import MAIN
 
 __all__ = ["InfiniteChatStore"]
@@ -53,7 +54,7 @@ class InfiniteChatStore(BaseChatStore):
     _opened: OpenStore | None = PrivateAttr(default=None)
     _conversations: "OrderedDict[str, Conversation]" = PrivateAttr(default_factory=OrderedDict)
     _users: "Counter[str]" = PrivateAttr(default_factory=Counter)
-    _lock: Any = PrivateAttr(default_factory=fork_safe_lock)
+    _lock: Any = PrivateAttr(default_factory=partial(fork_safe_lock, Depth.CALLER))
     _calls: CallQueue = PrivateAttr(default_factory=CallQueue)
 
     def __init__(self, store: StoreLike = None, *, user_id: str | None = None, **settings: Any) -> None:

@@ -18,7 +18,7 @@ from llama_index_infinite_memory.open_stores import OpenStore
 from llama_index_infinite_memory.settings import Settings
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.forget import ForgetResult
-from shared_core.lifecycle import fork_safe_lock
+from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
 from shared_core.paths import unused_branch_name
@@ -79,7 +79,7 @@ class Conversation:
         self.opened: OpenStore | None = opened
         self.store, self.path, self.in_memory = opened.store, opened.path, opened.in_memory
         self.settings = settings
-        self.lock = fork_safe_lock()
+        self.lock = fork_safe_lock(Depth.ADAPTER)
         self.calls = CallQueue()
         self.chat_store: tuple[BaseChatStore, str] | None = None
         self.source: object = None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from llama_index_infinite_memory.settings import Settings
-from shared_core.lifecycle import fork_safe_lock
+from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.store import Store
@@ -26,7 +26,7 @@ _pools: "weakref.WeakKeyDictionary[SessionPool, OrderedDict[object, tuple[Settin
 )
 """A pool that was given, to the pools over its store that have the settings of buffers."""
 
-_lock = fork_safe_lock()
+_lock = fork_safe_lock(Depth.ADAPTER)
 
 
 class OpenStore:

@@ -10,13 +10,39 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
 from contextvars import copy_context
+from enum import IntEnum
 from functools import partial
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 
-INNERMOST = 9
-"""The depth of locks under which no other is acquired; see `fork_safe_lock`."""
+
+class Depth(IntEnum):
+    """The order in which a thread acquires fork-safe locks, the outermost first.
+
+    Two threads that acquire in opposite orders, one of which may be a fork, wait for each other for ever. So a thread
+    that holds a lock acquires only those of greater depths.
+    """
+
+    CALLER = 0
+    """Of an adapter's object that other adapters' objects are asked under."""
+    ADAPTER = 1
+    """Of an adapter's object that memories are made and asked under."""
+    MEMORY = 2
+    """Of a memory: one call at a time."""
+    SESSION_INDEX = 3
+    """Of the index of a session."""
+    USER_INDEX = 4
+    """Of the index of all sessions of a user, which is asked while one of them is held."""
+    LOADING = 5
+    """Of what is loaded when it is first used, such as a model."""
+    CACHE = 6
+    """Of a cache that looks at what it keeps."""
+    MOMENT = 7
+    """Held for a moment, around a few variables."""
+    NATIVE = 8
+    """Held while the thread is inside a native library."""
+
 
 _guard = threading.RLock()
 _forking = threading.RLock()
@@ -66,12 +92,11 @@ def _started(function: Callable[[], Result], name: str) -> "Future[Result]":
     return future
 
 
-def fork_safe_lock(depth: int = 0) -> AbstractContextManager[object]:
+def fork_safe_lock(depth: Depth) -> AbstractContextManager[object]:
     """Return a reentrant lock that is free in a forked process, because a fork waits until no thread holds it.
 
     Args:
-        depth: a thread may acquire it while it holds locks of smaller depths, and a fork acquires these first: the
-            opposite order could deadlock.
+        depth: a thread may acquire it while it holds locks of smaller depths, and a fork acquires these first.
     """
     lock = threading.RLock()
     with _guard:

@@ -29,7 +29,7 @@ from shared_core.followed_history import FollowedHistory
 from shared_core.forget import ForgetVerbs
 from shared_core.history import Removed, follow
 from shared_core.index.index_cache import IndexCache
-from shared_core.lifecycle import fork_safe_lock
+from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps
@@ -226,7 +226,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             reranker=None if reranker is None else as_reranker(reranker), rerank_budget_ms=rerank_budget_ms,
             standing_tokens=standing_tokens,
         )  # fmt: skip
-        lock = fork_safe_lock()
+        lock = fork_safe_lock(Depth.MEMORY)
         # The store is opened last, so that an invalid argument neither creates a file nor leaves one open.
         self._owns_store = not isinstance(store, Store)
         opened = open_store(store, durability=durability).for_user(user_id)

@@ -9,16 +9,13 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from shared_core.lifecycle import fork_safe_lock, in_background
+from shared_core.lifecycle import Depth, fork_safe_lock, in_background
 from shared_core.store import Store
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 NAME = "infinite-memory call"
-
-LEAF = 3
-"""The depth of a lock that is held for a moment; see `fork_safe_lock`."""
 
 
 class StoreThreads:
@@ -33,7 +30,7 @@ class StoreThreads:
     def __init__(self, count: int) -> None:
         self._count = count
         self._users: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._lock = fork_safe_lock(LEAF)
+        self._lock = fork_safe_lock(Depth.MOMENT)
         self._threads: ThreadPoolExecutor | None = None
         self._pid = os.getpid()
 
@@ -73,7 +70,7 @@ class StoreThreads:
 
 
 _threads: dict[int, tuple["weakref.ref[Store]", StoreThreads]] = {}
-_guard = fork_safe_lock(LEAF)
+_guard = fork_safe_lock(Depth.MOMENT)
 
 
 def threads_of(store: Store) -> StoreThreads:

@@ -8,7 +8,11 @@ from contextlib import closing
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.histories import CountingStore
+from tests.support import lock_order
+
+lock_order.watch()  # before the locks are made that exist as long as their modules
+
+from tests.support.histories import CountingStore  # noqa: E402
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
@@ -17,6 +21,15 @@ patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("default", patient, max_examples=40)
 settings.register_profile("soak", patient, max_examples=2_000)
 settings.load_profile("soak" if os.environ.get("SOAK") else "default")
+
+
+@pytest.fixture(autouse=True)
+def _locks_in_order() -> Iterator[None]:
+    """No thread acquires fork-safe locks in an order that could deadlock with a fork."""
+    yield
+    found = list(lock_order.wrong)
+    lock_order.wrong.clear()
+    assert not found
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.embedders.checks import checked, encodable, failures, installed, pieces, require
 from shared_core.embedders.minilm import MINILM, MINILM_INT8, check_weights, files
-from shared_core.lifecycle import INNERMOST, fork_safe_lock
+from shared_core.lifecycle import Depth, fork_safe_lock
 
 Array = npt.NDArray[Any]
 
@@ -189,7 +189,7 @@ class OnnxEmbedder(Embedder):
         self._folder = None if folder is None else Path(folder)
         self._fingerprint = MINILM if quantize is None else MINILM_INT8
         self._threads = threads or _processors()
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock(Depth.LOADING)
 
     @property
     def fingerprint(self) -> Fingerprint:
@@ -237,7 +237,7 @@ class _PerThread(threading.local):
     """
 
     def __init__(self) -> None:
-        self.inside = fork_safe_lock(INNERMOST)
+        self.inside = fork_safe_lock(Depth.NATIVE)
 
 
 _own = _PerThread()

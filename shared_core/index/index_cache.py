@@ -12,7 +12,7 @@ from shared_core.arguments import whole_number
 from shared_core.errors import StoreError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.lifecycle import fork_safe_lock, in_background
+from shared_core.lifecycle import Depth, fork_safe_lock, in_background
 from shared_core.records import Record, SessionState
 from shared_core.store import Store
 
@@ -21,9 +21,6 @@ MAX_BYTES = 2**30
 
 SHARED_BYTES = 1_500
 """What an index takes in the cache besides itself."""
-
-LEAF = 3
-"""The depth of locks that are held for a moment, in which no other is acquired; see `fork_safe_lock`."""
 
 News: TypeAlias = Callable[[int, int], Sequence[Record]]
 Vectors: TypeAlias = SessionVectors | None
@@ -62,7 +59,7 @@ class SharedIndex:
 
     def __init__(self, rows: SessionIndex) -> None:
         self._now = Spaced(rows, {})
-        self._guard = fork_safe_lock(LEAF)
+        self._guard = fork_safe_lock(Depth.MOMENT)
         self._lease: weakref.ref[Lease] | None = None
         self._counted: tuple[int, ...] = ()
         self._size = 0
@@ -189,7 +186,7 @@ class IndexCache:
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.max_bytes = whole_number("max_bytes", max_bytes, least=0)
-        self._lock = fork_safe_lock(LEAF)
+        self._lock = fork_safe_lock(Depth.CACHE)
         self._kept: OrderedDict[Place, SharedIndex] = OrderedDict()
         self._stores: dict[int, weakref.ref[Store]] = {}
         self._nbytes = 0
@@ -298,7 +295,7 @@ class IndexCache:
 
 
 _caches: dict[int, tuple["weakref.ref[Store]", IndexCache]] = {}
-_guard = fork_safe_lock(LEAF)
+_guard = fork_safe_lock(Depth.MOMENT)
 
 
 def cache_of(store: Store) -> IndexCache:

@@ -24,7 +24,7 @@ from shared_core.index.removal import in_order_of_use, names_without, postings_w
 from shared_core.index.standing_facts import StandingFacts, facts_in, rules_digest
 from shared_core.index.text import read_terms, speaker_focus, statement_code, terms
 from shared_core.languages.detection import LANGUAGES, digest
-from shared_core.lifecycle import fork_safe_lock
+from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.messages import Message
 from shared_core.paths import Path, Span
 from shared_core.records import After, Position, Record, SessionState, Snapshot
@@ -102,7 +102,7 @@ class SessionIndex:
         session: the session's key.
     """
 
-    def __init__(self, store: Store, session: int, *, lock_depth: int = 1) -> None:
+    def __init__(self, store: Store, session: int, *, lock_depth: Depth = Depth.SESSION_INDEX) -> None:
         self._store = weakref.ref(store)
         self.session = session
         self.lock = fork_safe_lock(lock_depth)

@@ -139,11 +139,14 @@ class SessionVectors:
                 self._followed = left, gone  # a batch may arrive here that was claimed before
             owners = self.vectors.owners
             kept = np.flatnonzero(~np.isin(owners, self.session_index.gone(list(gone))))
-            rows = session_index.rows_at(self.session_index.positions(owners[kept]))
+            copied, matrix = self.session_index.positions(owners[kept]), self.vectors.matrix()[kept]
+        with session_index.lock:  # not under both, which a fork acquires in any order
+            rows = session_index.rows_at(copied)
             there = rows >= 0  # others were stored after the copy was made; it reads them and adopts their vectors
+            there[there] = ~left.vectors.has(len(session_index))[rows[there]]  # a batch may have arrived
             if there.any():
                 left.vectors.expect(len(session_index))
-                left.vectors.add(rows[there], self.vectors.matrix()[kept[there]])
+                left.vectors.add(rows[there], matrix[there])
         return left
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:

@@ -13,6 +13,7 @@ from shared_core.index.index_cache import SharedIndex, Spaced
 from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.session_index import PAGE, Ints, SessionIndex
 from shared_core.index.session_vectors import SessionVectors, embedder_key
+from shared_core.lifecycle import Depth
 from shared_core.paths import ROOT_PATH, Path, walk
 from shared_core.records import (
     Derived,
@@ -29,9 +30,6 @@ from shared_core.store import Store
 
 NO_SESSION = -1
 """The key that such an index has, and no session."""
-
-USER_LOCK = 2
-"""The depth of its lock: a search over the user's sessions acquires it after that of its own session."""
 
 KEPT_LINES = 4
 """Lines kept in memory: each session that asks has one, without its own messages."""
@@ -70,7 +68,7 @@ class UserIndex(SessionIndex):
     """
 
     def __init__(self, store: Store, user_id: str | None) -> None:
-        super().__init__(store, NO_SESSION, lock_depth=USER_LOCK)
+        super().__init__(store, NO_SESSION, lock_depth=Depth.USER_INDEX)
         self.user_id = user_id
         self.epoch = 0
         self.known: dict[int, Known] = {}

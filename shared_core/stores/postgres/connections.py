@@ -10,7 +10,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from shared_core.errors import StoreError, StoreUnavailableError
-from shared_core.lifecycle import fork_safe_lock
+from shared_core.lifecycle import Depth, fork_safe_lock
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -33,7 +33,7 @@ class Connections:
         self._connect = connect
         self._size = size
         self._seconds = seconds
-        self._lock = fork_safe_lock()
+        self._lock = fork_safe_lock(Depth.MOMENT)
         self._closed = False
         self._begin()
 
