@@ -121,7 +121,7 @@ def _line(said: Said) -> str:
     notes = [f"in session {quoted_name(said.session or '?')}"] if said.elsewhere else []
     notes += [f"superseded by {quoted_name(short_id(said.superseded_by))}"] if said.superseded_by else []
     notes += ["a part"] if said.part else []
-    who = f"{said.at:%H:%M} [{quoted_name(short_id(said.id))}] {quoted(said.speaker)} ({'; '.join(notes)})"
+    who = f"{said.at:%H:%M} [{quoted_name(short_id(said.id))}] {quoted_name(said.speaker)} ({'; '.join(notes)})"
     return f"- {who.removesuffix(' ()')}: {folded(quoted(said.text), CONTINUATION)}"
 
 
@@ -162,16 +162,17 @@ def _in_time(said: Sequence[Said]) -> list[Said]:
 
 def _fitting(said: Said, room: int, counter: TokenCounter, most_each: int | None) -> Said | None:
     """Return a record that takes at most so many tokens; None if there is no room for a part that says anything."""
-    frame = counter(f"{_line(replace(said, text='', part=True))}{CUT}\n")
-    most = room - frame if most_each is None else min(room - frame, most_each)
-    shown = replace(said, text=beginning(said.text, most, counter)) if most > 0 else said
-    shown = shown if shown.text == said.text else replace(shown, part=True)
-    if most <= 0 or (shown.part and not said.part and most < LEAST):
-        return None
-    # Escaping and indenting may lengthen a text.
-    while shown.text and counter(f"{_line(shown)}\n") > room:
-        shown = replace(shown, text=beginning(shown.text, most := int(most * 0.8), counter), part=True)
-    return shown if shown.text or not said.text else None
+    short = len(said.text) <= room * MOST_CHARACTERS and (most_each is None or counter(said.text) <= most_each)
+    if short and counter(f"{_line(said)}\n") <= room:
+        return said
+    most = room - counter(f"{_line(replace(said, text=CUT, part=True))}\n")
+    most = most if most_each is None else min(most, most_each)
+    while most >= LEAST:
+        shown = replace(said, text=beginning(said.text, most, counter), part=True)
+        if counter(f"{_line(shown)}\n") <= room:
+            return shown
+        most = int(most * 0.8)  # escaping and indenting have lengthened the text
+    return None
 
 
 def beginning(text: str, tokens: int, counter: TokenCounter) -> str:

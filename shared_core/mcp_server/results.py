@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 from mcp.types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
-from shared_core.mcp_server.records import ABOUT, Packed, Said, quoted
+from shared_core.mcp_server.records import ABOUT, Packed, Said, quoted, quoted_name
 
 __all__ = [
     "ForgetAnswer",
@@ -149,7 +149,7 @@ def records_of(packed: Packed) -> list[Record]:
 def _record(said: Said) -> Record:
     return Record(
         id=said.id, session=said.session, role=said.role, at=said.at.isoformat(timespec="seconds"),
-        name=quoted(said.speaker) if said.speaker != said.role else None, text=quoted(said.text), part=said.part,
+        name=quoted_name(said.speaker) if said.speaker != said.role else None, text=quoted(said.text), part=said.part,
         score=None if said.score is None else round(said.score, 3), found_by=said.found_by, why=said.why,
         superseded_by=said.superseded_by,
     )  # fmt: skip

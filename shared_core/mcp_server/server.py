@@ -109,7 +109,7 @@ class MemoryServer(MCPServer[Any]):
             Resource(
                 uri=RESOURCE + quote(info.session_id, safe=""), name=quoted(info.session_id),
                 title=None if info.title is None else quoted(info.title), mime_type="text/plain",
-                description=f"{counted(info.messages, 'message')}, the last at {info.last.isoformat(timespec='seconds')}",
+                description=f"{counted(info.messages, 'message')}, the last one at {info.last:%Y-%m-%d %H:%M} (UTC)",
             )
             for info in self._conversations.sessions(RESOURCES)
         ]  # fmt: skip
