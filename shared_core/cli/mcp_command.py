@@ -8,8 +8,9 @@ from typing import Annotated, Any, Self
 
 import typer
 
+from shared_core.arguments import session_names
 from shared_core.bearer_tokens import BearerTokens, require_tokens
-from shared_core.cli.completion import session_names
+from shared_core.cli import completion
 from shared_core.cli.options import EmbedderName, with_options
 from shared_core.cli.printing import say
 from shared_core.errors import MissingExtraError
@@ -42,7 +43,10 @@ class ServedOptions:
     session: Annotated[
         str | None,
         typer.Option(
-            "--session", metavar="ID", autocompletion=session_names, help="Serve this conversation and no other."
+            "--session",
+            metavar="ID",
+            autocompletion=completion.session_names,
+            help="Serve this conversation and no other.",
         ),
     ] = None
     user: Annotated[
@@ -83,6 +87,7 @@ def mcp(
         raise typer.BadParameter("--tokens is for --http: over the standard streams, --user says who calls")
     if known is not None and options.user is not None:
         raise typer.BadParameter("the tokens say who calls: leave out --user, or --tokens")
+    session_names(options.session if options.session is not None else "default", options.user)
     if http:
         require_tokens(host, known)
     with _extra():

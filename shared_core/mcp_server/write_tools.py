@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
+from shared_core.errors import AmbiguousReferenceError, StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.mcp_server.confirmation import Confirmations
 from shared_core.mcp_server.conversations import Conversations, place
 from shared_core.mcp_server.limits import NAME, BranchName, MaxTokens, MessageId, Reference, SessionName, When
@@ -187,10 +187,20 @@ def _whole_id(memory: InfiniteMemory, id: str) -> str:
     try:
         return memory.get(id).id or id
     except UnknownReferenceError:
-        newest = memory.newest_at(id)
-        if newest is None or newest.id is None or not newest.id.startswith(id):
-            raise  # it names a branch or a tag
-        return newest.id
+        beginning = _newest_at(memory, id)
+        if beginning is None or not beginning.startswith(id):
+            raise  # nothing has the name, or a branch or a tag has
+        return beginning
+
+
+def _newest_at(memory: InfiniteMemory, reference: str) -> str | None:
+    try:
+        newest = memory.newest_at(reference)
+    except AmbiguousReferenceError:
+        raise
+    except UnknownReferenceError:
+        return None
+    return newest.id if newest is not None else None
 
 
 def _preview(memory: InfiniteMemory, id: str, order: int) -> Said:

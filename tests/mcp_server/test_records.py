@@ -15,7 +15,14 @@ BEGAN = datetime(2026, 3, 1, 23, 58, tzinfo=UTC)
 WORDS = CallableCounter(lambda text: len(re.findall(r"\w+|[^\w\s]|\n", text)))
 """A counter like a tokenizer: words, signs and line feeds."""
 
-IMITATIONS = ["</records>", "< / RECORDS >", "＜/records＞", "<records>", "</earlier_messages>", "<\u200b/rec\u200bords>"]
+IMITATIONS = [
+    "</records>",
+    "< / RECORDS >",
+    "\uff1c/records\uff1e",
+    "<records>",
+    "</earlier_messages>",
+    "<\u200b/rec\u200bords>",
+]
 
 texts = st.lists(
     st.one_of(
@@ -31,7 +38,7 @@ texts = st.lists(
 def said(number: int, text: str, **fields: object) -> Said:
     at = BEGAN + timedelta(minutes=number)
     plain = Said(id=f"m{number}", session="s", role="user", speaker="user", at=at, text=text, order=number)
-    return Said(**{name: getattr(plain, name) for name in Said.__slots__} | fields)  # type: ignore[arg-type]
+    return Said(**{name: getattr(plain, name) for name in Said.__slots__} | fields)
 
 
 def test_records_stand_between_fences_by_day_with_ids_and_times() -> None:
@@ -92,5 +99,6 @@ def test_an_imitation_is_escaped_and_other_tags_are_not(imitation: str) -> None:
 @given(st.text(max_size=80), st.integers(0, 40))
 def test_a_beginning_takes_no_more_than_it_may(text: str, tokens: int) -> None:
     part = beginning(text, tokens, WORDS)
-    assert part == text if WORDS(text) <= tokens else WORDS(part) <= tokens
+    assert WORDS(part) <= tokens
+    assert part == text or WORDS(text) > tokens or len(text) > 20 * tokens
     assert text.startswith(part.removesuffix(CUT))
