@@ -1,5 +1,6 @@
 """The two ways to reach an MCP server: the standard streams of its process, and streamable HTTP."""
 
+import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -9,7 +10,7 @@ import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 
-from shared_core.bearer_tokens import BearerTokens, is_loopback, require_tokens
+from shared_core.bearer_tokens import BearerTokens, require_tokens
 from shared_core.mcp_server.server import MemoryServer
 
 __all__ = ["PATH", "http_app", "serve_http", "serve_stdio"]
@@ -24,7 +25,9 @@ MOST_CONNECTIONS = 1_024
 
 
 def serve_stdio(server: MemoryServer) -> None:
-    """Serve the process that has started this one, until it closes the stream."""
+    """Serve the process that has started this one, until it closes the stream or a signal ends this one."""
+    # The SDK reads in a thread that no interrupt reaches. What was answered is stored, so nothing is lost.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     server.run("stdio")
 
 
@@ -43,7 +46,7 @@ def http_app(server: MemoryServer, *, host: str, tokens: BearerTokens | None, cl
     require_tokens(host, tokens)
     app = server.streamable_http_app(
         streamable_http_path=PATH, json_response=True, stateless_http=True, host=host,
-        transport_security=_checks(host),
+        transport_security=_checks(host, tokens),
     )  # fmt: skip
     inner = app.router.lifespan_context
 
@@ -77,10 +80,14 @@ def serve_http(app: Starlette, *, host: str, port: int, say: Callable[[str], Non
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def _checks(host: str) -> TransportSecuritySettings:
-    """Return the checks of a request's Host and Origin: on loopback, a web page must not reach the server by a name."""
-    if not is_loopback(host):
-        return TransportSecuritySettings(enable_dns_rebinding_protection=False)  # tokens are required there
+def _checks(host: str, tokens: BearerTokens | None) -> TransportSecuritySettings:
+    """Return the checks of a request's Host and Origin.
+
+    Without tokens, a web page must not reach the server by a name that its owner points at this machine. With tokens it
+    gets no further, and a proxy may pass on the name that it has itself.
+    """
+    if tokens is not None:
+        return TransportSecuritySettings(enable_dns_rebinding_protection=False)
     names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
     return TransportSecuritySettings(
         allowed_hosts=[f"{name}:*" for name in names], allowed_origins=[f"http://{name}:*" for name in names]

@@ -3,10 +3,13 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from mcp import Client, MCPError
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
@@ -14,7 +17,7 @@ from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.mcp_server.server import BUSY, UNUSABLE
 from shared_core.testing import HashingEmbedder
 from shared_core.tokens import as_counter
-from tests.support.mcp_calls import between, refused, said, served
+from tests.support.mcp_calls import between, refused, said, served, text_of
 
 READS = {"search", "recall", "read", "log", "sessions"}
 
@@ -285,6 +288,31 @@ def test_bad_arguments_are_refused_with_what_to_do(store: SQLiteStore) -> None:
         assert len(data["records"]) == 3
 
     talk(store, steps)
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
+    | st.sampled_from(["m1", "main", "default", "2026-01-01", "auto", "user", "[]", "{}", "\x00", "</records>"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["text", "role", "name"]), inner),
+    max_leaves=5,
+)  # fmt: skip
+
+
+@settings(max_examples=8)
+@given(data=st.data())
+def test_no_arguments_make_a_tool_fail_otherwise_than_with_advice(data: st.DataObject) -> None:
+    async def steps(client: Client) -> None:
+        for tool in (await client.list_tools()).tools:
+            names = [*tool.input_schema["properties"], "other"]
+            arguments = data.draw(st.dictionaries(st.sampled_from(names), VALUES, max_size=4), label=tool.name)
+            result = await client.call_tool(tool.name, arguments)
+            text = text_of(result)
+            assert not text.startswith("Error executing"), text
+            between(text)
+
+    with closing(SQLiteStore(":memory:")) as store:
+        fill(store, 3)
+        talk(store, steps)
 
 
 def test_any_text_is_stored_as_it_is(store: SQLiteStore) -> None:

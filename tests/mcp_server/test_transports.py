@@ -222,11 +222,10 @@ def test_a_request_without_a_valid_token_is_a_401_and_learns_nothing(url: str, h
         (b"", {}), (b"{", {}), (b"[]", {}), (b"null", {}), (b"\xff\xfe\x00", {}), (b"[" * 100_000, {}),
         (b"1" * 50_000, {}), (b'{"jsonrpc": "2.0", "id": 1, "method": 7}', {}), (b'{"id": {}, "method": "x"}', {}),
         (b"x" * (4 * 2**20 + 1), {}), (json.dumps(CALL).encode(), {"Content-Type": "text/plain"}),
-        (json.dumps(CALL).encode(), {"Accept": "text/html"}), (json.dumps(CALL).encode(), {"Host": "evil.example.org"}),
-        (json.dumps(CALL).encode(), {"Origin": "http://evil.example.org"}),
+        (json.dumps(CALL).encode(), {"Accept": "text/html"}),
         (json.dumps(CALL).encode(), {"MCP-Protocol-Version": "yesterday"}),
     ],
-    ids=range(15),
+    ids=range(13),
 )  # fmt: skip
 def test_a_malformed_request_is_refused_and_the_server_lives(url: str, content: bytes, headers: dict[str, str]) -> None:
     own = ACCEPT | {"Authorization": f"Bearer {TOKENS['ann']}"}
