@@ -207,10 +207,10 @@ def _session_record(info: SessionInfo) -> SessionRecord:
 
 def _how_to_go_on(packed: Packed, own: Said, offset: int) -> list[str]:
     """Return how to read what is left of a message that is too long for one answer."""
-    shown = next(one for one in packed.said if one.id == own.id)
-    end = offset + len(shown.text.removesuffix(CUT) if shown.text.endswith(CUT) else shown.text)
-    if end >= len(own.text):
+    shown = next((one.text for one in packed.said if one.id == own.id), None)
+    if shown is None or shown == own.text[offset:]:
         return []
+    end = offset + len(shown.removesuffix(CUT))
     return [f"characters {offset:,} to {end:,} of {len(own.text):,}: read(id={own.id!r}, offset={end}) goes on"]
 
 

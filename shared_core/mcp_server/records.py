@@ -119,6 +119,7 @@ def fenced(said: Iterable[Said]) -> str:
 
 def _line(said: Said) -> str:
     notes = [f"in session {quoted_name(said.session or '?')}"] if said.elsewhere else []
+    notes += [f"score {said.score:.2f}"] if said.score is not None and said.found_by else []
     notes += [f"superseded by {quoted_name(short_id(said.superseded_by))}"] if said.superseded_by else []
     notes += ["a part"] if said.part else []
     who = f"{said.at:%H:%M} [{quoted_name(short_id(said.id))}] {quoted_name(said.speaker)} ({'; '.join(notes)})"
