@@ -11,7 +11,7 @@ import typer
 from shared_core.arguments import session_names
 from shared_core.bearer_tokens import BearerTokens, require_tokens
 from shared_core.cli import completion
-from shared_core.cli.options import EmbedderName, with_options
+from shared_core.cli.options import EmbedderName, StorePath, with_options
 from shared_core.cli.printing import say
 from shared_core.errors import MissingExtraError
 
@@ -31,15 +31,7 @@ class ServedOptions:
         user: whose conversations are served. None: those of nobody, unless tokens say who calls.
     """
 
-    store: Annotated[
-        str,
-        typer.Option(
-            "--store",
-            metavar="PATH",
-            envvar="INFINITE_MEMORY_STORE",
-            help="The path of the database, or postgresql://user@host/database.",
-        ),
-    ] = "chat.db"
+    store: StorePath = "chat.db"
     session: Annotated[
         str | None,
         typer.Option(

@@ -30,6 +30,15 @@ def _time(text: str) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
+StorePath = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="PATH",
+        envvar="INFINITE_MEMORY_STORE",
+        help="The path of the database, or postgresql://user@host/database.",
+    ),
+]
 BranchName = Annotated[
     str | None,
     typer.Option(
@@ -90,15 +99,7 @@ class SessionOptions:
         user: ID of the conversation's owner. None: it has no owner.
     """
 
-    store: Annotated[
-        str,
-        typer.Option(
-            "--store",
-            metavar="PATH",
-            envvar="INFINITE_MEMORY_STORE",
-            help="The path of the database, or postgresql://user@host/database.",
-        ),
-    ] = "chat.db"
+    store: StorePath = "chat.db"
     session: Annotated[
         str,
         typer.Option("--session", metavar="ID", autocompletion=session_names, help="The ID of the conversation."),
