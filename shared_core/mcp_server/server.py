@@ -150,8 +150,15 @@ def _tools(conversations: Conversations) -> Iterable[Tool]:
     for annotations, functions in kinds:
         for function in functions:
             tool = Tool.from_function(function, annotations=annotations)
-            tool.parameters["additionalProperties"] = False
+            tool.parameters = {**_untitled(tool.parameters), "additionalProperties": False}
             yield tool
+
+
+def _untitled(schema: Any) -> Any:
+    """Return a schema without the titles that pydantic makes of names: a model reads all of it with every question."""
+    if isinstance(schema, dict):
+        return {name: _untitled(part) for name, part in schema.items() if name != "title" or not isinstance(part, str)}
+    return [*map(_untitled, schema)] if isinstance(schema, list) else schema
 
 
 class _Verifier:
