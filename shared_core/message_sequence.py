@@ -2,13 +2,22 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
-from typing import overload
+from typing import NamedTuple, overload
 
+from shared_core.arguments import whole_number
+from shared_core.errors import UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.paths import PAGE, Path, Span, kept, read
+from shared_core.paths import PAGE, Path, Span, kept, read, resolve
 from shared_core.records import Position, Record
 from shared_core.store import Store
 from shared_core.system_prompt import is_prompt
+
+
+class Around(NamedTuple):
+    """Messages around one of them, oldest first, and the index `at` of that one among them."""
+
+    messages: list[Message]
+    at: int
 
 
 class MessageSequence(Sequence[Message]):
@@ -93,6 +102,32 @@ class MessageSequence(Sequence[Message]):
             newest = list(islice(reversed(self), -start))[::-1]
             return newest if stop is None else newest[: max(0, len(newest) + stop)]
         return list(self)[wanted]
+
+    def around(self, id: str, *, before: int = 2, after: int = 2) -> Around:
+        """Return a message with those before and after it on the branch. It reads no others, however long the branch.
+
+        Args:
+            id: its id, or a unique beginning of it.
+            before: at most this many messages before it; fewer, if some have been forgotten.
+            after: at most this many after it.
+
+        Raises:
+            UnknownReferenceError: the branch has no such message.
+            AmbiguousReferenceError: several messages begin so.
+        """
+        first, last = whole_number("before", before, least=0), whole_number("after", after, least=0)
+        if self._session is None:
+            raise UnknownReferenceError(f"no message {id!r}: nothing is stored yet")
+        own = resolve(self._store, self._session, id).at
+        if own is None or not self._path.covers(own):
+            raise UnknownReferenceError(f"no message {id!r} on this branch; another branch may have it")
+        index, end = self._path.index_of(own), self._path.spans[-1].last
+        positions = [self._path.at(i) for i in range(max(0, index - first), min(end, index + last) + 1)]
+        records = [one for one in self._store.get(self._session, positions) if self._shows(one.message)]
+        at = next((number for number, one in enumerate(records) if one.position == own), None)
+        if at is None:
+            raise UnknownReferenceError(f"no message {id!r}: nothing is said there")
+        return Around([one.message for one in records], at)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, MessageSequence | list | tuple):

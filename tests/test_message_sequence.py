@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore
+from shared_core.errors import UnknownReferenceError
+from shared_core.message_sequence import MessageSequence
 from shared_core.records import Position, Record
 from shared_core.testing import HashingEmbedder
 from tests.stores.dict_store import DictStore
@@ -27,6 +29,16 @@ class ReadingStore(SQLiteStore):
         found = super().newest(session, upto, limit)
         self.read += len(found)
         return found
+
+
+def check_around(found: MessageSequence, expected: Sequence[Message], before: int, *, exact: bool) -> None:
+    """Every message is found with its neighbours; `exact`: with as many of them as there are."""
+    for at, message in enumerate(expected):
+        around = found.around(message.id or "", before=before, after=2)
+        assert around.messages[around.at] == message
+        first = at - around.at
+        assert expected[first : first + len(around.messages)] == around.messages
+        assert not exact or around.messages == expected[max(0, at - before) : at + 3]
 
 
 indexes = st.one_of(st.none(), st.integers(-9, 9))
@@ -57,6 +69,7 @@ def test_it_is_equal_to_the_list_of_it(
         for replaced in (False, True):
             found = memory.messages(replaced=replaced)
             expected = list(found)
+            check_around(found, expected, abs(index), exact=not {"forget", "prompt", "merge"} & set(steps))
             assert len(found) == len(expected)
             assert bool(found) == bool(expected)
             assert list(reversed(found)) == expected[::-1]
@@ -92,3 +105,25 @@ def test_it_reads_what_is_asked_for() -> None:
             before = store.read
             use(messages)
             assert store.read - before <= most
+
+
+def test_around_a_message_no_others_are_read() -> None:
+    with closing(ReadingStore(":memory:")) as store, InfiniteMemory(store, embedder=HashingEmbedder()) as memory:
+        memory.add([Message.user(str(number), id=f"number-{number}") for number in range(2_000)])
+        memory.fork("side", at="number-5")
+        memory.add(Message.user("aside", id="aside"))
+        memory.checkout("main")
+        messages, before = memory.messages(), store.read
+        found, at = messages.around("number-1000", before=1, after=2)
+        assert ([message.id for message in found], at) == ([f"number-{n}" for n in range(999, 1003)], 1)
+        assert store.read - before <= 5
+        assert messages.around("number-0", after=0).at == 0
+        for unknown in ("nothing", "aside", "main", "side"):
+            with pytest.raises(UnknownReferenceError):
+                messages.around(unknown)
+        with pytest.raises(UnknownReferenceError, match="is the beginning of several messages"):
+            messages.around("numb")
+        with pytest.raises(ValueError, match="before=-1: expected a whole number"):
+            messages.around("aside", before=-1)
+    with InfiniteMemory() as memory, pytest.raises(UnknownReferenceError, match="nothing is stored yet"):
+        memory.messages().around("m1")

@@ -26,6 +26,7 @@ try:
     from shared_core.cli.evaluate_command import evaluate_commands
     from shared_core.cli.examples import epilog
     from shared_core.cli.file_commands import file_commands
+    from shared_core.cli.mcp_command import mcp_commands
     from shared_core.cli.message_commands import message_commands
     from shared_core.cli.options import CommonOptions, with_options
     from shared_core.cli.printing import say
@@ -111,7 +112,7 @@ def completion(
 for commands in (message_commands, chat_commands, session_commands, branch_commands):
     app.add_typer(commands)
 app.add_typer(stash_commands, name="stash")
-for commands in (file_commands, doctor_commands, upkeep_commands, evaluate_commands, own_commands):
+for commands in (file_commands, doctor_commands, upkeep_commands, evaluate_commands, mcp_commands, own_commands):
     app.add_typer(commands)
 
 

@@ -8,11 +8,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from shared_core.cli.printing import message_line, moment, short_id
+from shared_core.cli.printing import message_line, moment
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.terminal import on_one_line, printable_name
+from shared_core.prompt.terminal import on_one_line, printable_name, short_id
 from shared_core.recall.standing_list import StandingFact
 from shared_core.tree.log import LogEntry, draw
 

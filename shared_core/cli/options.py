@@ -12,11 +12,11 @@ from typing import Annotated, Any, NoReturn, Self
 import typer
 
 from shared_core.cli.completion import branch_names, session_names
-from shared_core.cli.printing import SHORT_ID, say, short_id, write_json
+from shared_core.cli.printing import say, write_json
 from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.formats.fields import role_named
 from shared_core.memory import InfiniteMemory
-from shared_core.prompt.terminal import printable
+from shared_core.prompt.terminal import SHORT_ID, printable, short_id
 from shared_core.records import MAIN, Change, Drop, Put
 from shared_core.stores import open_store, store_exists, without_password
 from shared_core.tokens import TokenFallbackWarning
@@ -30,6 +30,15 @@ def _time(text: str) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
+StorePath = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="PATH",
+        envvar="INFINITE_MEMORY_STORE",
+        help="The path of the database, or postgresql://user@host/database.",
+    ),
+]
 BranchName = Annotated[
     str | None,
     typer.Option(
@@ -90,15 +99,7 @@ class SessionOptions:
         user: ID of the conversation's owner. None: it has no owner.
     """
 
-    store: Annotated[
-        str,
-        typer.Option(
-            "--store",
-            metavar="PATH",
-            envvar="INFINITE_MEMORY_STORE",
-            help="The path of the database, or postgresql://user@host/database.",
-        ),
-    ] = "chat.db"
+    store: StorePath = "chat.db"
     session: Annotated[
         str,
         typer.Option("--session", metavar="ID", autocompletion=session_names, help="The ID of the conversation."),

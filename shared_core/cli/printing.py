@@ -1,7 +1,6 @@
 """What the command prints: text that is safe for a terminal, JSON, progress bars and boxes."""
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -15,17 +14,8 @@ from rich.text import Text
 
 from shared_core.messages import Message, Role
 from shared_core.prompt.context import ContextReport
-from shared_core.prompt.terminal import on_one_line, printable, printable_name
+from shared_core.prompt.terminal import on_one_line, printable, printable_name, short_id
 from shared_core.recall.ranking import ScoredMessage
-
-RANDOM_ID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""A random ID, whose beginning is enough to name the message or the session with."""
-
-SHORT = 8
-"""The characters of a random ID on a terminal. Of stores with 10,000 messages, one in 86 has two that begin alike."""
-
-SHORT_ID = re.compile(rf"[0-9a-f]{{{SHORT}}}")
-"""What a terminal shows of a random ID."""
 
 PREVIEW_LIMIT = 20
 """How many messages are listed before the user confirms that they are forgotten."""
@@ -139,11 +129,6 @@ def scored(hit: ScoredMessage) -> str:
 def moment(when: datetime) -> str:
     """Return a time to the minute, in UTC, which is the clock of everything that the command prints."""
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"
-
-
-def short_id(id_: str) -> str:
-    """Return the beginning of a random ID, which is enough to name what has it; any other ID as it is."""
-    return id_[:SHORT] if RANDOM_ID.fullmatch(id_) else id_
 
 
 def message_line(message: Message, *, short: bool = False) -> str:

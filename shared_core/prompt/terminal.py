@@ -31,6 +31,15 @@ WORD = re.compile(r"\w{4,}")
 PREVIEW = 48
 """Characters of a message in a table of a notebook, and in JSON."""
 
+RANDOM_ID = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""A random ID, whose beginning is enough to name the message or the session with."""
+
+SHORT = 8
+"""The characters of a random ID on a terminal. Of stores with 10,000 messages, one in 86 has two that begin alike."""
+
+SHORT_ID = re.compile(rf"[0-9a-f]{{{SHORT}}}")
+"""What a terminal shows of a random ID."""
+
 LEAD = 3
 """Words shown before the first word that was looked for: they say what the sentence is about."""
 
@@ -53,6 +62,11 @@ def on_one_line(text: str) -> str:
 def printable_name(text: str) -> str:
     """Return an id or a name, safe for a terminal, in which line feeds and tabs are escaped, too."""
     return printable(text).replace("\n", r"\n").replace("\t", r"\t")
+
+
+def short_id(id_: str) -> str:
+    """Return the beginning of a random ID, which is enough to name what has it; any other ID as it is."""
+    return id_[:SHORT] if RANDOM_ID.fullmatch(id_) else id_
 
 
 def columns(text: str) -> int:

@@ -61,6 +61,8 @@ FLOORS = [
     "testing",
     "evaluation",
     "view",
+    "bearer_tokens",
+    "mcp_server",
     "cli",
     "__main__",
 ]
@@ -82,6 +84,7 @@ ONLY_IN = {
     "Stemmer": "index.text",
     "typer": "cli",
     "rich": "cli",
+    "mcp": "mcp_server",
     "pytest": "testing.store_contract",
     "hypothesis": "testing.store_contract",
 }

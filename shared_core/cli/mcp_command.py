@@ -1,0 +1,109 @@
+"""The command that serves a store to programs that speak the Model Context Protocol."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Annotated, Any, Self
+
+import typer
+
+from shared_core.arguments import session_names
+from shared_core.bearer_tokens import BearerTokens, require_tokens
+from shared_core.cli import completion
+from shared_core.cli.options import EmbedderName, StorePath, with_options
+from shared_core.cli.printing import say
+from shared_core.errors import MissingExtraError
+
+mcp_commands = typer.Typer()
+
+PACKAGES = {"mcp", "starlette", "uvicorn"}
+"""What the extra installs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedOptions:
+    """What is served, and to whom.
+
+    Attributes:
+        store: path or URL of the database.
+        session: the only conversation that is served. None: all of the user's.
+        user: whose conversations are served. None: those of nobody, unless tokens say who calls.
+    """
+
+    store: StorePath = "chat.db"
+    session: Annotated[
+        str | None,
+        typer.Option(
+            "--session",
+            metavar="ID",
+            autocompletion=completion.session_names,
+            help="Serve this conversation and no other.",
+        ),
+    ] = None
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="ID", help="The ID of the user whose conversations are served.")
+    ] = None
+
+    def with_whole_id(self) -> Self:
+        """Return these options; the session may not exist yet."""
+        return self
+
+
+@mcp_commands.command()
+@with_options
+def mcp(
+    options: ServedOptions,
+    http: Annotated[bool, typer.Option("--http", help="Serve HTTP instead of the standard streams.")] = False,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to serve with --http.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="The port to serve with --http; 0 takes a free one.")
+    ] = 8765,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --http, a file with a line TOKEN USER for each user. A request must bear one of the tokens, and "
+            "sees what belongs to that user. Every address but loopback needs it.",
+        ),
+    ] = None,
+    embedder: EmbedderName = None,
+) -> None:
+    """Serve the memory as tools to MCP clients.
+
+    A client, such as Claude Desktop or an editor, starts the command and talks to it over the standard streams. With
+    --http it serves any number of clients at /mcp.
+    """
+    known = BearerTokens.read(tokens) if tokens is not None else None
+    if not http and tokens is not None:
+        raise typer.BadParameter("--tokens is for --http: over the standard streams, --user says who calls")
+    if known is not None and options.user is not None:
+        raise typer.BadParameter("the tokens say who calls: leave out --user, or --tokens")
+    session_names(options.session if options.session is not None else "default", options.user)
+    if http:
+        require_tokens(host, known)
+    with _extra():
+        from shared_core.mcp_server.conversations import Conversations
+        from shared_core.mcp_server.server import memory_server
+        from shared_core.mcp_server.transports import http_app, serve_http, serve_stdio
+    settings: dict[str, Any] = {} if embedder is None else {"embedder": embedder}
+    with closing(Conversations(options.store, session=options.session, **settings)) as conversations:
+        server = memory_server(conversations, user=options.user, tokens=known, version=version("infinite-memory"))
+        if http:
+            app = http_app(server, host=host, tokens=known, close=conversations.close)
+            serve_http(app, host=host, port=port, say=say)
+        else:
+            serve_stdio(server)
+
+
+@contextmanager
+def _extra() -> Iterator[None]:
+    """Raise MissingExtraError if the packages of the extra are not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in PACKAGES:
+            raise
+        raise MissingExtraError(
+            'this command needs the MCP SDK, version 2.3 or newer: pip install "infinite-memory[mcp]"'
+        ) from error

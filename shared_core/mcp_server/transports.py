@@ -1,0 +1,94 @@
+"""The two ways to reach an MCP server: the standard streams of its process, and streamable HTTP."""
+
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import uvicorn
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+
+from shared_core.bearer_tokens import BearerTokens, require_tokens
+from shared_core.mcp_server.server import MemoryServer
+
+__all__ = ["PATH", "http_app", "serve_http", "serve_stdio"]
+
+PATH = "/mcp"
+
+GRACE = 10
+"""Seconds that requests have to end when the server is told to stop."""
+
+MOST_CONNECTIONS = 1_024
+"""Connections that are open at a time. Further ones are refused with 503."""
+
+
+def serve_stdio(server: MemoryServer) -> None:
+    """Serve the process that has started this one, until it closes the stream or a signal ends this one."""
+    # The SDK reads in a thread that no interrupt reaches. What was answered is stored, so nothing is lost.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    server.run("stdio")
+
+
+def http_app(server: MemoryServer, *, host: str, tokens: BearerTokens | None, close: Callable[[], Any]) -> Starlette:
+    """Return the server as an ASGI application. No request depends on an earlier one, so any number may share a store.
+
+    Args:
+        server: the server.
+        host: the address that it is served on.
+        tokens: the tokens that it asks for.
+        close: is called when it stops.
+
+    Raises:
+        ValueError: other machines reach the address, and there are no tokens.
+    """
+    require_tokens(host, tokens)
+    app = server.streamable_http_app(
+        streamable_http_path=PATH, json_response=True, stateless_http=True, host=host,
+        transport_security=_checks(host, tokens),
+    )  # fmt: skip
+    inner = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[Any]:
+        async with inner(app) as state:
+            yield state
+        close()  # before the signal that stops the server ends the process
+
+    app.router.lifespan_context = lifespan
+    return app
+
+
+def serve_http(app: Starlette, *, host: str, port: int, say: Callable[[str], None]) -> None:
+    """Serve an application until a signal ends it; requests that run are finished.
+
+    Args:
+        app: the application.
+        host: the address.
+        port: the port; 0: any that is free.
+        say: is told the URL as soon as connections are accepted.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family, backlog=128) as listening:
+        shown = f"[{host}]" if ":" in host else host
+        say(f"serving MCP at http://{shown}:{listening.getsockname()[1]}{PATH}; Ctrl-C stops it")
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, server_header=False,
+            limit_concurrency=MOST_CONNECTIONS,
+        )  # fmt: skip
+        uvicorn.Server(config).run(sockets=[listening])
+
+
+def _checks(host: str, tokens: BearerTokens | None) -> TransportSecuritySettings:
+    """Return the checks of a request's Host and Origin.
+
+    Without tokens, a web page must not reach the server by a name that its owner points at this machine. With tokens it
+    gets no further, and a proxy may pass on the name that it has itself.
+    """
+    if tokens is not None:
+        return TransportSecuritySettings(enable_dns_rebinding_protection=False)
+    names = {"127.0.0.1", "localhost", "[::1]", f"[{host}]" if ":" in host else host}
+    return TransportSecuritySettings(
+        allowed_hosts=[f"{name}:*" for name in names], allowed_origins=[f"http://{name}:*" for name in names]
+    )
