@@ -109,7 +109,7 @@ _NO_POSITION = (None, None)
 _FEW = 1_000
 _FEW_EACH = 16
 """Changes that are looked through rather than the states of all sessions: so many, and so many more for each session of
-the user. A change, of any user, takes a sixteenth of what a state takes."""
+the user. A state takes 5 µs; a change, of whoever, 0.05 to 0.2, the more the more sessions have changed."""
 
 
 class TreeRows(Rows):
