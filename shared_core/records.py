@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from shared_core.messages import Message
 
@@ -376,6 +376,24 @@ class MainNews(NamedTuple):
     spaces: list[str]
     records: list[Record]
     vectors: list[VectorRow]
+
+
+Mark: TypeAlias = tuple[int, ...]
+"""A moment of a database, which only the store that returned it can read."""
+
+
+class MainChanges(NamedTuple):
+    """Which of a user's sessions may have changed since a moment.
+
+    Attributes:
+        states: the sessions, each with its state on `main`. `head` is None or `ROOT` if there are no messages there.
+        mark: the moment of this answer, to be given to the next call; None: the next call reads everything again.
+        whole: whether these are all sessions with messages on `main`; any other has none.
+    """
+
+    states: list[tuple[SessionKey, SessionState]]
+    mark: Mark | None
+    whole: bool
 
 
 class Newest(NamedTuple):

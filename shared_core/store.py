@@ -22,7 +22,9 @@ from shared_core.records import (
     Draft,
     Forgotten,
     KnownBranch,
+    MainChanges,
     MainNews,
+    Mark,
     Pinned,
     Position,
     Record,
@@ -189,10 +191,23 @@ class Store(ABC):
         states = [(one, self.state(one.key, MAIN)) for one in self.sessions(*user_ids)]
         return [(one, state) for one, state in states if state.head not in (None, ROOT)]
 
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        """Return the sessions of a user that may have changed since an answer of this method, in one read.
+
+        Every session whose state on `main` differs from what that answer, or an earlier one, said is among them, also
+        if what changed it was committed after a later change; and a session may be there that has not changed. A store
+        may read everything each time: so does this default body.
+
+        Args:
+            user_id: whose sessions; None: nobody's.
+            since: the `mark` of that answer, for the same user; None: all sessions are read.
+        """
+        return MainChanges(self.main_states(user_id), None, True)
+
     def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
         """Return what several sessions hold that is new, to search the branch `main` of all of them; one read.
 
-        A caller that has the states of `main_states` asks for as many messages as it takes at a time. By default, this
+        A caller that has the states of `main_changes` asks for as many messages as it takes at a time. By default, this
         reads session by session, the state first: of one that forgets something meanwhile, the next state tells.
 
         Args:
@@ -404,6 +419,21 @@ class Store(ABC):
             False, and nothing is stored, if something has been forgotten since `epoch`, or there is no such session or
             position of a summary.
         """
+
+    def keep_vectors(
+        self, space: str, rows: Mapping[int, Sequence[VectorRow]], epochs: Mapping[int, int]
+    ) -> frozenset[int]:
+        """Store vectors of messages of several sessions in one write. By default, this calls `keep` for each session.
+
+        Args:
+            space: the name of the vector space.
+            rows: the vectors, by session.
+            epochs: the epoch of each of these sessions when its messages were read.
+
+        Returns:
+            The sessions whose vectors are stored: those that exist and have forgotten nothing since.
+        """
+        return frozenset(one for one, some in rows.items() if self.keep(one, VectorRows(space, some), epochs[one]))
 
     @abstractmethod
     def vectors(

@@ -1,7 +1,7 @@
 """The rows of all sessions of a user in one index, along whose line one branch main follows another."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,6 +13,7 @@ from shared_core.index.index_cache import SharedIndex, Spaced
 from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.session_index import PAGE, Ints, SessionIndex
 from shared_core.index.session_vectors import SessionVectors, embedder_key
+from shared_core.index.user_changes import Unfollowed, UserChanges
 from shared_core.lifecycle import Depth
 from shared_core.paths import ROOT_PATH, Path, walk
 from shared_core.records import (
@@ -21,7 +22,6 @@ from shared_core.records import (
     Position,
     Record,
     Segment,
-    SessionKey,
     SessionState,
     VectorRow,
     VectorRows,
@@ -34,7 +34,6 @@ NO_SESSION = -1
 KEPT_LINES = 4
 """Lines kept in memory: each session that asks has one, without its own messages."""
 
-States: TypeAlias = Sequence[tuple[SessionKey, SessionState]]
 Mask = npt.NDArray[np.bool_]
 OfOther: TypeAlias = Callable[[str], bool]
 """Says whether the vectors in a space are another embedder's."""
@@ -72,8 +71,10 @@ class UserIndex(SessionIndex):
         self.user_id = user_id
         self.epoch = 0
         self.known: dict[int, Known] = {}
-        self.seen: States = ()
-        self.session_names: dict[int, str] = {}
+        self.changes = UserChanges()
+        self.unfollowed = Unfollowed()
+        self._names: dict[int, str] = {}
+        self._by_space: dict[str, set[int]] = {}
         self._numbers: dict[tuple[int, int], int] = {}
         self._numbers_of: dict[int, list[int]] = {}
         self._session_of: GrowingArray[np.int64] = GrowingArray(np.int64)
@@ -94,7 +95,7 @@ class UserIndex(SessionIndex):
     def nbytes(self) -> int:
         with self.lock:
             lines = sum(prefix.line.nbytes for _, prefix in self._mains.values())
-            return super().nbytes + lines + 1_000 * len(self.known) + 200 * len(self._numbers)
+            return super().nbytes + lines + 1_500 * len(self.known) + 200 * len(self._numbers)
 
     @override
     def places(self, rows: npt.NDArray[np.integer[Any]]) -> list[tuple[int, Position]]:
@@ -134,74 +135,104 @@ class UserIndex(SessionIndex):
         found: npt.NDArray[np.int64] = self._session_of.values[self.column("segments")[rows]]
         return found
 
+    def name_of(self, session: int) -> str:
+        """Return the name of a session that was searched."""
+        return self._names[session]
+
     def of_others(self, asking: int | None, of_other: OfOther) -> list[int]:
         """Return the sessions, but for the one that asks, that were last embedded by another embedder."""
         with self.lock:
-            spaces = {session: known.space for session, known in self.known.items() if session != asking}
-        return [session for session, space in spaces.items() if space and of_other(space)]
+            return [
+                session
+                for space, sessions in self._by_space.items()
+                if sessions and of_other(space)
+                for session in sessions
+                if session != asking
+            ]
+
+    def _know(self, session: int, known: Known) -> None:
+        """Note what is known of a session from now on."""
+        before = self.known.get(session)
+        self.known[session] = known
+        if before is not None and before.space:
+            self._by_space[before.space].discard(session)
+        if known.space:
+            self._by_space.setdefault(known.space, set()).add(session)
 
     # What is new
 
-    def outdated(self, others: States, asking: int | None) -> list[tuple[int, int | None]]:
-        """Return the sessions of which something was forgotten, and those that are not listed any more.
+    def ask(self) -> None:
+        """Ask the store which sessions have changed since it was last asked."""
+        changes = self.store.main_changes(self.user_id, self.changes.mark)
+        with self.lock:
+            self.changes.note(changes)
+            self._names.update({key.key: key.session_id for key, _ in changes.states})
+
+    def outdated(self, asking: int | None = None) -> list[tuple[int, int | None]]:
+        """Return the sessions of which something was forgotten, and those with nothing on main any more.
 
         Args:
-            others: all sessions but the one that asks.
-            asking: that one, which is left as it is: nothing of it is found here while it asks.
+            asking: the session that asks, which is left as it is: nothing of it is found here while it asks.
 
         Returns:
-            (session, the epoch that is known); None instead of the epoch: the session is not listed.
+            (session, the epoch that is known); None instead of the epoch: there is nothing on main.
         """
-        if others == self.seen:
-            return []
-        now = {one.key: state.epoch for one, state in others}
-        old = [(session, known.epoch) for session, known in self.known.items() if now.get(session, -1) > known.epoch]
-        return [*old, *((session, None) for session in self.known.keys() - now.keys() - {asking})]
+        with self.lock:
+            return [
+                (session, None if self.changes[session].gone else self.known[session].epoch)
+                for session in self.unfollowed.advance(self.changes) - {asking}
+                if self._is_outdated(session)
+            ]
 
-    def follow(self, others: States, vectors: "UserVectors | None", of_other: OfOther) -> None:
-        """Read what is new in the user's sessions, in pages, with the vectors of it.
+    def _is_outdated(self, session: int) -> bool:
+        told, known = self.changes[session], self.known.get(session)
+        return known is not None and (told.gone or told.state.epoch > known.epoch)
+
+    def follow(self, asking: int | None, vectors: "UserVectors | None", of_other: OfOther) -> None:
+        """Read what is new in the sessions that have changed, in pages, with the vectors of it.
 
         Args:
-            others: all sessions but the one that asks, and their states.
+            asking: see `outdated`.
             vectors: those to add to; None: none are read.
             of_other: says which vectors not to read.
         """
-        if others == self.seen and (vectors is None or vectors.seen is self.seen):
-            return
         looked = set[int]()
         while True:
             with self.lock:
-                wanted = self._wanted(others, vectors, looked)
+                wanted = self._wanted(asking, vectors, looked)
             if not wanted:
-                break
+                return
             news = self.store.main_news(wanted, None if vectors is None else vectors.space)
             looked.update(wanted)
             with self.lock:
                 self._take_news(wanted, news)
                 if vectors is not None:
                     vectors.take_news(wanted, news, of_other)
-        with self.lock:
-            if others != self.seen:
-                self.seen = others
-                self.session_names.update({one.key: one.session_id for one, _ in others})
-            if vectors is not None:
-                vectors.seen = self.seen
 
-    def _wanted(self, others: States, vectors: "UserVectors | None", looked: set[int]) -> dict[int, tuple[int, int]]:
+    def _wanted(
+        self, asking: int | None, vectors: "UserVectors | None", looked: set[int]
+    ) -> dict[int, tuple[int, int]]:
         """Return the sessions to read next, with the numbers of the messages: up to `PAGE` in all.
 
-        `looked` are those whose line is known by now, though it may have gone on since.
+        `looked` are those whose line is known by now, though it may have gone on since. Those of which there is nothing
+        to read are followed from now on.
         """
+        left = [self.unfollowed.advance(self.changes)]
+        left += [] if vectors is None else [vectors.unfollowed.advance(self.changes)]
         wanted, room = dict[int, tuple[int, int]](), PAGE
-        for (session, _, _), state in others:
-            known = self.known.get(session)
+        for session in sorted(set().union(*left) - {asking}):
+            told, known = self.changes[session], self.known.get(session)
             after = known.upto if known is not None else 0
             if vectors is not None:
                 after = min(after, vectors.upto.get(session, 0))
-            moved = (known is None or known.head != state.head) and session not in looked
-            if moved or after < state.last_seq:
-                wanted[session] = after, min(max(after, state.last_seq), after + room)
-                room -= wanted[session][1] - after
+            moved = (known is None or known.head != told.state.head) and session not in looked
+            if told.gone or not (moved or after < told.state.last_seq):
+                if not self._is_outdated(session):  # as another thread may have been told by now
+                    for some in left:
+                        some.discard(session)
+                continue
+            wanted[session] = after, min(max(after, told.state.last_seq), after + room)
+            room -= wanted[session][1] - after
             if room <= 0 or len(wanted) >= PAGE:
                 break
         return wanted
@@ -215,13 +246,13 @@ class UserIndex(SessionIndex):
                 continue  # another thread took the session out meanwhile
             if new is None or new.state.head is None:
                 epoch = known.epoch if known is not None else 0
-                self.known[session] = Known(max(before, upto), epoch, None, "")
+                self._know(session, Known(max(before, upto), epoch, None, ""))
                 self._set_main(session, ROOT_PATH)
                 continue
             found += [(session, record) for record in new.records if record.seq > before]
             # Of what was read before, something may have been forgotten since: that is still to be taken out.
             epoch = known.epoch if known is not None else new.state.epoch
-            self.known[session] = Known(max(before, upto), epoch, new.state.head, next(iter(new.spaces), ""))
+            self._know(session, Known(max(before, upto), epoch, new.state.head, next(iter(new.spaces), "")))
             self._set_main(session, _path(new.state.head, new.segments))
         self._version += 1
         if found:
@@ -241,6 +272,11 @@ class UserIndex(SessionIndex):
         for span in path.spans:
             number = self._number(session, span.segment)
             self._first.values[number], self._last.values[number] = span.start, span.upto
+
+    @override
+    def snapshot_due(self, least: int) -> bool:
+        """Return False: no session's rows stay in the store longer than the session that may forget them."""
+        return False
 
     # What was forgotten
 
@@ -264,7 +300,8 @@ class UserIndex(SessionIndex):
             index = self.without(positions, self.epoch + 1)
             assert isinstance(index, UserIndex)
             index._numbers = dict(self._numbers)
-            index.session_names = dict(self.session_names)
+            index._names = dict(self._names)
+            index.changes, index.unfollowed = self.changes.copy(), self.unfollowed.copy()
             index._numbers_of = {session: [*numbers] for session, numbers in self._numbers_of.items()}
             index._merged = {session: path for session, path in self._merged.items() if session not in whole}
             for name in ("_session_of", "_segment_of", "_first", "_last"):
@@ -273,9 +310,9 @@ class UserIndex(SessionIndex):
             for session, known in self.known.items():
                 some = gone.get(session)
                 if session not in gone:
-                    index.known[session] = known
+                    index._know(session, known)
                 elif some is not None:
-                    index.known[session] = known._replace(epoch=max(some[1], known.epoch))
+                    index._know(session, known._replace(epoch=max(some[1], known.epoch)))
                 else:
                     index._last.values[index._numbers_of.get(session, [])] = -1
             return index, positions
@@ -360,14 +397,14 @@ class UserVectors(SessionVectors):
 
     Attributes:
         upto: session -> the number of the newest message whose vector was looked for.
-        seen: the states up to which all was read.
+        unfollowed: the sessions that may have more.
     """
 
     def __init__(self, session_index: SessionIndex, space: str, dimension: int) -> None:
         super().__init__(session_index, space, dimension)
         self._epoch = session_index.epoch
         self.upto: dict[int, int] = {}
-        self.seen: States = ()
+        self.unfollowed = Unfollowed()
 
     @property
     @override
@@ -398,6 +435,7 @@ class UserVectors(SessionVectors):
         assert isinstance(left, UserVectors)
         assert isinstance(session_index, UserIndex)
         left.upto = {session: upto for session, upto in self.upto.items() if session in session_index.known}
+        left.unfollowed = self.unfollowed.copy()
         return left
 
     @override
@@ -417,22 +455,22 @@ class SharedUserIndex(SharedIndex):
         super().__init__(UserIndex(store, user_id))
 
     def followed(
-        self, others: States, asking: int | None, space: tuple[str, int] | None, of_other: OfOther
+        self, asking: int | None, space: tuple[str, int] | None, of_other: OfOther
     ) -> tuple[UserIndex, UserVectors | None]:
-        """Return the rows and vectors, up to date with some states, without what was forgotten up to then.
+        """Return the rows and vectors, up to date with the store, without what was forgotten up to now.
 
         Args:
-            others: see `UserIndex.outdated`.
-            asking: likewise.
+            asking: see `UserIndex.outdated`.
             space: the name of the vectors' space and their dimension; None: without vectors.
             of_other: see `UserIndex.follow`.
         """
         now = self._now
         index = now.rows
         assert isinstance(index, UserIndex)
-        outdated = index.outdated(others, asking)
+        index.ask()
+        outdated = index.outdated(asking)
         if outdated:
-            now = self._taken_out(now, index, outdated, others)
+            now = self._taken_out(now, index, outdated)
             index = now.rows
             assert isinstance(index, UserIndex)
         vectors = None
@@ -441,27 +479,21 @@ class SharedUserIndex(SharedIndex):
                 found = now.vectors.setdefault(space[0], UserVectors(index, *space))
             assert isinstance(found, UserVectors)
             vectors = found
-        index.follow(others, vectors, of_other)
+        index.follow(asking, vectors, of_other)
         return index, vectors
 
-    def _taken_out(
-        self, old: Spaced, index: UserIndex, outdated: Sequence[tuple[int, int | None]], others: States
-    ) -> Spaced:
+    def _taken_out(self, old: Spaced, index: UserIndex, outdated: Iterable[tuple[int, int | None]]) -> Spaced:
         """Return a copy without what was forgotten; it takes the place of the old one."""
-        now = {one.key: state.epoch for one, state in others}
         gone: dict[int, tuple[Sequence[Position], int] | None] = {}
         stale: list[Position] = []
         for session, epoch in outdated:
+            now = index.changes[session].state.epoch
             forgotten = None if epoch is None else index.store.forgotten_since(session, epoch)
-            gone[session] = None if forgotten is None else (forgotten.positions, now[session])
+            gone[session] = None if forgotten is None else (forgotten.positions, now)
             stale += [] if forgotten is None else [index.numbered(session, one) for one in forgotten.stale]
         rows, positions = index.without_sessions(gone)
         left = {name: one.without(rows, [*positions, *stale]) for name, one in old.vectors.items()}
         return self.replace(old, Spaced(rows, left))
-
-    @override
-    def save_snapshots(self, least: int) -> None:
-        return
 
 
 class UserVectorSource:
@@ -473,10 +505,8 @@ class UserVectorSource:
 
     def state(self, session: int, branch: str | None = None) -> SessionState:
         """Return a state whose epoch differs from that of the index if something was forgotten."""
-        states = self._store.main_states(self._index.user_id)
-        now = {one.key: state.epoch for one, state in states}
-        stale = any(now.get(session, known.epoch + 1) > known.epoch for session, known in self._index.known.items())
-        return SessionState(None, len(self._index), self._index.epoch + stale)
+        self._index.ask()
+        return SessionState(None, len(self._index), self._index.epoch + bool(self._index.outdated()))
 
     def vectors(self, session: int, space: str, positions: Sequence[Position] | None = None) -> Iterator[VectorRow]:
         """Return nothing: vectors are read with the messages."""
@@ -491,18 +521,23 @@ class UserVectorSource:
         return found
 
     def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
-        """Store vectors, with one write for each session.
+        """Store vectors, with one read and one write for all sessions.
 
         Those of a session that has forgotten something are made again. One that another embedder has embedded meanwhile
         is left to it.
         """
         assert isinstance(derived, VectorRows)
         rows = {position: (text, data) for position, text, data in derived.rows}
-        for key, some in self._by_session(list(rows)).items():
-            own = [(theirs, *rows[ours]) for theirs, ours in some.items()]
-            known, spaces = self._index.known.get(key), self._store.spaces(key)
-            if known is not None and (not spaces or embedder_key(spaces[0]) == embedder_key(derived.space)):
-                self._store.keep(key, VectorRows(derived.space, own), known.epoch)
+        known = self._index.known
+        by_session = {key: some for key, some in self._by_session(list(rows)).items() if key in known}
+        now = self._store.main_news(dict.fromkeys(by_session, (0, 0)))
+        ours = {
+            key: [(theirs, *rows[here]) for theirs, here in some.items()]
+            for key, some in by_session.items()
+            if key in now and all(embedder_key(one) == embedder_key(derived.space) for one in now[key].spaces[:1])
+        }
+        if ours:
+            self._store.keep_vectors(derived.space, ours, {key: known[key].epoch for key in ours})
         return True
 
     def snapshot(self, session: int, name: str) -> bytes | None:

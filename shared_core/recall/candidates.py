@@ -170,7 +170,7 @@ def read_hits(
 
 
 def _name_of(session: int, live: LiveSession, others: Sequence[UserIndex]) -> str:
-    return live.session_id if session == live.key else others[0].session_names[session]
+    return live.session_id if session == live.key else others[0].name_of(session)
 
 
 def _place_of(found: Found, ranked: Ranked) -> tuple[int, Position]:

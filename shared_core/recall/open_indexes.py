@@ -118,7 +118,6 @@ class OpenIndexes:
         live, space = self.live, None
         if dense.embedder is not None:
             space = dense.space, dense.embedder.fingerprint.dimension
-        others = [one for one in live.store.main_states(live.user_id) if one[0].key != live.key]
         key = (live.user_id,)
         lease = self._leases.get(key)
         if lease is None:
@@ -130,7 +129,7 @@ class OpenIndexes:
         def of_other(space: str) -> bool:
             return embedder_key(space) != dense.key
 
-        index, vectors = shared.followed(others, live.key, space, of_other)
+        index, vectors = shared.followed(live.key, space, of_other)
         self.cache.note(shared, (id(live.store), key))
         return index, vectors, index.of_others(live.key, of_other) if dense.embedder is not None else []
 

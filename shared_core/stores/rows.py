@@ -10,6 +10,8 @@ from shared_core.records import (
     ROOT,
     Branch,
     Criterion,
+    MainChanges,
+    Mark,
     Newest,
     Position,
     Record,
@@ -108,6 +110,10 @@ class Rows(ABC):
         """Return the sessions of some users whose branch `main` does not end at `ROOT`, each with its state there."""
         states = [(one, self.state(one.key, MAIN)) for one in self.sessions(user_ids)]
         return [(one, state) for one, state in states if state is not None and state.head not in (None, ROOT)]
+
+    def main_changes(self, user_id: str | None, since: Mark | None) -> MainChanges:
+        """Return what `Store.main_changes` returns. By default, this reads all sessions of the user."""
+        return MainChanges(self.main_states([user_id]), None, True)
 
     @abstractmethod
     def counts(self, session: int) -> dict[str, int]:

@@ -18,6 +18,8 @@ from shared_core.records import (
     Derived,
     Draft,
     KnownBranch,
+    MainChanges,
+    Mark,
     Position,
     Record,
     Ref,
@@ -127,6 +129,11 @@ class TreeStore(Store):
         """See `Store`."""
         with self._reading() as rows:
             return rows.main_states(user_ids or None)
+
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.main_changes(user_id, since)
 
     # The tree
 
@@ -241,6 +248,19 @@ class TreeStore(Store):
             if state is None or epoch not in (None, state.epoch):
                 return False
             return _keep(rows, session, derived)
+
+    def keep_vectors(
+        self, space: str, rows: Mapping[int, Sequence[VectorRow]], epochs: Mapping[int, int]
+    ) -> frozenset[int]:
+        """See `Store`."""
+        kept = set[int]()
+        with self._writing() as writer:
+            for session in sorted(rows):
+                state = writer.state(session, None)
+                if state is not None and state.epoch == epochs[session]:
+                    writer.put_vectors(session, space, rows[session])
+                    kept.add(session)
+        return frozenset(kept)
 
     def vectors(
         self, session: int, space: str, positions: Sequence[Position] | None = None, *,

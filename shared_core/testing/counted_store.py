@@ -17,7 +17,9 @@ from shared_core.records import (
     Draft,
     Forgotten,
     KnownBranch,
+    MainChanges,
     MainNews,
+    Mark,
     Position,
     Record,
     Ref,
@@ -132,6 +134,10 @@ class CountedStore(Store):
         """See `Store`."""
         return self._noted("main_states").main_states(*user_ids)
 
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        """See `Store`."""
+        return self._noted("main_changes").main_changes(user_id, since)
+
     def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
         """See `Store`."""
         return self._noted("main_news").main_news(wanted, space)
@@ -216,6 +222,12 @@ class CountedStore(Store):
     def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
         """See `Store`."""
         return self._noted("keep").keep(session, derived, epoch)
+
+    def keep_vectors(
+        self, space: str, rows: Mapping[int, Sequence[VectorRow]], epochs: Mapping[int, int]
+    ) -> frozenset[int]:
+        """See `Store`."""
+        return self._noted("keep_vectors").keep_vectors(space, rows, epochs)
 
     def vectors(
         self, session: int, space: str, positions: Sequence[Position] | None = None, *,

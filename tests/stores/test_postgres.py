@@ -23,7 +23,7 @@ from shared_core.errors import (
     StoreUnavailableError,
     UnknownReferenceError,
 )
-from shared_core.records import MAIN, After, Create, Draft, Position, Snapshot, VectorRows
+from shared_core.records import MAIN, After, Create, Draft, MainChanges, Mark, Position, Snapshot, VectorRows
 from shared_core.sharing import foreign, importer, large_conversation, session_tree
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
@@ -35,6 +35,7 @@ from shared_core.stores.postgres.schema import MIGRATIONS, Migration
 from shared_core.stores.postgres.texts import after_all, plain, text
 from shared_core.stores.postgres.transactions import Reader, Statement, Writer
 from shared_core.testing.oracle import ALL, Session, draft, drafts
+from shared_core.testing.store_contract.change_contract import Follower
 from tests.sharing.test_staged_merges import PART, Case, chatgpt, own, reply_first
 from tests.stores.postgres_server import Server, running_server
 from tests.support.documents import ROOT, blocks_of, run
@@ -242,6 +243,66 @@ def test_a_worker_of_the_version_before_goes_on_as_long_as_it_may(
             old.create_session(None, "after one that it may not")
         with pytest.raises(StoreError, match=f"for programs from {len(known) + 2} on, known here: {len(known)}"):
             PostgresStore(address)
+
+
+# What has changed
+
+
+class MarksTheNewestTransaction(PostgresStore):
+    """Reads on from the newest number given out, as one does with numbers from a sequence."""
+
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        found = super().main_changes(user_id, since)
+        with self.database.reading() as statements:
+            ((newest,),) = statements.run("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint", None)
+        return found._replace(mark=(newest, *(found.mark or ())[1:]))
+
+
+@pytest.mark.parametrize("kind", [PostgresStore, MarksTheNewestTransaction])
+def test_a_change_that_is_committed_after_a_later_one_is_told(address: str, kind: type[PostgresStore]) -> None:
+    with closing(PostgresStore(address)) as slow, closing(kind(address)) as reader:
+        first, second = Session(slow, "first", "ann"), Session(slow, "second", "ann")
+        reading = Follower(reader, "ann")
+        with slow.transaction():
+            slow.append(first.key, MAIN, drafts("u1"))
+            with closing(PostgresStore(address)) as fast:
+                fast.append(second.key, MAIN, drafts("u1"))
+            reading.ask()
+            assert [key.session_id for key in reading.states] == ["second"]
+        reading.ask()
+        told = sorted(key.session_id for key in reading.states)
+        assert told == (["first", "second"] if kind is PostgresStore else ["second"])
+
+
+def test_numbers_of_another_server_are_not_compared(address: str) -> None:
+    """What was copied from one that had counted further is there; what changes from now on is told."""
+    with closing(PostgresStore(address)) as store:
+        session = Session(store, "s", "ann")
+        session.append(MAIN, drafts("u1"))
+        known = store.main_changes("ann")
+        assert known.mark is not None
+        assert store.main_changes("ann", (known.mark[0], known.mark[1] + 1))[::2] == known[::2]
+        with store.database.writing() as rows:
+            rows.run("UPDATE {s}.sessions SET changed = 1::bigint << 60", None)
+        assert store.main_changes("ann", known.mark).states == []
+        session.append(MAIN, drafts("a1"))
+        assert [state.last_seq for _, state in store.main_changes("ann", known.mark).states] == [2]
+
+
+def test_a_schema_of_before_knows_whose_the_sessions_are(server: Server, database: str, address: str) -> None:
+    """As another object of the newest version sees them, with what it tells from then on."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "MIGRATIONS", MIGRATIONS[:6])
+        PostgresStore(address, partitions=2).close()
+    for number, quoted in enumerate(("'ann'", "NULL", "'bob'"), 1):
+        names = f"INSERT INTO infinite_memory.names VALUES ({number}, {quoted}, 's', true, now())"
+        server.run(names, database=database)
+        server.run(f"INSERT INTO infinite_memory.sessions VALUES ({number}, 0, 0, 0, 0)", database=database)
+    with closing(PostgresStore(address)) as store:
+        for number, user in enumerate(("ann", None, "bob"), 1):
+            mark = store.main_changes(user).mark
+            store.rename_session(number, "t")
+            assert [key for key, _ in store.main_changes(user, mark).states] == [(number, user, "t")]
 
 
 # Texts

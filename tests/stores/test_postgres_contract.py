@@ -10,6 +10,7 @@ from shared_core.store import Store
 from shared_core.stores.postgres import PostgresStore
 from shared_core.stores.postgres.schema import TABLES
 from shared_core.testing import StoreContract
+from shared_core.testing.store_contract.change_contract import ChangeContract
 from shared_core.testing.store_contract.derived_contract import ForgetContract
 from shared_core.testing.store_contract.race_contract import RaceContract
 from shared_core.testing.store_contract.session_contract import SessionContract
@@ -55,7 +56,9 @@ class TestContract(OnServer, StoreContract):
 
 # What is said about one session does not depend on how many partitions there are: `make soak` runs that, too, and
 # `make servers` does on another version.
-class _Several(SessionContract, ForgetContract, RestoreContract, SharingContract, TripContract, RaceContract):
+class _Several(
+    SessionContract, ForgetContract, RestoreContract, SharingContract, TripContract, ChangeContract, RaceContract
+):
     """What concerns several sessions, several objects, or all tables."""
 
 

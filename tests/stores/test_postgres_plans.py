@@ -126,3 +126,56 @@ def test_every_statement_on_a_session_looks_into_one_partition_by_an_index(
                 found[one.sql] = wrong
     assert not found, "\n".join(f"{sql}\n    {wrong}" for sql, wrong in found.items())
     server.run(f"DROP DATABASE plans_{user} WITH (FORCE)")
+
+
+ROWS = (
+    OTHERS,
+    "INSERT INTO infinite_memory.sessions (session, last_seq, epoch, next_segment, owner, changed) "
+    "SELECT session, 1, 0, 1, user_id, 1 FROM infinite_memory.names WHERE session >= 1000000",
+    "INSERT INTO infinite_memory.branches SELECT session, 'main', 0, NULL, 1, 0 FROM infinite_memory.sessions "
+    "WHERE session >= 1000000",
+    "INSERT INTO infinite_memory.segments (session, segment, tip, turn_shift, checksum) "
+    "SELECT session, 0, 0, 0, 0 FROM infinite_memory.sessions WHERE session >= 1000000",
+    "ANALYZE",
+)
+
+
+@pytest.mark.parametrize("user", ["postgres", "asker"])
+def test_what_has_changed_is_read_by_an_index_without_the_other_sessions(
+    server: Server, ran: dict[str, Ran], user: str
+) -> None:
+    """As the owner, and under row security: of each table, the rows of what has changed."""
+    database = f"changes_{user}"
+    server.run(f"CREATE DATABASE {database}")
+    with closing(PostgresStore(server.address(database), partitions=PARTITIONS)) as store:
+        keys = [Session(store, f"{number}", "ann").key for number in range(5)]
+        if user != "postgres":
+            server.run(f"CREATE ROLE {user} LOGIN")
+            store.grant(user)
+        for sql in ROWS:
+            server.run(sql, database=database)
+        guarded = PostgresStore(server.address(database, user=user), row_security=user != "postgres")
+        with closing(guarded):
+            reader = guarded.for_user("ann")
+            mark = reader.main_changes("ann").mark
+            for key in keys[:2]:
+                store.append(key, MAIN, drafts("u1"))
+            ran.clear()
+            assert [key.key for key, _ in reader.main_changes("ann", mark).states] == keys[:2]
+    asked = next(one for sql, one in ran.items() if "changed" in sql)
+    with psycopg.connect(server.address(database, user=user)) as connection:
+        adapt(connection)
+        connection.execute("SELECT set_config('infinite_memory.user', 'uann', false)")
+        ((plan,),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.sql}", asked.values).fetchall()
+    read: dict[str, float] = {}
+    for node in nodes(plan[0]["Plan"]):
+        if "Relation Name" in node:
+            table = re.sub(r"_\d+$", "", node["Relation Name"])
+            rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+            read[table] = read.get(table, 0) + rows * node["Actual Loops"]
+    # Under row security, names are also looked up for each row of the other tables.
+    assert read.pop("names") <= (2 if user == "postgres" else 10)
+    assert read == {"sessions": 2, "branches": 2, "segments": 2}
+    server.run(f"DROP DATABASE {database} WITH (FORCE)")
+    if user != "postgres":
+        server.run(f"DROP ROLE {user}")

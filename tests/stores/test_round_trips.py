@@ -156,15 +156,15 @@ def test_the_whole_user(filled: CountedStore) -> None:
     as_in_a_new_process(filled)
     with of(filled, scope="user") as memory:
         memory.context(QUESTION)
-        assert trips(filled) == "session check_out spaces snapshot snapshot main_states main_news at"
+        assert trips(filled) == "session check_out spaces snapshot snapshot main_changes main_news at"
         memory.context("item8 and gardens?")
-        assert trips(filled) == "catch_up main_states at"
+        assert trips(filled) == "catch_up main_changes at"
         with of(filled, session_id="s1") as other:
             other.add(Message.user("item8 is near the gardens now.", id="new"))
             other.index()
         filled.reset()
         assert "item8 is near the gardens now." in str(memory.context("item8 and gardens?").messages)
-        assert trips(filled) == "catch_up main_states main_news at"
+        assert trips(filled) == "catch_up main_changes main_news at"
 
 
 def test_the_whole_user_is_read_in_pages(counted: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +177,7 @@ def test_the_whole_user_is_read_in_pages(counted: CountedStore, monkeypatch: pyt
     with of(counted, session_id="s0", scope="user") as memory:
         assert {hit.session_id for hit in memory.search("item7", 10)} == {f"s{number}" for number in range(5)}
         calls = counted.counts
-        assert (calls["main_states"], calls["main_news"], calls["at"]) == (1, 4, 1), "of 80 messages, 25 at a time"
+        assert (calls["main_changes"], calls["main_news"], calls["at"]) == (1, 4, 1), "of 80 messages, 25 at a time"
 
 
 def test_after_another_object_forgot_something(filled: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,7 @@ WITH_KEY: dict[str, Callable[[Store, int], object]] = {
         store.keep(key, Snapshot("index", b"other")),
         store.keep(key, Summary("another", LAST, LAST, "u2", 3, datetime(2024, 1, 2, tzinfo=UTC))),
     ),
+    "keep_vectors": lambda store, key: store.keep_vectors("space", {key: [(FIRST, "i", b"w")]}, {key: 1}),
     "change": lambda store, key: store.change(
         key, [Create("new", FIRST), Move("side", FIRST, ""), Put("tag", "x", FIRST)]
     ),
@@ -159,6 +160,7 @@ WITH_USER: dict[str, tuple[Callable[[Store, str | None], object], object]] = {
     "users": (lambda store, user: [one for one in store.users() if one == user], []),
     "overview": (lambda store, user: store.overview(user), []),
     "main_states": (lambda store, user: store.main_states(user), []),
+    "main_changes": (lambda store, user: store.main_changes(user).states, []),
     "publish": (lambda store, user: publish(store, user), REFUSED),
 }
 

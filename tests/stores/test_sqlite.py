@@ -19,7 +19,7 @@ import pytest
 from shared_core import InfiniteMemory
 from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.messages import Payload
-from shared_core.records import MAIN, ROOT, After, Draft, Position, Snapshot, VectorRows
+from shared_core.records import MAIN, ROOT, After, Draft, Move, Position, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore, open_store
 from shared_core.stores.sqlite import connection
@@ -760,3 +760,67 @@ def test_a_damaged_time_is_said_with_its_session(store: SQLiteStore) -> None:
     store._db._ready().execute("UPDATE messages SET created_at = 'yesterday'")
     with pytest.raises(StoreError, match=r"a time of session 'diary' cannot be read.*restore it from a backup"):
         store.overview()
+
+
+# What has changed
+
+
+def steps_of(store: SQLiteStore, ask: Callable[[], object]) -> int:
+    """Return how many instructions of its machine SQLite runs for some statements."""
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    connection = store._db._ready()
+    connection.set_progress_handler(count, 1)
+    ask()
+    connection.set_progress_handler(None, 1)
+    return steps
+
+
+def test_what_has_changed_is_found_without_a_look_at_each_session() -> None:
+    """One change takes as many steps among many sessions as among few, whoever they belong to."""
+    steps, whole = [], []
+    for count in (10, 300):
+        with closing(SQLiteStore(":memory:")) as store:
+            for number in range(count):
+                for user in ("ann", "bob"):
+                    store.append(store.create_session(user, str(number)), MAIN, drafts("u1", "a1"))
+            mark = store.main_changes("ann").mark
+            store.append(3, MAIN, drafts("u2"))
+            store.change(5, [Move(MAIN, Position(0, 0), "")])
+            assert [key.key for key, _ in store.main_changes("ann", mark).states] == [3, 5]
+            steps.append(steps_of(store, partial(store.main_changes, "ann", mark)))
+            whole.append(steps_of(store, partial(store.main_changes, "ann")))
+    assert steps[0] == steps[1] < whole[0] < whole[1] / 20
+
+
+def test_many_changes_are_read_with_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many, of whoever, that it is faster; or fewer than none, in a file that was put back."""
+    monkeypatch.setattr("shared_core.stores.sqlite.tree_rows._FEW", 2)
+    monkeypatch.setattr("shared_core.stores.sqlite.tree_rows._FEW_EACH", 1)
+    with closing(SQLiteStore(":memory:")) as store:
+        session, other = Session(store, "a", "ann"), Session(store, "b", "bob")
+        session.append(MAIN, drafts("u1"))
+        mark = store.main_changes("ann").mark
+        assert mark is not None
+        for number, whole in enumerate((False, False, False, True)):
+            other.append(MAIN, drafts(f"u{number}"))
+            assert store.main_changes("ann", mark).whole == whole
+        for back in ((mark[0] + 9, *mark[1:]), (mark[0], mark[1] + 9, mark[2])):
+            assert store.main_changes("ann", back) == store.main_changes("ann")
+
+
+def test_what_a_program_of_before_changes_is_told(path: Path) -> None:
+    """One that had the file open when the newest step was taken goes on with its own statements."""
+    with closing(SQLiteStore(path)) as store, closing(sqlite3.connect(path, isolation_level=None)) as before:
+        session = Session(store, "a", "ann")
+        session.append(MAIN, drafts("u1", "a1"))
+        mark = store.main_changes("ann").mark
+        before.execute("UPDATE branches SET depth = 0 WHERE session = ?", (session.key,))
+        before.execute("UPDATE sessions SET changes = changes + 1 WHERE session = ?", (session.key,))
+        ((key, state),) = store.main_changes("ann", mark).states
+        assert (key.key, state.head) == (session.key, Position(0, 0))

@@ -16,6 +16,7 @@ from hypothesis import Phase, settings
 
 from shared_core.errors import DuplicateError, InfiniteMemoryError, StoreError, UnknownReferenceError
 from shared_core.records import (
+    ROOT,
     After,
     Appended,
     Branch,
@@ -28,7 +29,9 @@ from shared_core.records import (
     IdPrefix,
     InTurn,
     MadeFrom,
+    MainChanges,
     MainNews,
+    Mark,
     Merge,
     Move,
     Position,
@@ -572,6 +575,79 @@ class ReadsPastTheLast(SQLiteStore):
         return super().main_news({key: (after, ALL) for key, (after, _) in wanted.items()}, space)
 
 
+class TellsOnlyOfNewMessages(SQLiteStore):
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        last = {key: state.last_seq for key, state in super().main_states()} if since is None else self.last
+        found, self.last = super().main_changes(user_id, since), last
+        grown = [(key, state) for key, state in found.states if state.last_seq > last.get(key, 0)]
+        return found if found.whole else found._replace(states=grown)
+
+    last: dict[SessionKey, int]
+
+
+class TellsNotWhatIsGone(SQLiteStore):
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        found = super().main_changes(user_id, since)
+        return found._replace(states=[one for one in found.states if one[1].head not in (None, ROOT)])
+
+
+class TellsTheChangesOfEverybody(SQLiteStore):
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        found = super().main_changes(user_id, since)
+        others = [user for user in (*self.users(), None) if user != user_id and not found.whole]
+        return found._replace(
+            states=sum((super(type(self), self).main_changes(o, since).states for o in others), found.states)
+        )
+
+
+class TellsEachChangeOnce(SQLiteStore):
+    """Keeps what was told in the object, whoever asks."""
+
+    since: Mark | None = None
+
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        found = super().main_changes(user_id, None if since is None else self.since)
+        self.since = found.mark
+        return found
+
+
+class MarksWhatMayBeUndone(SQLiteStore):
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        found = super().main_changes(user_id, since)
+        ((text, changed),) = self._db.query("SELECT (SELECT max(text) FROM texts), (SELECT max(changed) FROM sessions)")
+        return found._replace(mark=(text or 0, changed or 0, 9))
+
+
+class MarksByANumberTakenBefore(SQLiteStore):
+    """A change takes its number before its transaction, which may end after that of a larger number."""
+
+    numbers: ClassVar[dict[Path, tuple[Iterator[int], dict[int, int]]]] = {}
+
+    def append(self, session: int, branch: str, drafts: Sequence[Draft], **how: Any) -> Appended:
+        sequence, changed = self.numbers.setdefault(self._db._path, (itertools.count(1), {}))
+        number = next(sequence)
+        time.sleep(0.003 * (number % 3))
+        appended = super().append(session, branch, drafts, **how)
+        changed[session] = number
+        return appended
+
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        _, changed = self.numbers.setdefault(self._db._path, (itertools.count(1), {}))
+        numbers = dict(changed)
+        mark = (max(numbers.values(), default=0),)
+        states = self.main_states(user_id)
+        if since is None:
+            return MainChanges(states, mark, True)
+        return MainChanges([one for one in states if numbers.get(one[0].key, 0) > since[0]], mark, False)
+
+
+class KeepsVectorsOfWhatIsOutdated(SQLiteStore):
+    def keep_vectors(
+        self, space: str, rows: Mapping[int, Sequence[VectorRow]], epochs: Mapping[int, int]
+    ) -> frozenset[int]:
+        return super().keep_vectors(space, rows, {session: self.state(session).epoch for session in rows})
+
+
 class TakesVectorsOfOldTexts(SQLiteStore):
     def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
         return list(self.vectors(session, space, list(hashes)))
@@ -753,6 +829,14 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (PagesUsersByKey, "test_users_and_sessions_are_read_by_pages"),
     (ReadsOnlyTheNewOfMain, "test_what_is_new_on_main_comes_for_many_sessions_at_once"),
     (ReadsPastTheLast, "test_what_is_new_on_main_comes_for_many_sessions_at_once"),
+    (TellsOnlyOfNewMessages, "test_whoever_asks_for_changes_knows_what_is_on_every_main"),
+    (TellsNotWhatIsGone, "test_whoever_asks_for_changes_knows_what_is_on_every_main"),
+    (TellsTheChangesOfEverybody, "test_whoever_asks_for_changes_knows_what_is_on_every_main"),
+    (TellsEachChangeOnce, "test_whoever_asks_for_changes_knows_what_is_on_every_main"),
+    (TellsEachChangeOnce, "test_what_was_told_may_be_asked_for_again"),
+    (MarksWhatMayBeUndone, "test_what_is_undone_is_not_taken_for_read"),
+    (MarksByANumberTakenBefore, "test_any_changes_of_two_objects_are_told_to_whoever_asks"),
+    (KeepsVectorsOfWhatIsOutdated, "test_the_vectors_of_several_sessions_are_kept_where_nothing_was_forgotten"),
     (TakesVectorsOfOldTexts, "test_known_vectors_are_a_messages_own_or_of_an_equal_text"),
     (KnowsOnlyTheLastCall, "test_what_was_forgotten_since_an_epoch_is_known_whole_or_not_at_all"),
     (KnowsNothingOfTheStale, "test_what_was_forgotten_since_an_epoch_is_known_whole_or_not_at_all"),

@@ -43,7 +43,7 @@ ATTEMPTS = 3
 # nothing of the session has changed since, and what the caller knows gives the numbers. Everything else hangs on that.
 _APPEND = (
     "WITH u AS (UPDATE {s}.sessions AS s SET version = s.version + 1, last_seq = %(last_seq)s, "
-    "next_segment = greatest(s.next_segment, %(to_segment)s + 1) "
+    "changed = DEFAULT, next_segment = greatest(s.next_segment, %(to_segment)s + 1) "
     "WHERE s.session = %(session)s AND s.version = %(version)s AND s.last_seq = %(seq_before)s "
     "AND EXISTS (SELECT 1 FROM {s}.branches AS b WHERE b.session = %(session)s AND b.name = %(branch)s "
     "AND b.segment = %(head_segment)s AND b.depth IS NOT DISTINCT FROM %(branch_depth)s::bigint) "

@@ -1,14 +1,14 @@
 """Vectors, snapshots and summaries in PostgreSQL, and the erasing of all that belongs to a message."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from shared_core.records import Forgotten, Position, Summary, VectorRow
+from shared_core.records import Forgotten, Position, Snapshot, Summary, VectorRow
 from shared_core.stores.gaps import NUMBERS, by_segment, runs
 from shared_core.stores.postgres.gap_tables import GapTables
 from shared_core.stores.postgres.texts import FORM, plain, text
-from shared_core.stores.postgres.transactions import columns
+from shared_core.stores.postgres.transactions import Statement, columns
 from shared_core.stores.row_values import (
     checksum_of,
     erasures,
@@ -37,6 +37,41 @@ PUT_VECTORS = (
     "WHERE m.session = %(session)s AND m.segment = w.segment AND m.depth = w.depth) "
     "ON CONFLICT (session, space, segment, depth) "
     "DO UPDATE SET hash = excluded.hash, vector = excluded.vector, checksum = excluded.checksum"
+)
+# Of several sessions, whose rows are locked: what is put in belongs to those that have forgotten nothing. Each is
+# looked up by itself (OFFSET 0), so that only its own partition is read.
+_LOCK_THESE = (
+    "SELECT 1 FROM {s}.sessions WHERE session = ANY(%(sessions)s::bigint[]) ORDER BY session FOR NO KEY UPDATE"
+)
+_UNFORGOTTEN = (
+    "unnest(%(sessions)s::bigint[], %(epochs)s::bigint[]) AS w (session, epoch) CROSS JOIN LATERAL (SELECT 1 "
+    "FROM {s}.sessions AS o WHERE o.session = w.session AND o.epoch = coalesce(w.epoch, o.epoch) OFFSET 0) AS s"
+)
+_PUT_SPACES = (
+    "INSERT INTO {s}.spaces (session, space, name, written) "
+    f"SELECT w.session, {{next}}, %(space_name)s, {{next}} FROM {_UNFORGOTTEN} "
+    "ON CONFLICT (session, name) DO UPDATE SET written = excluded.written RETURNING session"
+)
+_PUT_VECTORS_OF = (
+    "INSERT INTO {s}.vectors (session, space, segment, depth, hash, vector, checksum) "
+    "SELECT v.session, p.space, v.segment, v.depth, v.hash, v.vector, v.checksum "
+    "FROM unnest(%(owners)s::bigint[], %(segments)s::integer[], %(depths)s::integer[], %(hashes)s::text[], "
+    "%(vectors)b::bytea[], %(checksums)s::bigint[]) AS v (session, segment, depth, hash, vector, checksum) "
+    f"JOIN ({_UNFORGOTTEN}) ON w.session = v.session, "
+    "LATERAL (SELECT * FROM {s}.spaces AS o WHERE o.session = v.session AND o.name = %(space_name)s OFFSET 0) AS p, "
+    "LATERAL (SELECT 1 FROM {s}.messages AS o WHERE o.session = v.session AND o.segment = v.segment "
+    "AND o.depth = v.depth OFFSET 0) AS m ON CONFLICT (session, space, segment, depth) "
+    "DO UPDATE SET hash = excluded.hash, vector = excluded.vector, checksum = excluded.checksum"
+)
+_IF_UNFORGOTTEN = (
+    "FROM {s}.sessions AS s WHERE s.session = %(session)s AND s.epoch = coalesce(%(epoch)s::bigint, s.epoch)"
+)
+_DELETE_SNAPSHOT = (
+    "DELETE FROM {s}.snapshots WHERE session = %(session)s AND name = %(name)s "
+    f"AND EXISTS (SELECT 1 {_IF_UNFORGOTTEN})"
+)
+_INSERT_PART = (
+    f"INSERT INTO {{s}}.snapshots SELECT %(session)s, %(name)s, %(part)s, %(data)b {_IF_UNFORGOTTEN} RETURNING 1"
 )
 _SPACE = "(SELECT space FROM {s}.spaces WHERE session = %(session)s AND name = %(name)s)"
 _VECTORS_AT = (
@@ -71,6 +106,7 @@ _INSERT_SUMMARY = (
     f"INSERT INTO {{s}}.summaries (session, summary, {', '.join(_SUMMARY)}, checksum) "
     f"VALUES (%(session)s, {{next}}, {', '.join(f'%({name})s' for name in _SUMMARY)}, %(checksum)s)"
 )
+_RAISE_EPOCH = "UPDATE {s}.sessions SET epoch = epoch + 1, changed = DEFAULT WHERE session = %(session)s"
 _THESE = "unnest(%(segments)s::bigint[], %(depths)s::bigint[]) AS w (segment, depth)"
 _ERASE = (
     f"WITH gone AS (DELETE FROM {{s}}.messages AS m USING {_THESE} "
@@ -113,6 +149,8 @@ _COUNTS = (
 )
 _COUNTED = ("messages", "turns", "branches", "segments", "vectors", "forgotten")
 
+VECTOR_COLUMNS = ("segments", "depths", "hashes", "vectors", "checksums")
+
 _vector_row = partial(read_vector, FORM)
 _summary = partial(read_summary, FORM)
 
@@ -121,7 +159,12 @@ def vector_columns(vectors: Sequence[VectorRow]) -> dict[str, list[Any]]:
     """Return the values of `PUT_VECTORS` for some vectors, of those of one message the last."""
     newest = {position: (*position, text(hash_), vector) for position, hash_, vector in vectors}
     rows = [(*row, vector_checksum(*row)) for row in newest.values()]
-    return columns(rows, ("segments", "depths", "hashes", "vectors", "checksums"))
+    return columns(rows, VECTOR_COLUMNS)
+
+
+def _parts(data: bytes) -> list[bytes]:
+    """Return a snapshot in parts: at least one, so that an empty one is not taken for none."""
+    return [data[start : start + _PART] for start in range(0, len(data) + 1, _PART)]
 
 
 class DerivedTables(GapTables):
@@ -132,6 +175,18 @@ class DerivedTables(GapTables):
         found = self.run(PUT_SPACE, session, {"space_name": text(space)})
         if found and vectors:
             self.run(PUT_VECTORS, session, {**vector_columns(vectors), "space": found[0][0]})
+
+    def put_vectors_of(
+        self, space: str, rows: Mapping[int, Sequence[VectorRow]], epochs: Mapping[int, int | None]
+    ) -> frozenset[int]:
+        """Do what `Store.keep_vectors` does, in one round trip; of a session without an epoch in any case."""
+        given = columns([(session, epochs[session]) for session in rows], ("sessions", "epochs"))
+        parts = {session: vector_columns(some) for session, some in rows.items()}
+        vectors = {name: [one for part in parts.values() for one in part[name]] for name in VECTOR_COLUMNS}
+        owners = [session for session, part in parts.items() for _ in part["depths"]]
+        values = {**given, **vectors, "owners": owners, "space_name": text(space)}
+        statements = [Statement(sql, None, values) for sql in (_LOCK_THESE, _PUT_SPACES, _PUT_VECTORS_OF)]
+        return frozenset(session for (session,) in self.at_once(statements)[1])
 
     def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
         """See `Rows`."""
@@ -158,9 +213,18 @@ class DerivedTables(GapTables):
         key = {"name": text(name)}
         self.run("DELETE FROM {s}.snapshots WHERE session = %(session)s AND name = %(name)s", session, key)
         sql = "INSERT INTO {s}.snapshots VALUES (%(session)s, %(name)s, %(part)s, %(data)b)"
-        # At least one part, so that an empty snapshot is not taken for none.
-        for part in range(len(data) // _PART + 1):
-            self.run(sql, session, {**key, "part": part, "data": data[part * _PART : (part + 1) * _PART]})
+        for part, some in enumerate(_parts(data)):
+            self.run(sql, session, {**key, "part": part, "data": some})
+
+    def put_snapshot_at(self, session: int, snapshot: Snapshot, epoch: int | None) -> bool:
+        """Do what `Store.keep` does with a snapshot, in one round trip."""
+        given = {"name": text(snapshot.name), "epoch": epoch, "sessions": [session]}
+        parts = [
+            Statement(_INSERT_PART, session, {**given, "part": part, "data": data})
+            for part, data in enumerate(_parts(snapshot.data))
+        ]
+        deleted = Statement(_DELETE_SNAPSHOT, session, given)
+        return bool(self.at_once([Statement(_LOCK_THESE, None, given), deleted, *parts])[-1])
 
     def snapshot(self, session: int, name: str) -> bytes | None:
         """See `Rows`."""
@@ -190,7 +254,7 @@ class DerivedTables(GapTables):
         self, session: int, positions: Sequence[Position], stale: Sequence[Position], summaries: Collection[int]
     ) -> bool:
         """See `Rows`."""
-        if not self.count_rows("UPDATE {s}.sessions SET epoch = epoch + 1 WHERE session = %(session)s", session):
+        if not self.count_rows(_RAISE_EPOCH, session):
             return False
         gone = columns(positions, ("segments", "depths"))
         if positions:

@@ -68,8 +68,9 @@ _MENDS: dict[str, tuple[str, ...]] = {
     "tip": (
         f"UPDATE {{s}}.segments AS g SET tip = greatest(g.tip, {_DEEPEST}) "
         "WHERE g.session = %(session)s AND g.segment = %(segment)s",
+        f"UPDATE {{s}}.sessions SET changed = DEFAULT {_OF_SESSION}",
     ),
-    "number": (f"UPDATE {{s}}.sessions SET last_seq = greatest(last_seq, {_NEWEST}) {_OF_SESSION}",),
+    "number": (f"UPDATE {{s}}.sessions SET last_seq = greatest(last_seq, {_NEWEST}), changed = DEFAULT {_OF_SESSION}",),
     "next segment": (f"UPDATE {{s}}.sessions SET next_segment = greatest(next_segment, {_LARGEST} + 1) {_OF_SESSION}",),
     "cover": (f"DELETE FROM {{s}}.covers {_OF_SESSION} AND segment = %(segment)s AND depth = %(depth)s",),
     "vector": (

@@ -20,12 +20,15 @@ from shared_core.records import (
     Draft,
     Forgotten,
     KnownBranch,
+    MainChanges,
     MainNews,
+    Mark,
     Position,
     Record,
     Segment,
     SessionInfo,
     SessionState,
+    Snapshot,
     Stretch,
     VectorRow,
     VectorRows,
@@ -264,6 +267,14 @@ class PostgresStore(TreeStore):
             return rows.check_out(session, branch, at, after_seq=after_seq, limit=limit, newest=newest, known=known)
 
     @repeating
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        """See `Store`. What a transaction has seen of itself may be undone: it gets no mark."""
+        undoable = self.database.in_transaction
+        with self._reading() as rows:
+            found = rows.main_changes(user_id, None if undoable else since)
+        return found._replace(mark=None) if undoable else found
+
+    @repeating
     def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
         """See `Store`."""
         with self._reading() as rows:
@@ -326,8 +337,32 @@ class PostgresStore(TreeStore):
     def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
         """See `Store`."""
         if isinstance(derived, VectorRows):  # the call may be repeated, an iterator cannot
-            derived = derived._replace(rows=list(derived.rows))
+            return session in self._keep_vectors(derived.space, {session: list(derived.rows)}, {session: epoch})
+        if isinstance(derived, Snapshot):
+            return self._keep_snapshot(session, derived, epoch)
         return self._keep(session, derived, epoch)
+
+    def keep_vectors(
+        self, space: str, rows: Mapping[int, Sequence[VectorRow]], epochs: Mapping[int, int]
+    ) -> frozenset[int]:
+        """See `Store`."""
+        return self._keep_vectors(space, rows, epochs)
+
+    @repeating
+    def _keep_vectors(
+        self, space: str, rows: Mapping[int, Sequence[VectorRow]], epochs: Mapping[int, int | None]
+    ) -> frozenset[int]:
+        with self._at_once() as tables:
+            return tables.put_vectors_of(space, rows, epochs)
+
+    @repeating
+    def _keep_snapshot(self, session: int, snapshot: Snapshot, epoch: int | None) -> bool:
+        with self._at_once() as tables:
+            return tables.put_snapshot_at(session, snapshot, epoch)
+
+    def _at_once(self) -> AbstractContextManager[PostgresTables]:
+        """Enter a block for a call of `Statements.at_once`; within `transaction`, a part that is undone alone."""
+        return self._writing() if self.database.in_transaction else self._reading()
 
     def scrub(self) -> str | None:
         """Have the server free the space of erased rows, in the partitions of the sessions that have lost something.

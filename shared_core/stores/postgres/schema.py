@@ -267,6 +267,19 @@ MIGRATIONS: list[Migration] = [
         6,
         ("ALTER TABLE {s}.sessions ADD COLUMN version bigint NOT NULL DEFAULT 0",),
     ),
+    Migration(
+        "news",
+        7,  # likewise, and it would not say whose a new session is
+        (
+            # Which sessions of a user changed since a moment, without a look at each. `changed` is the transaction that
+            # changed the row last. Transactions end in another order than they begin in: whoever reads on goes back to
+            # the oldest that was running at the last look. So no write waits for one of another session.
+            'ALTER TABLE {s}.sessions ADD COLUMN owner text COLLATE "C", ADD COLUMN changed bigint NOT NULL DEFAULT 0',
+            "ALTER TABLE {s}.sessions ALTER COLUMN changed SET DEFAULT pg_current_xact_id()::text::bigint",
+            "UPDATE {s}.sessions AS s SET owner = n.user_id FROM {s}.names AS n WHERE n.session = s.session",
+            "CREATE INDEX sessions_changed ON {s}.sessions (owner, changed)",
+        ),
+    ),
 ]
 """Only append to this list: the number of a step, from 1, is the version of the schema that it leads to.
 

@@ -37,6 +37,8 @@ def name_stages(rows: TreeTables, names: Mapping[int, tuple[str | None, str]]) -
     for session, (user_id, session_id) in names.items():
         if not rows.count_rows(sql, session, {"user": FORM.optional(user_id), "name": text(session_id)}):
             raise StoreError("what was imported so far was removed, because the import took a day; import again")
+        named = "UPDATE {s}.sessions SET owner = %(user)s, changed = DEFAULT WHERE session = %(session)s"
+        rows.run(named, session, {"user": FORM.optional(user_id)})
     return True
 
 

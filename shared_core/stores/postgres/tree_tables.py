@@ -6,9 +6,21 @@ from functools import partial
 from typing import Any
 
 from shared_core.errors import UnknownReferenceError
-from shared_core.records import MAIN, ROOT, Branch, Position, Ref, RefKind, Segment, SessionKey, SessionState
+from shared_core.records import (
+    MAIN,
+    ROOT,
+    Branch,
+    MainChanges,
+    Mark,
+    Position,
+    Ref,
+    RefKind,
+    Segment,
+    SessionKey,
+    SessionState,
+)
 from shared_core.stores.postgres.texts import FORM, MARK, plain, text
-from shared_core.stores.postgres.transactions import Statements
+from shared_core.stores.postgres.transactions import Statement, Statements
 from shared_core.stores.row_values import check_row, checksum_of, position_of, read_ref
 from shared_core.stores.rows import BranchEnd, Rows
 
@@ -41,6 +53,25 @@ _MAIN_STATES = (
     "JOIN {s}.segments AS g ON g.session = n.session AND g.segment = b.segment "
     "WHERE n.listed AND (b.segment, coalesce(b.depth, g.tip)) <> (%(segment)s, %(depth)s) "
 )
+# The oldest transaction that is still running, and which server this is: the numbers of another are others.
+_MOMENT = (
+    "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest, "
+    "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server"
+)
+# What a transaction wrote that is not over yet for this one has at least the number `xmax`; so may have what was copied
+# from another server. Sessions are looked up one by one, see `joint_reads`.
+_CHANGED = (
+    f"SELECT m.oldest, m.server, c.* FROM ({_MOMENT}) AS m LEFT JOIN ("
+    "SELECT s.session, n.user_id, n.session_id, s.last_seq, s.epoch, s.version, b.segment, b.depth "
+    "FROM (SELECT * FROM {s}.sessions AS o WHERE {user} AND o.changed >= %(since)s::bigint "
+    "AND o.changed < pg_snapshot_xmax(pg_current_snapshot())::text::bigint OFFSET 0) AS s, "
+    "LATERAL (SELECT * FROM {s}.names AS o WHERE o.session = s.session AND o.listed OFFSET 0) AS n "
+    "LEFT JOIN LATERAL (SELECT h.segment, coalesce(h.depth, g.tip) AS depth FROM "
+    "(SELECT * FROM {s}.branches AS o WHERE o.session = s.session AND o.name = %(main)s OFFSET 0) AS h, "
+    "LATERAL (SELECT tip FROM {s}.segments AS o WHERE o.session = s.session AND o.segment = h.segment OFFSET 0) AS g "
+    "OFFSET 0) AS b ON true) AS c ON true ORDER BY c.session"
+)
+_OF_USER = {True: "o.owner IS NULL", False: "o.owner = %(user)s"}
 SEGMENT_COLUMNS = (
     "g.segment, g.parent_segment, g.parent_depth, g.tip, g.merged_segment, g.merged_depth, g.base, g.turn_shift, "
     "g.checksum"
@@ -67,8 +98,13 @@ _PUT_SEGMENT = (
 _COUNT_SEGMENT = (
     "UPDATE {s}.sessions SET next_segment = greatest(next_segment, %(segment)s + 1) WHERE session = %(session)s"
 )
+_INSERT_SESSION = (
+    "INSERT INTO {s}.sessions (session, last_seq, epoch, next_segment, owner) VALUES (%(session)s, 0, 0, 0, %(user)s)"
+)
+_RAISE_VERSION = "UPDATE {s}.sessions SET version = version + 1, changed = DEFAULT WHERE session = %(session)s"
 _RAISE_NUMBER = (
-    "UPDATE {s}.sessions SET last_seq = greatest(last_seq, %(seq)s), version = version + 1 WHERE session = %(session)s"
+    "UPDATE {s}.sessions SET last_seq = greatest(last_seq, %(seq)s), version = version + 1, changed = DEFAULT "
+    "WHERE session = %(session)s"
 )
 _PUT_BRANCH = (
     "INSERT INTO {s}.branches (session, name, segment, depth, ordinal, checksum) "
@@ -101,6 +137,7 @@ _INSERT_REF = (
 )
 
 _NO_POSITION = (None, None)
+_MAIN_VALUES = {"main": MAIN, "segment": ROOT.segment, "depth": ROOT.depth}
 
 
 class TreeTables(Rows):
@@ -143,9 +180,25 @@ class TreeTables(Rows):
 
     def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
         """See `Rows`."""
-        values = {"main": MAIN, "segment": ROOT.segment, "depth": ROOT.depth}
-        found = self._of_users(_MAIN_STATES, values, user_ids, "n.session")
-        return [(_session_key(row[:3]), SessionState(Position(*row[6:]), *row[3:6])) for row in found]
+        found = self._of_users(_MAIN_STATES, _MAIN_VALUES, user_ids, "n.session")
+        return [_session_state(row) for row in found]
+
+    def main_changes(self, user_id: str | None, since: Mark | None) -> MainChanges:
+        """See `Rows`. A mark is the oldest transaction that was running, and the time when the server was started."""
+        if since is not None:
+            given = {"user": FORM.optional(user_id), "since": since[0], "main": MAIN}
+            rows = self.run(_CHANGED.replace("{user}", _OF_USER[user_id is None]), None, given)
+            oldest, server = rows[0][:2]
+            if server == since[1]:
+                found = [_session_state(row[2:]) for row in rows if row[2] is not None]
+                return MainChanges(found, (oldest, server), False)
+        return self._all_of(user_id)
+
+    def _all_of(self, user_id: str | None) -> MainChanges:
+        users = {"users": [text(user_id)] if user_id is not None else [], "nobody": user_id is None}
+        asked = Statement(f"{_MAIN_STATES}{_OF_USERS}ORDER BY n.session", None, _MAIN_VALUES | users)
+        (moment,), rows = self.together([Statement(_MOMENT, None, {}), asked])
+        return MainChanges([_session_state(row) for row in rows], moment, True)
 
     def _of_users(
         self, sql: str, values: Mapping[str, Any], user_ids: Collection[str | None] | None, order: str
@@ -172,10 +225,7 @@ class TreeTables(Rows):
         name = text(session_id) if listed else session_id
         found = self.run(sql, None, {"user": FORM.optional(user_id), "name": name, "listed": listed})
         for (session,) in found:
-            self.run(
-                "INSERT INTO {s}.sessions (session, last_seq, epoch, next_segment) VALUES (%(session)s, 0, 0, 0)",
-                session,
-            )
+            self.run(_INSERT_SESSION, session, {"user": FORM.optional(user_id)})
             return int(session)
         return None
 
@@ -198,7 +248,7 @@ class TreeTables(Rows):
 
     def raise_version(self, session: int) -> None:
         """See `Rows`."""
-        self.run("UPDATE {s}.sessions SET version = version + 1 WHERE session = %(session)s", session)
+        self.run(_RAISE_VERSION, session)
 
     def segment(self, session: int, segment: int) -> Segment | None:
         """See `Rows`."""
@@ -334,3 +384,8 @@ def head_of(session: int, name: str, segment: int, depth: int | None, checksum: 
 def _session_key(row: tuple[Any, ...]) -> SessionKey:
     session, user_id, session_id = row
     return SessionKey(session, FORM.optional_plain(user_id), plain(session_id))
+
+
+def _session_state(row: tuple[Any, ...]) -> tuple[SessionKey, SessionState]:
+    head = None if row[6] is None else Position(*row[6:])
+    return _session_key(row[:3]), SessionState(head, *row[3:6])

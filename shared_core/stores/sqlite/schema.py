@@ -241,5 +241,20 @@ MIGRATIONS: list[Migration] = [
                 FROM sessions AS s""",
         ),
     ),
+    Migration(
+        "news",
+        (
+            # What changed since a moment, without a look at each session. The keys of texts grow from commit to commit,
+            # so a message is new if its text is; this also sees what a program adds that knows nothing of this step.
+            "CREATE INDEX messages_text ON messages (text)",
+            # When the row of a session last changed, as a number that grows from commit to commit.
+            "ALTER TABLE sessions ADD COLUMN changed INTEGER NOT NULL DEFAULT 0",
+            "CREATE INDEX sessions_changed ON sessions (changed)",
+            """CREATE TRIGGER sessions_news AFTER UPDATE OF ident, user_id, session_id, least_seq, epoch, changes
+                ON sessions BEGIN
+                UPDATE sessions SET changed = (SELECT max(changed) + 1 FROM sessions) WHERE session = new.session;
+                END""",
+        ),
+    ),
 ]
 """Only append to this list: the number of a step, from 1, is the version of the schema that it leads to."""

@@ -7,7 +7,19 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
-from shared_core.records import MAIN, ROOT, Branch, Position, Ref, RefKind, Segment, SessionKey, SessionState
+from shared_core.records import (
+    MAIN,
+    ROOT,
+    Branch,
+    MainChanges,
+    Mark,
+    Position,
+    Ref,
+    RefKind,
+    Segment,
+    SessionKey,
+    SessionState,
+)
 from shared_core.stores.row_values import RowForm, check_row, checksum_of, position_of, read_ref
 from shared_core.stores.rows import BranchEnd, Rows
 from shared_core.stores.sqlite.connection import plain, text, transaction
@@ -35,6 +47,15 @@ _MAIN_STATES = (
     "SELECT session, user_id, session_id, last_seq, epoch, changes, segment, depth "
     "FROM sessions JOIN states USING (session, epoch, changes) JOIN heads USING (session) "
     f"WHERE {PUBLISHED} AND name = ? AND (segment, depth) != (?, ?)"
+)
+_MOMENT = "SELECT (SELECT coalesce(max(text), 0) FROM texts), (SELECT coalesce(max(changed), 0) FROM sessions)"
+_CHANGED = (
+    "SELECT s.session, s.user_id, s.session_id, (SELECT last_seq FROM states WHERE session = s.session), s.epoch, "
+    "s.changes, (SELECT segment FROM branches WHERE session = s.session AND name = ?1), "
+    "(SELECT depth FROM heads WHERE session = s.session AND name = ?1) "
+    "FROM (SELECT session FROM messages INDEXED BY messages_text WHERE text > ?2 "
+    "UNION SELECT session FROM sessions INDEXED BY sessions_changed WHERE changed > ?3) AS w "
+    f"CROSS JOIN sessions AS s ON s.session = w.session WHERE {PUBLISHED} AND s.user_id IS ?4 ORDER BY s.session"
 )
 _END = (
     "SELECT segment, depth, tip, goes_on, "
@@ -84,6 +105,11 @@ _INSERT_REF = (
 )
 
 _NO_POSITION = (None, None)
+
+_FEW = 1_000
+_FEW_EACH = 16
+"""Changes that are looked through rather than the states of all sessions: so many, and so many more for each session of
+the user. A state takes 5 µs; a change, of whoever, 0.05 to 0.2, the more the more sessions have changed."""
 
 
 class TreeRows(Rows):
@@ -150,6 +176,23 @@ class TreeRows(Rows):
         """See `Rows`."""
         found = self._of_users(_MAIN_STATES, (text(MAIN), *ROOT), user_ids)
         return [(_session_key(*row[:3]), _state(Position(*row[6:]), *row[3:6])) for row in found]
+
+    def main_changes(self, user_id: str | None, since: Mark | None) -> MainChanges:
+        """See `Rows`. A mark is the newest text, the newest change of a session's row, and how many states were read.
+
+        What a transaction has seen of itself may be undone, and the numbers be used again: it gets no mark.
+        """
+        undoable = self.connection.in_transaction
+        with self.one_moment():
+            text_key, changed = self.connection.execute(_MOMENT).fetchone()
+            if undoable or since is None or not _few(text_key - since[0], changed - since[1], since[2]):
+                states = self.main_states([user_id])
+                return MainChanges(states, None if undoable else (text_key, changed, len(states)), True)
+            values = (text(MAIN), *since[:2], None if user_id is None else text(user_id))
+            rows = self.connection.execute(_CHANGED, values).fetchall()
+        heads = (None if row[6] is None else Position(*row[6:]) for row in rows)
+        found = [(_session_key(*row[:3]), _state(head, *row[3:6])) for row, head in zip(rows, heads, strict=True)]
+        return MainChanges(found, (text_key, changed, since[2]), False)
 
     def _of_users(
         self, sql: str, values: tuple[Any, ...], user_ids: Collection[str | None] | None, limit: int = 2**31
@@ -316,6 +359,11 @@ def ident_of(user_id: str | None, session_id: str) -> str | bytes:
 def _state(head: Position | None, last_seq: int, epoch: int, changes: int) -> SessionState:
     # A number counts as a change, so that a message is stored without writing the row of its session.
     return SessionState(head, last_seq, epoch, last_seq + changes)
+
+
+def _few(texts: int, changes: int, sessions: int) -> bool:
+    """Return whether to look through what is new; fewer than none is new in a file that was put back."""
+    return min(texts, changes) >= 0 and texts + changes <= _FEW + _FEW_EACH * sessions
 
 
 def _session_key(session: int, user: bytes | str | None, session_id: bytes | str) -> SessionKey:

@@ -1,5 +1,6 @@
 """Contract tests for stores: subclass `StoreContract`, give it a `store` fixture, and pytest does the rest."""
 
+from shared_core.testing.store_contract.change_contract import ChangeContract
 from shared_core.testing.store_contract.derived_contract import DerivedContract, ForgetContract, SummaryContract
 from shared_core.testing.store_contract.message_contract import MessageContract
 from shared_core.testing.store_contract.race_contract import RaceContract
@@ -22,6 +23,7 @@ class StoreContract(
     RestoreContract,
     SharingContract,
     TripContract,
+    ChangeContract,
     RaceContract,
 ):
     """What every `Store` must do, compared with an exact oracle.

@@ -12,6 +12,7 @@ import pytest
 from shared_core.records import MAIN, After, Position, Record, Snapshot, Summary, VectorRows
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, NOON, Session, drafts
+from shared_core.testing.store_contract.change_contract import Follower
 
 __all__ = ["RaceContract"]
 
@@ -52,6 +53,23 @@ class RaceContract:
         assert seen == records
         assert [record.position for record in records] == [Position(0, r.seq - 1) for r in records]
         assert all(record.message.turn_id == f"u{str(record.message.id)[1:]}" for record in records)
+
+    def test_any_changes_of_two_objects_are_told_to_whoever_asks(
+        self, store: Store, reopen: Callable[[], Store]
+    ) -> None:
+        """One that asks only for what has changed ends with what there is, in whatever order others were committed."""
+        keys = [Session(store, f"{name}", "ann").key for name in range(WRITERS)]
+        other, reader = reopen(), reopen()
+        follower = Follower(reader, "ann")
+        writers = [partial(_write, (store, other)[name % 2], key, name) for name, key in enumerate(keys)]
+        try:
+            with _meanwhile(follower.ask):
+                _at_once(writers)
+            follower.check()
+        finally:
+            other.close()
+            reader.close()
+        assert {state.last_seq for state in follower.states.values()} == {2 * TURNS}
 
     def test_any_two_objects_create_one_session(self, store: Store, reopen: Callable[[], Store]) -> None:
         """Both get the same key, and its branch `main` is there once."""

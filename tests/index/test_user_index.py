@@ -1,0 +1,173 @@
+"""The index over a user's sessions: whatever it has followed, it holds what one that reads everything holds."""
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from shared_core.index.user_changes import Unfollowed, UserChanges
+from shared_core.index.user_index import SharedUserIndex, UserIndex
+from shared_core.records import (
+    MAIN,
+    ROOT,
+    MainChanges,
+    MainNews,
+    Mark,
+    Move,
+    Position,
+    SessionKey,
+    SessionState,
+    VectorRows,
+)
+from shared_core.stores import SQLiteStore
+from shared_core.testing.oracle import drafts
+
+SPACE = ("hashing/4", 4)
+OTHER = "other/4"
+SESSIONS = 3
+
+Read = tuple[list[tuple[int, Position]], set[tuple[int, Position]], list[int]]
+
+
+class NotingStore(SQLiteStore):
+    """Notes how much a question over all sessions reads."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self.told: list[int] = []
+        self.asked: list[Sequence[int]] = []
+
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        found = super().main_changes(user_id, since)
+        self.told.append(len(found.states))
+        return found
+
+    def main_news(self, wanted: Any, space: str | None = None) -> dict[int, MainNews]:
+        self.asked.append(sorted(wanted))
+        return super().main_news(wanted, space)
+
+
+def is_other(space: str) -> bool:
+    return space == OTHER
+
+
+def read(shared: SharedUserIndex, asking: int | None) -> Read:
+    """Return what an index finds on main, which of it has a vector, and the sessions of another embedder."""
+    index, vectors = shared.followed(asking, SPACE, is_other)
+    assert vectors is not None
+    places = index.places(index.main_line(asking).line.rows)
+    embedded = {one for one in index.places(vectors.vectors.owners) if one[0] != asking}
+    return places, embedded & {*places}, sorted(index.of_others(asking, is_other))
+
+
+def acts(store: SQLiteStore, keys: Sequence[int]) -> st.SearchStrategy[Callable[[], object]]:
+    """Make changes to sessions, each of which is possible at any time. The last session is another embedder's."""
+    count = iter(range(10**6))
+
+    def append(key: int, embeds: bool) -> None:
+        done = store.append(key, MAIN, drafts(f"u{next(count)}", f"a{next(count)}"))
+        if embeds:
+            rows = [(one.position, "h", b"\x00\x3c" * 4) for one in done.records]
+            store.keep(key, VectorRows(SPACE[0] if key != keys[-1] else OTHER, rows))
+
+    def move(key: int, depth: int) -> None:
+        head = store.state(key, MAIN).head
+        assert head is not None
+        back = Position(head.segment, max(0, head.depth - depth)) if head.depth >= 0 else head
+        to = back if depth >= 0 or head.segment else ROOT
+        store.change(key, [Move(MAIN, to, "")])
+
+    def forget(key: int, number: int, everything: bool) -> None:
+        found = store.get(key, [Position(0, number)])
+        store.forget(key, [one.position for one in found], branches=everything)
+
+    session = st.sampled_from(keys)
+    return st.one_of(
+        st.builds(lambda key, embeds: lambda: append(key, embeds), session, st.booleans()),
+        st.builds(lambda key, depth: lambda: move(key, depth), session, st.integers(-1, 3)),
+        st.builds(lambda key, n, all_: lambda: forget(key, n, all_), session, st.integers(0, 9), st.booleans()),
+    )
+
+
+@settings(max_examples=20)
+@given(st.data())
+def test_whoever_has_followed_the_changes_finds_what_one_finds_that_reads_everything(data: st.DataObject) -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+        keys = [store.create_session("ann", str(number)) for number in range(SESSIONS)]
+        possible = acts(store, keys)
+        shared = SharedUserIndex(store, "ann")
+        for act in data.draw(st.lists(possible, min_size=1, max_size=14)):
+            act()
+            if data.draw(st.booleans()):
+                asking = data.draw(st.sampled_from([None, *keys]))
+                assert read(shared, asking) == read(SharedUserIndex(store, "ann"), asking)
+
+
+def test_a_question_reads_what_changed_since_the_last_one() -> None:
+    with closing(NotingStore(":memory:")) as store:
+        keys = [store.create_session("ann", str(number)) for number in range(40)]
+        for key in keys:
+            store.append(key, MAIN, drafts("u1", "a1"))
+        shared = SharedUserIndex(store, "ann")
+        read(shared, keys[0])
+        store.told.clear()
+        store.asked.clear()
+        read(shared, keys[0])
+        store.append(keys[0], MAIN, drafts("u2"))
+        read(shared, keys[0])
+        assert (store.told, store.asked) == ([0, 1], []), "what the session has said that asks is in its own index"
+        store.append(keys[7], MAIN, drafts("u2"))
+        read(shared, keys[0])
+        read(shared, keys[0])
+        assert (store.told[2:], store.asked) == ([1, 0], [[keys[7]]])
+        store.forget(keys[8], [Position(0, 0)])
+        store.change(keys[9], [Move(MAIN, ROOT, "")])
+        read(shared, keys[0])
+        assert (store.told[4:], store.asked[1:]) == ([2], [])
+        read(shared, keys[1])
+        assert (store.told[5:], store.asked[1:]) == ([0], [[keys[0]]]), "another session asks"
+
+
+def test_what_another_thread_was_told_meanwhile_is_still_taken_out() -> None:
+    """It may be told between the look at what is to be taken out and the reading of what is new."""
+    with closing(SQLiteStore(":memory:")) as store:
+        keys = [store.create_session("ann", str(number)) for number in range(3)]
+        for key in keys:
+            store.append(key, MAIN, drafts("u1", "a1"))
+        shared = SharedUserIndex(store, "ann")
+        read(shared, None)
+        index = shared.rows
+        assert isinstance(index, UserIndex)
+        store.forget(keys[0], [Position(0, 0)])
+        store.change(keys[1], [Move(MAIN, ROOT, "")])
+        index.ask()
+        index.follow(None, None, is_other)
+        assert index.outdated() == [(keys[0], 0), (keys[1], None)]
+        assert read(shared, None) == read(SharedUserIndex(store, "ann"), None)
+
+
+def test_answers_may_arrive_in_any_order() -> None:
+    """An older answer brings an older mark, from which everything newer is told again."""
+    key, other = SessionKey(1, "ann", "a"), SessionKey(2, "ann", "b")
+
+    def state(last: int) -> SessionState:
+        return SessionState(Position(0, last - 1), last, 0, last)
+
+    first = MainChanges([(key, state(1)), (other, state(1))], (1,), True)
+    older = MainChanges([(key, state(2))], (2,), False)
+    newer = MainChanges([(key, state(3)), (other, state(5))], (3,), False)
+    changes, unfollowed = UserChanges(), Unfollowed()
+    for answer in (first, newer, older):
+        changes.note(answer)
+    assert (changes.mark, changes[1].state, changes[2].state) == ((2,), state(2), state(5))
+    assert unfollowed.advance(changes) == {1, 2}
+    unfollowed.sessions.clear()
+    copy = changes.copy()
+    changes.note(MainChanges([(key, state(3)), (other, state(5))], (3,), False))
+    assert unfollowed.advance(changes) == {1}, "of the other, nothing was said that was not known"
+    assert copy[1].state == state(2)
+    changes.note(MainChanges([(other, state(5))], None, True))
+    assert (changes.mark, changes[1].gone, changes[2].gone) == (None, True, False)
+    assert len(changes) == 2
