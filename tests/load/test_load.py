@@ -1,13 +1,13 @@
 """Many workers on one store, some of which are killed, while its server restarts or is replaced."""
 
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence, Set
 from contextlib import ExitStack, closing
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,6 @@ from tests.load.oracle import Found, faults
 from tests.load.worker import marks_in, text_of
 from tests.stores.installed_servers import installed_server, standby_of
 from tests.stores.postgres_server import running_server
-from tests.support.documents import ROOT
 
 SECONDS = float(os.environ.get("LOAD_SECONDS", "60"))
 SESSIONS = 200
@@ -43,7 +42,7 @@ Record = Callable[[str, object], None]
 
 
 class Crew:
-    """The workers of one load.
+    """The worker processes of one load, forked from one that has imported all they need.
 
     Args:
         address: of the store.
@@ -57,21 +56,19 @@ class Crew:
         self._folder = folder
         self._stack = stack
         self._lives = [0] * size
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload([worker.__name__])
         self.kills = 0
-        self.complaints = folder / "complaints"
         self._workers = [self._start(number) for number in range(size)]
-        while len(list(folder.glob("*.journal"))) < size:
-            assert all(one.poll() is None for one in self._workers), self.complaints.read_text(encoding="utf-8")
+        while len(list(folder.glob("*.journal"))) < size * worker.THREADS:
+            assert all(one.is_alive() for one in self._workers), self.complaints()
             time.sleep(0.05)
 
-    def _start(self, number: int) -> "subprocess.Popen[bytes]":
-        given = [self._address, self._folder, number, len(self._lives), self._lives[number], SESSIONS]
-        with self.complaints.open("ab") as complaints:
-            # Who opens a file whose words wait to be scrubbed is told so, while others are reading it.
-            quiet = ["-W", "ignore:messages were forgotten:RuntimeWarning"]
-            command = [sys.executable, *quiet, "-m", worker.__name__, *map(str, given)]
-            started = subprocess.Popen(command, stderr=complaints, cwd=ROOT)
-        self._stack.callback(started.wait)
+    def _start(self, number: int) -> ForkServerProcess:
+        given = (self._address, self._folder, number, len(self._lives), self._lives[number], SESSIONS)
+        started = self._context.Process(target=worker.work, args=given)
+        started.start()
+        self._stack.callback(started.join)
         self._stack.callback(started.kill)
         return started
 
@@ -79,15 +76,22 @@ class Crew:
         """Kill a worker wherever it is, and start its successor."""
         victim = self._workers[number]
         victim.kill()
-        assert victim.wait() == -signal.SIGKILL, "it had ended by itself"
+        victim.join()
+        assert victim.exitcode == -signal.SIGKILL, f"it had ended by itself: {self.complaints()}"
         self.kills += 1
         self._lives[number] += 1
         self._workers[number] = self._start(number)
 
-    def finish(self) -> list[int]:
-        """Tell all to end, and wait; return how they ended."""
+    def finish(self) -> None:
+        """Tell all to end, and wait; none has anything to complain of."""
         (self._folder / "stop").touch()
-        return [one.wait() for one in self._workers]
+        for one in self._workers:
+            one.join()
+        assert ({one.exitcode for one in self._workers}, self.complaints()) == ({0}, "")
+
+    def complaints(self) -> str:
+        """Return the end of what the workers complained of."""
+        return (self._folder / "complaints").read_text(encoding="utf-8")[-4000:]
 
 
 def work(address: str, folder: Path, size: int, events: Sequence[Callable[[], object]] = ()) -> tuple[list[Call], int]:
@@ -102,9 +106,7 @@ def work(address: str, folder: Path, size: int, events: Sequence[Callable[[], ob
             crew.kill(chance.randrange(size))
             while due and due[0][0] < time.monotonic():
                 due.pop(0)[1]()
-        codes = crew.finish()
-        said = crew.complaints.read_text(encoding="utf-8")
-        assert (codes, said[-4000:]) == ([0] * size, "")
+        crew.finish()
         return calls_of(folder), crew.kills
 
 

@@ -1,16 +1,17 @@
-"""A worker under load: `python -m tests.load.worker ADDRESS FOLDER NUMBER OF LIFE SESSIONS`.
+"""A worker under load: a process that does what those of a service do, one call after the other in each of its threads.
 
-It does what the workers of a service do, one call after the other and chosen by chance, until there is a file `stop` in
-the folder, and notes each call there in a journal of its own.
+What it calls is chosen by chance. It goes on until there is a file `stop`, and notes each call in a journal.
 """
 
 import logging
+import os
 import random
 import re
-import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from shared_core import Context, InfiniteMemory, Message, SessionPool
@@ -18,6 +19,9 @@ from shared_core.errors import StoreUnavailableError
 from shared_core.records import MAIN
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.load.journal import Journal, calls_in
+
+THREADS = 2
+"""How many threads of a process call verbs, with one store and one pool."""
 
 SHARES = {"add": 44, "context": 32, "messages": 4, "search": 4, "branches": 2, "fork": 4, "forget": 10}
 """How often each verb is chosen, of a hundred calls."""
@@ -57,14 +61,15 @@ def _shown(context: Context) -> Iterator[str]:
 
 
 class LoadWorker:
-    """Calls verbs on the sessions of a store.
+    """A thread that calls verbs on the sessions of a store.
 
     Args:
         pool: of the store.
         journal: where calls are noted.
         stop: a file that ends the work once it is there.
-        number: of the worker, from 0.
-        of: how many workers there are. Only one of them may forget a message: two would not know what to expect.
+        number: of the thread, from 0.
+        of: how many threads there are in all processes. Each message may be forgotten by one of them: two would not
+            know what to expect.
         life: how many of this number were killed before.
         spared: messages that one of them may have forgotten.
     """
@@ -174,16 +179,31 @@ def opened(address: str) -> SessionPool:
             time.sleep(0.1)
 
 
-def main(address: str, folder: str, number: str, of: str, life: str, sessions: str) -> None:
-    """Work until the end."""
+def work(address: str, folder: Path, process: int, of: int, life: int, sessions: int) -> None:
+    """Work until the end: what a process does.
+
+    Args:
+        address: of the store.
+        folder: for journals, the file `stop`, and what the process complains of.
+        process: its number, from 0.
+        of: how many processes there are at a time.
+        life: how many of this number were killed before.
+        sessions: how many sessions there are.
+    """
+    os.dup2(os.open(folder / "complaints", os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
     logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of each connection that breaks
-    journals = Path(folder)
-    earlier = [call for path in journals.glob(f"w{number}x*.journal") for call in calls_in(path)]
-    spared = [id_ for call in earlier if call.verb == "forget" for id_ in call.ids]
-    journal = Journal(journals / f"w{number}x{life}.journal", int(number))
+    # Who opens a file whose words wait to be scrubbed is told so, while others are reading it.
+    warnings.filterwarnings("ignore", "messages were forgotten", RuntimeWarning)
     with opened(address) as pool:
-        LoadWorker(pool, journal, journals / "stop", int(number), int(of), int(life), spared).run(int(sessions))
 
+        def call(number: int) -> None:
+            earlier = [call for path in folder.glob(f"w{number}x*.journal") for call in calls_in(path)]
+            spared = [id_ for call in earlier if call.verb == "forget" for id_ in call.ids]
+            journal = Journal(folder / f"w{number}x{life}.journal", number)
+            LoadWorker(pool, journal, folder / "stop", number, THREADS * of, life, spared).run(sessions)
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+        threads = [Thread(target=call, args=(THREADS * process + number,)) for number in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
