@@ -152,13 +152,14 @@ def judged(
 
 @pytest.mark.server
 def test_a_server_that_restarts_twice(tmp_path: Path, record_property: Record) -> None:
+    """Calls give up before it is back."""
     with running_server() as server:
 
         def restart() -> None:
             server.control("restart", "-m", "immediate")
 
         title = "PostgreSQL, restarted twice at once"
-        judged(title, server.address(), tmp_path, 8, record_property, [restart, restart])
+        judged(title, f"{server.address()}&retry_seconds=0.2", tmp_path, 8, record_property, [restart, restart])
 
 
 @pytest.mark.server

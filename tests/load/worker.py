@@ -10,6 +10,7 @@ import re
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -95,7 +96,7 @@ class LoadWorker:
         while not self._stop.exists():
             session = f"s{int(sessions * self._chance.random() ** 3)}"
             (verb,) = self._chance.choices(list(SHARES), list(SHARES.values()))
-            with self._pool.use(session, user_of(session)) as memory:
+            with suppress(StoreUnavailableError), self._pool.use(session, user_of(session)) as memory:
                 known = self._known_branches.get(session)
                 elsewhere = bool(known) and self._chance.random() < ELSEWHERE
                 verbs[verb](memory, self._chance.choice(known) if known and elsewhere else MAIN)
