@@ -3,6 +3,7 @@
 # make check   ruff, formatting, mypy
 # make soak    the long versions: 2,000 examples a property, 200 kills
 # make workers three processes of the FastAPI example on one PostgreSQL server, one of which is killed
+# make load    eight workers on one PostgreSQL server, or four on one file, that are killed while servers restart: 5 minutes
 # make servers the store on another version of PostgreSQL, through PgBouncer and with a standby, where these are installed
 # make compat  the adapters with the oldest and the newest LangChain and LlamaIndex, each in an environment of its own
 # make docs    the documentation as a site, in site/
@@ -33,7 +34,7 @@ export PIP_NO_INPUT = 1
 # Some images set it; then each of the many processes that the tests start compiles the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check soak workers servers compat docs clean
+.PHONY: demo test check soak workers load servers compat docs clean
 .NOTPARALLEL:
 
 demo: export INFINITE_MEMORY_STORE = $(DEMO_STORE)
@@ -71,6 +72,9 @@ soak: $(VENV)/dev.stamp
 
 workers: $(VENV)/dev.stamp
 	SOAK=1 $(BIN)/python -m pytest $(PLUGINS) tests/stores/test_workers.py
+
+load: $(VENV)/dev.stamp
+	SOAK=1 $(BIN)/python -m pytest $(PLUGINS) tests/load
 
 servers: $(VENV)/dev.stamp
 	SERVERS=1 $(BIN)/python -m pytest $(PLUGINS) tests/stores/test_installed_servers.py -rs

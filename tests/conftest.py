@@ -39,6 +39,14 @@ def store() -> Iterator[CountingStore]:
         yield store
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests under load have measured."""
+    ended = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    for name, figures in (one for report in ended for one in report.user_properties):
+        if name == "load":
+            terminalreporter.write_line(f"\n{figures}")
+
+
 def pytest_collection_finish() -> None:
     """Let a collection look at what the tests make only: the frameworks' modules alone are 600,000 objects."""
     gc.collect()

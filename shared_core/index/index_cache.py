@@ -90,9 +90,13 @@ class SharedIndex:
 
     def refreshed(self, state: SessionState, news: News) -> SessionIndex:
         """Return the rows, up to date with a state of the session, and without what was forgotten up to then."""
+        # Rows that have begun are never emptied: of two threads with states of two epochs, both may come upon empty
+        # ones, and when the second goes on, the first may be searching them.
         now = self._now
-        if -1 < now.rows.epoch < state.epoch:
+        now.rows.begin(state.epoch)
+        while now.rows.epoch < state.epoch:
             now = self._renewed(now, state)
+            now.rows.begin(state.epoch)
         now.rows.refresh(state, news)
         return now.rows
 

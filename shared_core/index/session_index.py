@@ -178,7 +178,7 @@ class SessionIndex:
             news: returns all messages after a number that were read in an epoch, or none if it does not know them all.
         """
         if state.epoch > self.epoch:  # a smaller one is older than what another thread has seen
-            self._begin(state.epoch)
+            self._begin(state.epoch, before=state.epoch)
         while (after := self.last_seq) < state.last_seq:
             records = news(after, self.epoch) or self.store.find(self.session, After(after, PAGE))
             with self.lock:
@@ -188,11 +188,16 @@ class SessionIndex:
                     else:
                         self.last_seq = state.last_seq  # the newest messages were forgotten
 
-    def _begin(self, epoch: int) -> None:
-        """Begin with the snapshot, if there is one of this epoch."""
+    def begin(self, epoch: int) -> None:
+        """Begin with the snapshot, if there is one of this epoch; nothing happens to an index that has begun."""
+        if self.epoch < 0:
+            self._begin(epoch, before=0)
+
+    def _begin(self, epoch: int, *, before: int) -> None:
+        """Begin with the snapshot, unless another thread has begun with an epoch that is not before another."""
         found = read_snapshot(self.store, self.session, SNAPSHOT)
         with self.lock:
-            if self.epoch < epoch:
+            if self.epoch < before:
                 self._clear(epoch)
                 self._take_snapshot(found)
 

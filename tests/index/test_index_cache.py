@@ -220,6 +220,30 @@ def test_an_older_snapshot_never_replaces_a_newer_one(store: Store) -> None:
         assert store.snapshot(key, SNAPSHOT) is not None
 
 
+def test_two_threads_that_begin_an_index_at_two_epochs_leave_each_other_its_rows(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both come upon an empty one; the second has its snapshot to read while the first one begins, and searches."""
+    with of(store) as memory:
+        memory.add(talk("s", 6))
+        key = memory._checkout.live.key or 0
+        older = store.state(key)
+        memory.forget(ids=["s m3"])
+        newer = store.state(key)
+    shared, snapshot = SharedIndex(SessionIndex(store, key)), store.snapshot
+    first = list[SessionIndex]()
+
+    def reading(session: int, name: str) -> bytes | None:
+        monkeypatch.undo()
+        first.append(shared.refreshed(older, lambda *_: []))
+        return snapshot(session, name)
+
+    monkeypatch.setattr(store, "snapshot", reading)
+    second = shared.refreshed(newer, lambda *_: [])
+    assert [(len(one), one.epoch) for one in (*first, second)] == [(5, older.epoch), (5, newer.epoch)]
+    assert shared.rows is second is not first[0], "what the first one searches is not emptied under its hands"
+
+
 def test_an_object_that_lags_behind_does_not_bring_back_what_is_forgotten(store: Store) -> None:
     with of(store) as memory, of(store) as other:
         memory.add(talk("s", 30))

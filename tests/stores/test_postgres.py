@@ -693,6 +693,33 @@ def test_a_change_that_nobody_can_tell_of_is_said_so(
         assert ids(store, key) == ["u1", "a1"]
 
 
+@pytest.mark.parametrize("taken", [False, True])
+def test_after_a_crash_the_number_of_a_lost_transaction_may_be_that_of_another(
+    fragile: Server, taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that crashes before it has written anything of a change gives its number again."""
+    fragile.run("ALTER SYSTEM SET wal_writer_delay = '10s'")
+    fragile.control("reload")
+    with closing(PostgresStore(fragile.address(), schema=f"crash {taken}", retry_seconds=60)) as store:
+        key = Session(store).key
+        store.append(key, MAIN, drafts("u1"))
+        commit = Writer.commit
+
+        def crashing(writer: Writer) -> None:
+            monkeypatch.setattr(Writer, "commit", commit)
+            fragile.control("restart", "-m", "immediate")
+            assert not taken or fragile.run("SELECT pg_current_xact_id()::text") == [(writer.number,)]
+            writer.commit()
+
+        monkeypatch.setattr(Writer, "commit", crashing)
+        if taken:
+            with pytest.raises(StoreUnavailableError, match="whether it happened"):
+                store.change(key, [Create("side", Position(0, 0))])
+        else:
+            store.change(key, [Create("side", Position(0, 0))])
+        assert [branch.name for branch in store.branches(key)] == [MAIN, *([] if taken else ["side"])]
+
+
 def test_a_standby_is_refused_and_one_that_becomes_the_primary_is_waited_for(fragile: Server) -> None:
     with closing(PostgresStore(fragile.address(), schema="standby", retry_seconds=0.1)) as store:
         key = Session(store).key

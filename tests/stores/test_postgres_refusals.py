@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
+import psycopg
 import pytest
 
 from shared_core import PostgresStore
@@ -16,6 +17,7 @@ from shared_core.cli.app import run as run_command
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.records import MAIN, After
 from shared_core.stores.postgres.address import Address
+from shared_core.stores.postgres.failures import is_passing, store_error
 from shared_core.stores.postgres.migrations import OLDEST_SERVER, unfit
 from shared_core.stores.postgres.schema import MIGRATIONS
 from shared_core.testing.oracle import ALL, Session, draft, drafts
@@ -37,6 +39,26 @@ def strict(server: Server) -> Iterator[Server]:
     yield server
     rules.write_text(before)
     server.control("reload")
+
+
+@pytest.mark.parametrize(
+    ("said", "passes"),
+    [
+        ("the database system is starting up", True),
+        ("the database system is shutting down", True),
+        ("the database system is in recovery mode", True),
+        ("the database system is not yet accepting connections\nDETAIL:  Consistent recovery state has not been", True),
+        ("the database system is not accepting connections\nDETAIL:  Hot standby mode is disabled.", True),
+        ("sorry, too many clients already", True),
+        ("remaining connection slots are reserved for roles with the SUPERUSER attribute", True),
+        ('database "chats" is not currently accepting connections', False),
+        ('password authentication failed for user "app"', False),
+    ],
+)
+def test_a_server_that_starts_or_stops_is_unavailable(said: str, passes: bool) -> None:
+    error = psycopg.OperationalError(f'connection failed: connection to server on socket "/tmp" failed: FATAL:  {said}')
+    assert is_passing(error) is passes
+    assert isinstance(store_error(error, "the store"), StoreUnavailableError) is passes
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from shared_core.stores.postgres.connections import Connection, Connections, Pau
 from shared_core.stores.postgres.failures import is_broken, is_passing, store_error, unknown_outcome
 from shared_core.stores.postgres.migrations import check, migrate
 from shared_core.stores.postgres.row_security import check_security, grant
-from shared_core.stores.postgres.transactions import Reader, Schema, Writer
+from shared_core.stores.postgres.transactions import LIFE, Reader, Schema, Writer
 
 Result = TypeVar("Result")
 
-_STATUS = "SELECT pg_xact_status(%s::text::xid8)"
+_STATUS = f"SELECT pg_xact_status(%s::text::xid8), {LIFE}"
 
 
 class Database:
@@ -130,12 +130,14 @@ class Database:
             self._connections.drop_idle()
             try:
                 with self._address.connect(prepare=False) as connection:
-                    ((status,),) = connection.execute(_STATUS, (writer.number,)).fetchall()
+                    ((status, life),) = connection.execute(_STATUS, (writer.number,)).fetchall()
+            except psycopg.errors.InvalidParameterValue:
+                return False  # the server knows no such number (yet): it lost what it had not written
             except psycopg.OperationalError:
-                status = None
-            if status in ("committed", "aborted"):
-                return status == "committed"
-            if not pause.wait():
+                status = life = None
+            if status == "aborted" or (status == "committed" and life == writer.life):
+                return bool(status == "committed")
+            if status == "committed" or not pause.wait():  # in another life, it may be another transaction's number
                 raise unknown_outcome(error) from None  # without a cause that would have the call repeated
 
     @contextmanager

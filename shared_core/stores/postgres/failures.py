@@ -30,7 +30,8 @@ _ADVICE: dict[type[psycopg.Error], str] = {
     errors.UndefinedColumn: "the schema was changed by another version; upgrade infinite-memory",
 }
 
-_REFUSALS_THAT_PASS = ("starting up", "shutting down", "recovery mode", "too many", "connection slots")
+# A refused connection has no code. "The database system is" begins all that PostgreSQL says while it starts or stops.
+_REFUSALS_THAT_PASS = ("the database system is ", "shutting down", "too many", "connection slots")
 
 
 def unknown_outcome(error: psycopg.Error) -> StoreUnavailableError:

@@ -13,7 +13,17 @@ from shared_core.stores.postgres.schema import USER
 
 Rows = list[tuple[Any, ...]]
 
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT pg_current_xact_id()::text"
+LIFE = (
+    "left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || ' ' || "
+    "coalesce(extract(epoch FROM (SELECT stats_reset FROM pg_stat_bgwriter))::text, '')"
+)
+"""Tells one life of a server from the next: another timeline after a promotion, new statistics after a crash.
+
+What a server had not written to its log when it crashed is gone, the numbers of transactions, too. Its next life gives
+them to others: a number means one transaction within a life only.
+"""
+
+_BEGIN = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SELECT pg_current_xact_id()::text, {LIFE}"
 _FOR = f"SELECT set_config('{USER}', %s, true)"
 _LOCK = "; SELECT 1 FROM {s}.sessions WHERE session = %d FOR NO KEY UPDATE"
 
@@ -143,6 +153,8 @@ class Writer(Reader):
         super().__init__(connection, schema, user)
         self.number: str | None = None
         """The number of the transaction, None before its first statement."""
+        self.life: str | None = None
+        """The life of the server that gave the number, see `LIFE`."""
         self._locked: frozenset[tuple[str | None, int | None]] = frozenset()
 
     def run(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> Rows:
@@ -178,7 +190,8 @@ class Writer(Reader):
             user = "" if self._user is None else f"; {_FOR % Literal(self._user).as_string(self._connection)}"
             cursor = self._connection.execute(_BEGIN + user + lock)
             cursor.nextset()
-            self.number = str(cursor.fetchall()[0][0])
+            ((number, life),) = cursor.fetchall()
+            self.number, self.life = str(number), str(life)
         elif lock:
             self._connection.execute(lock.removeprefix("; "))
         if session is not None:
