@@ -61,6 +61,7 @@ FLOORS = [
     "testing",
     "evaluation",
     "view",
+    "server",
     "cli",
     "__main__",
 ]
@@ -80,6 +81,9 @@ ONLY_IN = {
     "psycopg": "stores.postgres",
     "tiktoken": "tokens.tiktoken",
     "Stemmer": "index.text",
+    "starlette": "server",
+    "uvicorn": "server",
+    "httpx": "server",
     "typer": "cli",
     "rich": "cli",
     "pytest": "testing.store_contract",
