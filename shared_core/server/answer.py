@@ -86,6 +86,9 @@ class StreamedAnswer:
     def message(self) -> Message | None:
         """Return the whole answer; None: it says nothing; ValueError: it is no message."""
         calls = [self._calls[index] for index in sorted(self._calls)]
+        for call in calls:
+            if isinstance(call.get("function"), dict):
+                call["function"].setdefault("arguments", "")
         texts = {key: "".join(pieces) for key, pieces in self._texts.items() if any(pieces)}
         return message_from({**texts, "tool_calls": calls or None})
 

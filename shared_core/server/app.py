@@ -160,7 +160,8 @@ class Gate:
         try:
             await self._answer(scope, receive, noting)
         except Exception as error:  # Starlette has answered it; its message may hold what was said
-            where = "".join(traceback.format_tb(error.__traceback__))
+            frames = traceback.extract_tb(error.__traceback__)
+            where = "\n".join(f"  {frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
             logger.error("a request failed with %s\n%s", type(error).__name__, where)
         finally:
             self._inside -= 1

@@ -82,6 +82,8 @@ class StreamedReply(Response):
                 if done:
                     break
                 self._answer.add((chunk_of(data) if data is not None else None) or {})
+                if self._answer.failed:  # before the client knows: it may ask again at once
+                    await self._settle_part("upstream")
                 await send({"type": "http.response.body", "body": each, "more_body": True})
             return await self._end(done)
         except httpx.HTTPError as error:

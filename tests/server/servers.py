@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,7 +58,20 @@ def chunk(delta: Mapping[str, Any], end: str | None = None, index: int = 0) -> s
 def spoken(text: str) -> list[str]:
     """Return the events of an answer that is streamed in pieces of three characters."""
     pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
-    return [chunk({"role": "assistant", "content": ""}), *(chunk({"content": one}) for one in pieces), chunk({}, "stop")]
+    return [
+        chunk({"role": "assistant", "content": ""}),
+        *(chunk({"content": one}) for one in pieces),
+        chunk({}, "stop"),
+    ]
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait for what another thread does."""
+    for _ in range(4000):
+        if true():
+            return
+        time.sleep(0.005)
+    raise AssertionError("it does not happen")
 
 
 def completion(message: Mapping[str, Any], end: str = "stop") -> dict[str, Any]:

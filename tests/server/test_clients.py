@@ -34,7 +34,7 @@ def model(body: dict[str, Any]) -> Response | str:
     begun = {"index": 0, **CALL, "function": {"name": "weather", "arguments": ""}}
     more = [{"index": 0, "function": {"arguments": part}} for part in ('{"city"', ': "Porto"}')]
     deltas = [{"role": "assistant", "content": None, "tool_calls": [begun]}, *({"tool_calls": [one]} for one in more)]
-    return stream([*map(chunk, deltas), chunk({}, "tool_calls"), "[DONE]"])
+    return stream([*(chunk(delta) for delta in deltas), chunk({}, "tool_calls"), "[DONE]"])
 
 
 @pytest.fixture(scope="module")
