@@ -17,9 +17,9 @@ def listener(host: str, port: int) -> socket.socket:
     try:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind((host, port))
-    except OSError:
+    except OSError as error:
         opened.close()
-        raise
+        raise OSError(f"cannot listen at {host}, port {port}: {error.strerror}") from error
     return opened
 
 

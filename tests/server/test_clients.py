@@ -33,7 +33,10 @@ def model(body: dict[str, Any]) -> Response | str:
         return JSONResponse(completion({"content": None, "tool_calls": [CALL]}, "tool_calls"))
     begun = {"index": 0, **CALL, "function": {"name": "weather", "arguments": ""}}
     more = [{"index": 0, "function": {"arguments": part}} for part in ('{"city"', ': "Porto"}')]
-    deltas = [{"role": "assistant", "content": None, "tool_calls": [begun]}, *({"tool_calls": [one]} for one in more)]
+    deltas: list[dict[str, Any]] = [
+        {"role": "assistant", "content": None, "tool_calls": [begun]},
+        *({"tool_calls": [one]} for one in more),
+    ]
     return stream([*(chunk(delta) for delta in deltas), chunk({}, "tool_calls"), "[DONE]"])
 
 

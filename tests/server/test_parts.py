@@ -93,7 +93,8 @@ def test_a_body_without_an_answer(body: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "chunk",
     [{}, {"choices": None}, {"choices": [None]}, {"choices": [{"delta": None}]},
-     {"choices": [{"delta": {"content": 7}}]}, {"choices": [{"delta": {"tool_calls": "x"}}]}, {"choices": [{"delta": {"tool_calls": [None]}}]}],
+     {"choices": [{"delta": {"content": 7}}]}, {"choices": [{"delta": {"tool_calls": "x"}}]},
+     {"choices": [{"delta": {"tool_calls": [None]}}]}],
 )  # fmt: skip
 def test_a_strange_chunk_says_nothing(chunk: dict[str, Any]) -> None:
     answer = StreamedAnswer()
