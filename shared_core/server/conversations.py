@@ -1,7 +1,8 @@
 """The memory of the server: the prompt for a request, and the answer that is stored. All of it runs in threads."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -16,6 +17,9 @@ from shared_core.recognition import says_the_same
 from shared_core.server.chat_request import ChatRequest
 from shared_core.server.identity import new_session, session_like
 from shared_core.server.refusal import Refused
+
+AT_ONCE = 128
+"""How many messages other requests to one conversation may store while one is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,11 @@ class Conversations:
                 # The client sends only what is new: answers of two requests at once belong to one branch.
                 history = replace(history, branch=memory.branch)
             context = self._context(memory, request)
+            if (
+                context.messages and context.messages[-1].id not in history.ids
+            ):  # another request stored something after this history
+                with _standing_still(memory, history):
+                    context = self._context(memory, request)
         return Prompted(
             _sent(context, request, history), user, session, history, (), context.report.to_dict() if report else None
         )
@@ -130,11 +139,25 @@ class Conversations:
         self.pool.store.sessions(limit=1)
 
 
+@contextmanager
+def _standing_still(memory: InfiniteMemory, history: FollowedHistory) -> Iterator[None]:
+    """Check out the end of a history for a block: what was stored after it since is not part of its prompt."""
+    branch, own = memory.branch, set(history.ids)
+    end = next((message.id for message in reversed(memory.newest(AT_ONCE)) if message.id in own), None)
+    if end is not None:
+        memory.checkout(end)
+    yield
+    if branch is not None:
+        memory.checkout(branch)
+
+
 def _sent(context: Context, request: ChatRequest, history: FollowedHistory) -> tuple[Any, ...]:
     """Return the messages of a prompt as dicts; what the client sent itself goes on as it was sent.
 
     The memory keeps what it knows of a message. A client may send more, such as fields of its provider.
     """
+    if all(message.role != "user" for message in context.messages):
+        return tuple(request.body["messages"])  # nothing is asked that a prompt could be built for
     given = zip(history.ids, request.messages, request.body["messages"], strict=True)
     own = {id_: (message, raw) for id_, message, raw in given if id_ is not None}
     sent = []

@@ -21,6 +21,9 @@ SESSION_METADATA = ("session_id", "conversation_id", "thread_id", "chat_id")
 LONGEST_NAME = 256
 """Characters of the longest name of a user or a session."""
 
+UNSET = frozenset({"", "null", "none", "undefined", "new"})
+"""What programs send if they have no name yet: a template that is filled with nothing, or a new chat's."""
+
 ALIKE = 8
 """How many conversations of a user that begin with the same exchange are told apart."""
 
@@ -42,9 +45,11 @@ def header(headers: Headers, names: Sequence[str]) -> str | None:
             raise Refused(400, f"the header {name} is there more than once")
         for value in values:
             try:
-                return _checked(name, value.encode("latin-1").decode("utf-8"))
+                found = _checked(name, value.encode("latin-1").decode("utf-8"))
             except UnicodeError:
                 raise Refused(400, f"the header {name} is not UTF-8") from None
+            if found is not None:
+                return found
     return None
 
 
@@ -90,17 +95,22 @@ def _metadata(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _field(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
-    name, value = next(((name, fields[name]) for name in names if fields.get(name) is not None), ("", None))
-    if value is None:
+    for name in names:
+        value = fields.get(name)
+        if value is not None and not isinstance(value, str):
+            raise Refused(400, f"{name} is no text")
+        found = None if value is None else _checked(name, value)
+        if found is not None:
+            return found
+    return None
+
+
+def _checked(name: str, value: str) -> str | None:
+    """Return a name; None: a program sent what stands for none, which all who send it would share."""
+    if value.strip().lower() in UNSET:
         return None
-    if not isinstance(value, str):
-        raise Refused(400, f"{name} is no text")
-    return _checked(name, value)
-
-
-def _checked(name: str, value: str) -> str:
-    if not value.strip() or len(value) > LONGEST_NAME or not value.isprintable():
-        raise Refused(400, f"{name}: expected 1 to {LONGEST_NAME} characters that can be printed")
+    if len(value) > LONGEST_NAME or not value.isprintable() or "{{" in value:
+        raise Refused(400, f"{name}: expected 1 to {LONGEST_NAME} characters that can be printed, and no {{{{")
     return value
 
 

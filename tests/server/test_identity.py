@@ -113,6 +113,15 @@ def test_a_named_conversation_takes_only_what_is_new(
     assert caller.sessions() == {"trip": 4}
 
 
+@pytest.mark.parametrize("nothing", ["", "null", "undefined", "None", "new"])
+def test_a_name_that_a_program_has_not_set_is_shared_by_nobody(caller: Caller, nothing: str) -> None:
+    for text in ("My code is 4471", "What is my code"):
+        named = {"x-session-id": nothing, "x-user-id": nothing}
+        caller.say(text, headers=named, conversation=nothing, user=nothing, metadata={"chat_id": nothing})
+    assert caller.model.texts() == ["What is my code"]
+    assert list(caller.sessions().values()) == [2, 2]
+
+
 @pytest.mark.parametrize(
     ("headers", "fields"),
     [
@@ -160,12 +169,16 @@ def test_without_memory_nothing_is_stored_and_all_is_sent(caller: Caller) -> Non
     assert caller.sessions() == {}
 
 
-def test_instructions_alone_go_on_without_memory(caller: Caller) -> None:
-    messages = [{"role": "system", "content": "Say something new"}]
+@pytest.mark.parametrize("role", ["system", "developer", "assistant"])
+def test_what_asks_nothing_goes_on_as_it_is(caller: Caller, role: str) -> None:
+    messages = [{"role": role, "content": "Say something new"}]
     response = caller.http.post("/chat/completions", json={"messages": messages})
     assert response.headers["x-memory"] == "off"
     assert caller.model.bodies[-1]["messages"] == messages
     assert caller.sessions() == {}
+    named = caller.http.post("/chat/completions", json={"messages": messages}, headers={"x-session-id": "s"})
+    assert named.status_code == 200
+    assert caller.model.bodies[-1]["messages"] == messages
 
 
 def test_a_retried_question_of_a_named_conversation_is_stored_once(caller: Caller) -> None:

@@ -28,9 +28,9 @@ WRONG_FIELDS: dict[str, list[Any]] = {
     "n": NOT_COUNT,
     "temperature": ["1", True, [], {}],
     "top_p": ["1", False, []],
-    "user": [*NOT_TEXT, "", " ", "a\nb", "x" * 257, "\ud800"],
-    "metadata": ["x", 7, [], {"session_id": 7}, {"session_id": ""}, {"user_id": []}, {"thread_id": "a\0b"}],
-    "conversation": [7, True, [], "", {"id": 7}, {"id": ""}, {"id": "x" * 300}],
+    "user": [*NOT_TEXT, "a\nb", "{{USER_ID}}", "x" * 257, "\ud800"],
+    "metadata": ["x", 7, [], {"session_id": 7}, {"user_id": []}, {"thread_id": "a\0b"}],
+    "conversation": [7, True, [], {"id": 7}, {"id": "x" * 300}],
     "stream_options": ["x", 1, []],
 }
 
@@ -89,7 +89,7 @@ HEADERS: list[list[tuple[str, bytes]]] = [
     [("content-type", b"")],
     [("content-type", b"application/jsonx")],
     [("content-encoding", b"gzip")],
-    [("x-session-id", b"")],
+    [("x-session-id", b"{{CONVERSATION_ID}}")],
     [("x-session-id", b"x" * 257)],
     [("x-session-id", b"\xff\xfe")],
     [("x-session-id", b"a\tb")],
