@@ -29,6 +29,9 @@ MEMORY = "x-memory"
 SESSION = "x-memory-session"
 """Headers: the client wants the report, or no memory; the response names the conversation."""
 
+DIGITS = 15
+"""The digits of the longest length of a body that is read as a number."""
+
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 Arguments = ParamSpec("Arguments")
@@ -120,9 +123,9 @@ class ChatEndpoint:
         token: Token | None = request.scope["state"].get("token")
         user = user_of(token, _headers(request), chat.body, self._user)
         session = session_of(_headers(request), chat.body)
-        chat.written(())  # what cannot be sent is not stored
+        as_it_came = written(chat.body)  # what cannot be sent is not stored
         if not _flag(request, MEMORY, default=True):
-            return Prompted(tuple(chat.body["messages"])), chat, chat.written(chat.body["messages"])
+            return Prompted(tuple(chat.body["messages"])), chat, as_it_came
         try:
             prompted = self._keeper.conversations.prompt(chat, user=user, session=session, report=wants_report)
         except (ValueError, RecursionError) as error:
@@ -139,7 +142,7 @@ class ChatEndpoint:
             raise Refused(415, "compressed bodies are not read")
         too_large = Refused(413, f"the body is larger than {self._most_bytes} bytes", code="request_too_large")
         length = request.headers.get("content-length", "0")
-        if length.isdecimal() and int(length) > self._most_bytes:
+        if len(length) > DIGITS or (length.isdecimal() and int(length) > self._most_bytes):
             raise too_large
         body = bytearray()
         try:

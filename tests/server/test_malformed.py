@@ -76,6 +76,7 @@ BODIES: list[bytes] = [
     json.dumps(GOOD).encode("utf-16"), b"\xef\xbb\xbf" + json.dumps(GOOD).encode(), b'{"messages": [NaN]}',
     b'{"a": Infinity, "messages": [{"role": "user", "content": "hi"}]}',
     b'{"a": 1e999, "messages": [{"role": "user", "content": "hi"}]}',
+    b'{"messages": [{"role": "user", "content": "hi", "x": [1e999]}]}',
     b'{"a": ' + b"9" * 5000 + b', "messages": [{"role": "user", "content": "hi"}]}',
     b"[" * 100_000, b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
     b'{"messages": [{"role": "user", "content": ' + b"[" * 50_000 + b"]" * 50_000 + b"}]}",
@@ -110,6 +111,8 @@ RAW: dict[str, bytes] = {
     "a length that is no number": b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n",
     "an endless length": b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     b"Content-Length: 99999999999\r\n\r\n{}",
+    "a length of many digits": b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n{}",
     "a wrong chunk": b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n",
     "no host": b"GET /v1/models HTTP/1.1\r\n\r\n",
