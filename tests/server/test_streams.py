@@ -10,10 +10,12 @@ from typing import Any
 import httpx
 import pytest
 from openai import APIError, OpenAI
+from starlette.responses import Response
 
 from shared_core import InfiniteMemory, Message, SessionPool, StoreError
 from shared_core.server.answer import INTERRUPTED
 from shared_core.server.app import create_app
+from shared_core.server.listener import listener
 from shared_core.server.upstream import Upstream
 from shared_core.store import Store
 from tests.server.servers import ModelServer, chunk, completion, proxied, served, spoken, stream, until
@@ -169,3 +171,31 @@ def test_calls_of_a_broken_stream_are_not_stored(store: Store) -> None:
     with proxied(lambda _: stream([chunk({"content": "Wait."}), chunk({"tool_calls": [call]})]), store) as (url, _):
         httpx.post(f"{url}/chat/completions", json=body(), headers={"x-session-id": "s"})
     assert [(message.content, message.tool_calls) for message in stored(store)][1:] == [("Wait.", ())]
+
+
+def test_a_model_server_that_is_away_or_slow_or_says_nonsense(store: Store) -> None:
+    """The client is told which, and nothing but the question is stored."""
+    go_on, named = threading.Event(), {"x-session-id": "s"}
+    model = ModelServer(lambda _: stream([None], wait=go_on))
+    with listener("127.0.0.1", 0) as taken, served(model.app) as (model_url, _):
+        away = Upstream(f"http://127.0.0.1:{taken.getsockname()[1]}/v1", retries=0)
+        with served(create_app(SessionPool(store), away)) as (url, _):
+            answer = httpx.post(f"{url}/v1/chat/completions", json=body(), headers=named)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unreachable")
+            assert httpx.get(f"{url}/v1/models").status_code == 502
+        slow = Upstream(f"{model_url}/v1", timeout=0.3)
+        with served(create_app(SessionPool(store), slow)) as (url, _):
+            answer = httpx.post(f"{url}/v1/chat/completions", json=body(stream=False), headers=named)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (504, "upstream_timeout")
+            streamed = httpx.post(f"{url}/v1/chat/completions", json=body(), headers=named)
+            assert "upstream_timeout" in streamed.text
+            go_on.set()
+            model.script = lambda _: Response("no JSON", media_type="application/json")
+            answer = httpx.post(f"{url}/v1/chat/completions", json=body(stream=False), headers=named)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_invalid")
+            nameless = chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"arguments": "{}"}}]}, "tool_calls")
+            model.script = lambda _: stream([nameless, "[DONE]"])
+            streamed = httpx.post(f"{url}/v1/chat/completions", json=body(), headers=named)
+            assert "upstream_invalid" in streamed.text
+            assert "[DONE]" not in streamed.text
+    assert texts(store) == ["What is the code?"]
