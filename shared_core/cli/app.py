@@ -30,6 +30,7 @@ try:
     from shared_core.cli.message_commands import message_commands
     from shared_core.cli.options import CommonOptions, with_options
     from shared_core.cli.printing import say
+    from shared_core.cli.serve_command import serve_commands
     from shared_core.cli.session_commands import session_commands
     from shared_core.cli.stash_commands import stash_commands
     from shared_core.cli.upkeep_commands import upkeep_commands
@@ -112,7 +113,9 @@ def completion(
 for commands in (message_commands, chat_commands, session_commands, branch_commands):
     app.add_typer(commands)
 app.add_typer(stash_commands, name="stash")
-for commands in (file_commands, doctor_commands, upkeep_commands, evaluate_commands, mcp_commands, own_commands):
+for commands in (file_commands, doctor_commands, upkeep_commands, evaluate_commands):
+    app.add_typer(commands)
+for commands in (mcp_commands, serve_commands, own_commands):
     app.add_typer(commands)
 
 

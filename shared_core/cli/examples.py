@@ -17,6 +17,10 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
         "evaluate chat.db --questions mine.jsonl --try recall=precise,thorough --try embedder=all-MiniLM-L6-v2",
     ],
     "mcp": ["mcp --user ann", "mcp --http --host 0.0.0.0 --tokens tokens.txt"],
+    "serve": [
+        "serve --upstream https://api.openai.com/v1 --window gpt-4o-mini=128000",
+        "serve --host 0.0.0.0 --tokens tokens.txt --upstream http://localhost:11434/v1",
+    ],
     "add": ['add "We loved the Casa Azul by the river."', "git log -1 | infinite-memory add -"],
     "chat": ["chat", 'chat --model openai:gpt-4o-mini --system "You plan journeys."'],
     "ask": ['ask "Which hotel did we like?"', 'ask "Which hotel did we like?" --max-tokens 2000'],

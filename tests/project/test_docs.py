@@ -44,7 +44,8 @@ EXPECTED = {
     "operations.md": ["My locker code is 4471.\n", "2 messages\n[]\n"],
 }
 ELSEWHERE = {
-    "tutorial.md", "server.md", "openai.md", "import.md", "format.md", "langchain.md", "llama_index.md", "scaling.md"
+    "tutorial.md", "server.md", "openai.md", "import.md", "format.md", "langchain.md", "llama_index.md", "scaling.md",
+    "serve.md",
 }  # fmt: skip
 """Pages whose blocks are run by other tests."""
 

@@ -63,6 +63,7 @@ FLOORS = [
     "view",
     "bearer_tokens",
     "mcp_server",
+    "server",
     "cli",
     "__main__",
 ]
@@ -82,6 +83,9 @@ ONLY_IN = {
     "psycopg": "stores.postgres",
     "tiktoken": "tokens.tiktoken",
     "Stemmer": "index.text",
+    "starlette": "server",
+    "uvicorn": "server",
+    "httpx": "server",
     "typer": "cli",
     "rich": "cli",
     "mcp": "mcp_server",

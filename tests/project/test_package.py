@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 IMPORT_PACKAGES = {"shared_core", "langchain_infinite_memory", "llama_index_infinite_memory"}
 HEAVY = {
     "faiss",
+    "httpx",
     "hypothesis",
     "langchain",
     "langchain_core",
@@ -31,11 +32,13 @@ HEAVY = {
     "pytest",
     "rich",
     "sentence_transformers",
+    "starlette",
     "tiktoken",
     "tokenizers",
     "torch",
     "transformers",
     "typer",
+    "uvicorn",
     "wordllama",
 }
 

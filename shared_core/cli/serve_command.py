@@ -1,0 +1,132 @@
+"""The command that serves the memory to any OpenAI client: serve."""
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from shared_core.cli.models import ECHO
+from shared_core.cli.options import EmbedderName, MaxTokens, ReserveTokens, SessionOptions, with_options
+from shared_core.cli.printing import say
+from shared_core.errors import MissingExtraError
+from shared_core.pool import SessionPool
+
+if TYPE_CHECKING:
+    from shared_core.server.upstream import Upstream
+
+serve_commands = typer.Typer()
+
+KEY = "INFINITE_MEMORY_UPSTREAM_KEY"
+"""The variable with the key for upstream. A key on a command line could be read by all users of the machine."""
+
+ANYBODY = "requests name their conversations: leave out --session"
+
+
+@serve_commands.command()
+@with_options
+def serve(
+    options: SessionOptions,
+    upstream: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="INFINITE_MEMORY_UPSTREAM",
+            help="The server of the model, up to /v1, such as https://api.openai.com/v1. Its key is the variable "
+            f"{KEY}; without one, a request's own key is passed on if no tokens are needed.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="echo", help="Answer without a model: echo quotes the line of the prompt that answers."),
+    ] = None,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="The port to listen at; 0: any that is free.")
+    ] = 8765,
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Who may ask: a user and a bearer token on each line. The user * may name the user of each request. "
+            "Needed at any address but a loopback one.",
+        ),
+    ] = None,
+    max_tokens: MaxTokens = 4096,
+    reserve_tokens: ReserveTokens = 500,
+    window: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODEL=N", help="The context limit of one model, in tokens. Can be repeated."),
+    ] = None,
+    embedder: EmbedderName = None,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="How long upstream may send nothing.")
+    ] = 600,
+    retries: Annotated[
+        int, typer.Option(metavar="N", min=0, help="How often a connection to upstream that fails is tried again.")
+    ] = 2,
+    max_body: Annotated[
+        float, typer.Option(metavar="MB", min=0.001, help="The size of the largest request, in megabytes.")
+    ] = 32,
+    max_requests: Annotated[int, typer.Option(metavar="N", min=1, help="How many requests are served at a time.")] = 64,
+    grace: Annotated[
+        float, typer.Option(metavar="SECONDS", min=1, help="How long running requests may take when the server stops.")
+    ] = 30,
+) -> None:
+    """Serve the memory to any OpenAI client, as a proxy.
+
+    It stores what is said, sends the model the prompt that fits, and passes the answer on. Point the client's base URL
+    at http://127.0.0.1:8765/v1. With --user, requests that name no user are that user's.
+    """
+    if options.session != "default":
+        raise typer.BadParameter(ANYBODY)
+    if (upstream is None) == (model is None) or model not in (None, ECHO):
+        raise typer.BadParameter(f"say who answers: --upstream URL, or --model {ECHO}")
+    try:
+        from shared_core.server.access import is_loopback, read_tokens
+        from shared_core.server.app import create_app
+        from shared_core.server.listener import listener, server_for
+    except ModuleNotFoundError as error:
+        if error.name not in {"starlette", "uvicorn", "httpx"}:
+            raise
+        raise MissingExtraError(
+            'serve needs starlette, uvicorn, httpx: pip install "infinite-memory[server]"'
+        ) from error
+    allowed = read_tokens(tokens) if tokens is not None else ()
+    local = is_loopback(host)
+    if not local and not allowed:
+        raise typer.BadParameter(f"whoever reaches {host} could read all conversations: name the --tokens FILE")
+    windows = _windows(window or [])
+    answers = _upstream(upstream, timeout, retries)
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs addresses with what they hold
+    with listener(host, port) as opened:
+        pool = SessionPool(options.store, max_tokens=max_tokens, reserve_tokens=reserve_tokens, embedder=embedder)
+        app = create_app(
+            pool, answers, tokens=allowed, user=options.user, windows=windows, most_bytes=int(max_body * 2**20),
+            most_requests=max_requests, own_host_only=local and not allowed,
+        )  # fmt: skip
+        address = f"[{host}]" if ":" in host else host
+        say(f"serving {options.shown_store} at http://{address}:{opened.getsockname()[1]}/v1; Ctrl-C ends it")
+        server_for(app, grace=grace).run(sockets=[opened])
+
+
+def _upstream(url: str | None, timeout: float, retries: int) -> "Upstream":
+    from shared_core.server.echo_upstream import EchoTransport
+    from shared_core.server.upstream import Upstream
+
+    if url is None:
+        return Upstream("http://echo.invalid/v1", transport=EchoTransport())
+    return Upstream(url, key=os.environ.get(KEY), timeout=timeout, retries=retries)
+
+
+def _windows(given: list[str]) -> dict[str, int]:
+    """Return the context limits of models, as given on the command line."""
+    windows = {}
+    for one in given:
+        name, _, tokens = one.rpartition("=")
+        if not name or not tokens.isdecimal() or not int(tokens):
+            raise typer.BadParameter(f"--window {one}: expected MODEL=N, for example gpt-4o-mini=128000")
+        windows[name] = int(tokens)
+    return windows

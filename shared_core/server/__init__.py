@@ -1,0 +1,1 @@
+"""The memory as an OpenAI-compatible HTTP proxy. It needs the extra `server`."""

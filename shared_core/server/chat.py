@@ -1,0 +1,212 @@
+"""The endpoint of chat completions: it builds the prompt, asks the model, passes the answer on and stores it."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import quote
+
+import httpx
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive
+
+from shared_core.messages import Message
+from shared_core.server.access import Token
+from shared_core.server.answer import answer_of
+from shared_core.server.chat_request import ChatRequest, read_body, read_chat_request, written
+from shared_core.server.conversations import Conversations, Prompted
+from shared_core.server.identity import header, session_of, user_of
+from shared_core.server.refusal import Refused
+from shared_core.server.streaming import StreamedReply, disconnected
+from shared_core.server.upstream import Upstream, returned, unreachable
+from shared_core.threads import threads_of
+
+logger = logging.getLogger("shared_core.server")
+
+REPORT = "x-memory-report"
+MEMORY = "x-memory"
+SESSION = "x-memory-session"
+"""Headers: the client wants the report, or no memory; the response names the conversation."""
+
+DIGITS = 15
+"""The digits of the longest length of a body that is read as a number."""
+
+YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class Keeper:
+    """Runs the calls of the store in threads, and lets those that write end, whatever becomes of the request.
+
+    Args:
+        conversations: the memory.
+    """
+
+    def __init__(self, conversations: Conversations) -> None:
+        self.conversations = conversations
+        self._threads = threads_of(conversations.pool.store)
+        self._threads.join(self)
+        self._writing: set[asyncio.Task[Any]] = set()
+
+    async def call(
+        self, function: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """Call a function in a thread."""
+        return await self._threads.run(self, function, *args, **kwargs)
+
+    async def keep(self, prompted: Prompted, answer: Message | None) -> str | None:
+        """Store an answer, even if the caller is cancelled meanwhile, and return the name of the conversation."""
+        if answer is None or not prompted.remembered:
+            return prompted.session
+        task = asyncio.ensure_future(self.call(self.conversations.keep, prompted, answer))
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        return await asyncio.shield(task)
+
+    async def close(self) -> None:
+        """Wait until everything is stored."""
+        while self._writing:
+            await asyncio.wait(set(self._writing))
+        self._threads.leave(self)
+
+
+class ChatEndpoint:
+    """Answers chat completions.
+
+    Args:
+        keeper: the memory.
+        upstream: the server of the model.
+        most_bytes: the size of the largest body.
+        body_seconds: how long a client may take to send it.
+        user: the user of requests without a token that name none.
+    """
+
+    def __init__(
+        self, keeper: Keeper, upstream: Upstream, *, most_bytes: int, body_seconds: float, user: str | None
+    ) -> None:
+        self._keeper, self._upstream = keeper, upstream
+        self._most_bytes, self._body_seconds, self._user = most_bytes, body_seconds, user
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer a request."""
+        raw = await self._received(request)
+        wants_report = _flag(request, REPORT, default=False)
+        prompted, chat, content = await self._keeper.call(self._prepared, request, raw, wants_report)
+        response = await _unless_gone(
+            self._upstream.send(
+                "POST", "chat/completions", content=content, headers=_headers(request),
+                authorization=client_key(request),
+            ),
+            request.receive,
+        )  # fmt: skip
+        own = returned(response.headers) | ({} if prompted.remembered else {MEMORY: "off"})
+        stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        if response.is_success and chat.streamed and stream:
+            return StreamedReply(response, self._keeper.keep, prompted, own | _naming(prompted.session))
+        try:
+            body = await _unless_gone(response.aread(), request.receive)
+        except httpx.HTTPError as error:
+            raise unreachable(error) from None
+        finally:
+            await response.aclose()
+        session = prompted.session
+        if response.is_success:
+            body, session = await self._kept(prompted, body)
+        return Response(body, response.status_code, own | _naming(session))
+
+    def _prepared(self, request: Request, raw: bytes, wants_report: bool) -> tuple[Prompted, ChatRequest, bytes]:
+        """Return the prompt for a request, the request, and the body to send to the model; runs in a thread."""
+        chat = read_chat_request(read_body(raw))
+        token: Token | None = request.scope["state"].get("token")
+        user = user_of(token, _headers(request), chat.body, self._user)
+        session = session_of(_headers(request), chat.body)
+        as_it_came = written(chat.body)  # what cannot be sent is not stored
+        if not _flag(request, MEMORY, default=True):
+            return Prompted(tuple(chat.body["messages"])), chat, as_it_came
+        try:
+            prompted = self._keeper.conversations.prompt(chat, user=user, session=session, report=wants_report)
+        except (ValueError, RecursionError) as error:
+            logger.info("a history cannot be stored: %s", type(error).__name__)
+            raise Refused(400, "messages: these cannot be stored; see the log of the server") from error
+        return prompted, chat, chat.written(prompted.messages)
+
+    async def _received(self, request: Request) -> bytes:
+        """Return the body of a request; Refused if it is too large or too slow, or is no JSON by its headers."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":  # a web page of another origin can send the other kinds without asking
+            raise Refused(415, "expected the header Content-Type: application/json")
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise Refused(415, "compressed bodies are not read")
+        too_large = Refused(413, f"the body is larger than {self._most_bytes} bytes", code="request_too_large")
+        length = request.headers.get("content-length", "0")
+        if len(length) > DIGITS or (length.isdecimal() and int(length) > self._most_bytes):
+            raise too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                async for part in request.stream():
+                    body += part
+                    if len(body) > self._most_bytes:
+                        raise too_large
+        except TimeoutError:
+            raise Refused(408, f"the body took longer than {self._body_seconds:g} seconds") from None
+        return bytes(body)
+
+    async def _kept(self, prompted: Prompted, body: bytes) -> tuple[bytes, str | None]:
+        """Store the answer in the body of a response; return the body, with the report if wanted, and the session."""
+        try:
+            completion = read_body(body)
+            answer = answer_of(completion) if prompted.remembered else None
+        except (Refused, ValueError):
+            raise Refused(502, "upstream sent no chat completion", code="upstream_invalid") from None
+        session = await self._keeper.keep(prompted, answer)
+        if prompted.report is not None:
+            body = written({**completion, "memory_report": prompted.report})
+        return body, session
+
+
+def _naming(session: str | None) -> dict[str, str]:
+    return {} if session is None else {SESSION: quote(session, safe=" ")}
+
+
+def _headers(request: Request) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
+
+
+def client_key(request: Request) -> str | None:
+    """Return the key that a client sends for the model's server; None: its key is one for this server."""
+    return None if request.scope["state"].get("guarded") else request.headers.get("authorization")
+
+
+def _flag(request: Request, name: str, *, default: bool) -> bool:
+    value = header(_headers(request), (name,))
+    if value is None:
+        return default
+    if value.lower() not in YES + NO:
+        raise Refused(400, f"the header {name} is neither 1 nor 0")
+    return value.lower() in YES
+
+
+class ClientGone(Exception):
+    """The client closed the connection before it was answered."""
+
+
+async def _unless_gone(work: Coroutine[Any, Any, Result], receive: Receive) -> Result:
+    """Await some work; give it up if the client goes away, who would never see what comes of it.
+
+    Raises:
+        ClientGone: it went away.
+    """
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(disconnected(receive))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise ClientGone
+    finally:
+        for each in (task, gone):
+            each.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)

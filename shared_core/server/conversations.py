@@ -1,0 +1,173 @@
+"""The memory of the server: the prompt for a request, and the answer that is stored. All of it runs in threads."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from shared_core.errors import BudgetError
+from shared_core.followed_history import FollowedHistory
+from shared_core.memory import InfiniteMemory
+from shared_core.messages import Message
+from shared_core.pool import SessionPool
+from shared_core.prompt.context import Context
+from shared_core.recognition import says_the_same
+from shared_core.server.chat_request import ChatRequest
+from shared_core.server.identity import new_session, session_like
+from shared_core.server.refusal import Refused
+
+AT_ONCE = 128
+"""How many messages other requests to one conversation may store while one is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompted:
+    """The prompt for a request, and where its answer belongs.
+
+    Attributes:
+        messages: the messages to send, as dicts of the API.
+        user: the user whom the conversation belongs to.
+        session: the conversation. None: it is a new one, and nothing of it is stored before it is answered.
+        history: what was followed. None: nothing was.
+        said: the messages of a new conversation.
+        report: why each message is in the prompt or not, as plain data.
+    """
+
+    messages: tuple[Any, ...]
+    user: str | None = None
+    session: str | None = None
+    history: FollowedHistory | None = None
+    said: tuple[Message, ...] = ()
+    report: Mapping[str, Any] | None = None
+
+    @property
+    def remembered(self) -> bool:
+        """Whether the answer is to be stored."""
+        return self.history is not None or bool(self.said)
+
+
+class Conversations:
+    """Builds the prompts of all users' conversations and stores the answers.
+
+    Args:
+        pool: the memories.
+        windows: context limits of models, in tokens, by their names. The others have that of the pool.
+    """
+
+    def __init__(self, pool: SessionPool, windows: Mapping[str, int] = MappingProxyType({})) -> None:
+        self.pool = pool
+        self._windows = dict(windows)
+        self._naming = threading.Lock()
+
+    def prompt(self, request: ChatRequest, *, user: str | None, session: str | None, report: bool) -> Prompted:
+        """Store what is new in a request and return the prompt.
+
+        Args:
+            request: the request.
+            user: the user it belongs to.
+            session: the conversation that it names. None: the one that its history began, or a new one.
+            report: whether the report on the prompt is wanted.
+
+        Raises:
+            Refused: what must be sent does not fit.
+            StoreError: the store cannot be read or written.
+        """
+        named = session is not None
+        if session is None:
+            session = session_like(self.pool.store.for_user(user), user, request.messages)
+        if session is None:
+            return self._first_prompt(request, user, report=report)
+        with self.pool.use(session, user) as memory:
+            history = memory.follow(request.messages, removed="keep" if named else "leave_out")
+            if named and all(message.role != "assistant" for message in request.messages):
+                # The client sends only what is new: answers of two requests at once belong to one branch.
+                history = replace(history, branch=memory.branch)
+            context = self._context(memory, request)
+            if (
+                context.messages and context.messages[-1].id not in history.ids
+            ):  # another request stored something after this history
+                with _standing_still(memory, history):
+                    context = self._context(memory, request)
+        return Prompted(
+            _sent(context, request, history), user, session, history, (), context.report.to_dict() if report else None
+        )
+
+    def _first_prompt(self, request: ChatRequest, user: str | None, *, report: bool) -> Prompted:
+        """Return the prompt of a conversation of which nothing is stored."""
+        if all(message.role != "user" for message in request.messages):
+            return Prompted(tuple(request.body["messages"]))
+        with InfiniteMemory(user_id=user or "nobody", **self.pool.settings) as memory:  # in this process alone
+            history = memory.follow(request.messages, removed="leave_out")
+            context = self._context(memory, request)
+        sent = _sent(context, request, history)
+        return Prompted(sent, user, said=request.messages, report=context.report.to_dict() if report else None)
+
+    def _context(self, memory: InfiniteMemory, request: ChatRequest) -> Context:
+        """Return the prompt for a request, within the window of its model."""
+        limit = self._windows.get(str(request.body.get("model")), memory.max_tokens)
+        # Clients often allow a reply as long as the window, or longer; the prompt has at least half of it.
+        reserve = min(request.reply_tokens or memory.reserve_tokens, limit // 2)
+        try:
+            return memory.context(tools=request.body.get("tools"), max_tokens=limit, reserve_tokens=reserve)
+        except BudgetError as error:
+            text = f"the newest message, system prompt and tools take {error.needed} tokens of {error.available}"
+            raise Refused(400, text, code="context_length_exceeded") from None
+
+    def keep(self, prompted: Prompted, answer: Message) -> str | None:
+        """Store the answer to a prompt, and return the name of the conversation.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        if prompted.session is not None and prompted.history is not None:
+            with self.pool.use(prompted.session, prompted.user) as memory:
+                memory.follow([answer], after=prompted.history)
+            return prompted.session
+        if not prompted.said:
+            return None
+        whole = (*prompted.said, answer)
+        with self._naming:  # two that begin alike at the same time are two
+            session = new_session(self.pool.store.for_user(prompted.user), prompted.user, whole)
+            with self.pool.use(session, prompted.user) as memory:
+                memory.follow(whole, removed="leave_out")
+        return session
+
+    def check(self) -> None:
+        """Read from the store; StoreError if it cannot be read."""
+        self.pool.store.sessions(limit=1)
+
+
+@contextmanager
+def _standing_still(memory: InfiniteMemory, history: FollowedHistory) -> Iterator[None]:
+    """Check out the end of a history for a block: what was stored after it since is not part of its prompt."""
+    branch, own = memory.branch, set(history.ids)
+    end = next((message.id for message in reversed(memory.newest(AT_ONCE)) if message.id in own), None)
+    if end is not None:
+        memory.checkout(end)
+    yield
+    if branch is not None:
+        memory.checkout(branch)
+
+
+def _sent(context: Context, request: ChatRequest, history: FollowedHistory) -> tuple[Any, ...]:
+    """Return the messages of a prompt as dicts; what the client sent itself goes on as it was sent.
+
+    The memory keeps what it knows of a message. A client may send more, such as fields of its provider.
+    """
+    if all(message.role != "user" for message in context.messages):
+        return tuple(request.body["messages"])  # nothing is asked that a prompt could be built for
+    given = zip(history.ids, request.messages, request.body["messages"], strict=True)
+    own = {id_: (message, raw) for id_, message, raw in given if id_ is not None}
+    sent = []
+    for message, made in zip(context.messages, context.to_openai(), strict=True):
+        said, raw = own.get(message.id or "", (None, made))
+        sent.append(raw if said is not None and _unchanged(message, said) else made)
+    return tuple(sent)
+
+
+def _unchanged(message: Message, said: Message) -> bool:
+    """Return whether a message of a prompt is what the client said: nothing is put beside it, and nothing left out."""
+    nothing_beside = message.grounding is None and said.grounding is None
+    return nothing_beside and says_the_same(message, said) and message.media_tokens == said.media_tokens

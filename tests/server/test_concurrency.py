@@ -1,0 +1,86 @@
+"""Many clients at a time: everybody's turns are stored once, and nobody's words are in another one's prompt."""
+
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from shared_core import InfiniteMemory
+from shared_core.server.access import token_for
+from shared_core.store import Store
+from tests.server.servers import chunk, proxied, stream
+
+CLIENTS, TURNS = (32, 200) if os.environ.get("SOAK") else (8, 4)
+SECRET = re.compile(r"secret-\d+")
+
+
+def script(body: dict[str, Any]) -> Any:
+    """Answer with all secrets of the prompt, in a stream that breaks off for every third question."""
+    text = " ".join(str(message["content"]) for message in body["messages"])
+    said = f"I know {sorted(set(SECRET.findall(text)))} of {len(body['messages'])}."
+    if not body.get("stream"):
+        return said
+    cut = [None] if body["messages"][-1]["content"].endswith("0?") else [chunk({}, "stop"), "[DONE]"]
+    return stream([chunk({"content": said}), *cut])
+
+
+def talk(url: str, number: int) -> list[str]:
+    """Hold a conversation without a name that begins like all others, and return what the client saw of it."""
+    token = f"token-of-user-{number % 2}-0123456789"
+    seen = ["Hello", ""]
+    with httpx.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=120) as client:
+        for turn in range(TURNS):
+            asked = "Hello" if turn == 0 else f"My secret-{number}, turn {turn}, {turn % 3}?"
+            seen = [*(seen if turn else []), asked]
+            roles = ("user", "assistant")
+            messages = [{"role": roles[index % 2], "content": text} for index, text in enumerate(seen)]
+            sent = {"model": "m", "messages": messages, "stream": turn % 2 == 1}
+            response = client.post("/chat/completions", json=sent)
+            assert response.status_code == 200, response.text
+            found = re.findall(r"I know [^\n\"]*?\.", response.text)
+            assert len(found) == 1, response.text
+            assert set(SECRET.findall(found[0])) <= {f"secret-{number}"}
+            seen.append(found[0])
+    return seen
+
+
+def test_clients_that_begin_alike_do_not_meet(store: Store) -> None:
+    tokens = tuple(token_for(f"user-{number}", f"token-of-user-{number}-0123456789") for number in (0, 1))
+    with (
+        proxied(script, store, tokens=tokens, settings={"max_tokens": 20_000}) as (url, _),
+        ThreadPoolExecutor(CLIENTS) as threads,
+    ):
+        seen = list(threads.map(lambda number: talk(url, number), range(CLIENTS)))
+    for user in ("user-0", "user-1"):
+        held: list[list[str]] = []
+        for info in store.overview(user):
+            with InfiniteMemory(store, session_id=info.session_id, user_id=user) as memory:
+                for branch in memory.branches():
+                    memory.checkout(branch.name)
+                    held.append([message.content for message in memory.messages()])
+        for number in range(CLIENTS):
+            if user.endswith(str(number % 2)):
+                assert held.count(seen[number]) == 1
+
+
+def test_exchanges_of_one_conversation_at_a_time_are_all_stored_once(tmp_path: Path) -> None:
+    def ask(url: str, number: int) -> None:
+        sent = {"messages": [{"role": "user", "content": f"Question {number}?"}]}
+        answer = httpx.post(f"{url}/chat/completions", json=sent, headers={"x-session-id": "s"}, timeout=60)
+        assert answer.status_code == 200
+
+    with (
+        proxied(lambda body: f"To {body['messages'][-1]['content']}", tmp_path / "a.db") as (url, _),
+        ThreadPoolExecutor(8) as threads,
+    ):
+        list(threads.map(lambda number: ask(url, number), range(8)))
+    with InfiniteMemory(tmp_path / "a.db", session_id="s") as memory:
+        assert memory.stats()["messages"] == 16
+        said = set()
+        for branch in memory.branches():
+            memory.checkout(branch.name)
+            said |= {message.content for message in memory.messages()}
+    assert said == {text for number in range(8) for text in (f"Question {number}?", f"To Question {number}?")}
