@@ -15,7 +15,9 @@ _VERBS = (
 )
 _GREETINGS = [f"{word}{mark}" for word in ("hi", "hello", "hey", "there") for mark in ("", ",", "!", ".")]
 _AFTER_GREETING = "|".join(rf"(?<=\b[{one[0].upper()}{one[0]}]{re.escape(one[1:])} )" for one in _GREETINGS)
-"""After "Hi, " and the like, "I'm Bob" tells a name; elsewhere "I'm German" does not."""
+"""After "Hi, " and the like, "I'm Bob" tells a name, and so does "I'm Christian"; "I'm German" does not."""
+_NO_NAME = r"(?:Dr|Mrs?|Ms|Prof)\b|[A-Z]{{3}}"
+"""What "Hi, I'm ..." says with capitals besides a name: a title, at whose dot a sentence seems to end, or "ADHD"."""
 
 _OCCUPATIONS = (
     "accountant|actor|actress|analyst|architect|artist|astronomer|attorney|baker|banker|barista|biologist|bookkeeper"
@@ -149,7 +151,8 @@ ENGLISH_RULES = StandingRules(
         ),
         Rule(
             "name",
-            rf"(?:{_AFTER_GREETING})(?:I'm|I am) (?P<what>[A-Z][\w'-]+)(?= and I |[^\w\s]|\s*+\Z)",
+            rf"(?:{_AFTER_GREETING})(?:I'm|I am) (?!(?:{NOT_NAMES})\b(?<!Christian)|{_NO_NAME})"
+            rf"(?P<what>[A-Z][\w'-]+)(?= [A-Z][\w'-]+(?= and I |[^\w\s]|\s*+\Z)| and I |[^\w\s]|\s*+\Z)",
             ("writing", "work"),
             about="name",
             case=True,
