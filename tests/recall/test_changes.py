@@ -4,9 +4,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shared_core.recall.former_values import asks_history, without_history
 from shared_core.recall.query import parse_query
 from shared_core.recall.supersession.changes import Said, newest_first, superseded
+from shared_core.recall.supersession.former_values import asks_history, without_history
 
 ME, BEN = ("user", None), ("user", "Ben")
 AMOUNTS = st.integers(100, 9_999)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.standing_facts import StatedFact, facts_in, task_bits
-from shared_core.recall.former_values import History
 from shared_core.recall.supersession.clauses import LONGEST, bearing, statements
+from shared_core.recall.supersession.former_values import History
 from shared_core.recall.supersession.likeness import LONGEST_FRAME, Asked, alike
 from shared_core.recall.supersession.statements import (
     CHANGE,
