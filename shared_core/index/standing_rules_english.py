@@ -258,6 +258,13 @@ ENGLISH_RULES = StandingRules(
         ),
         Rule(
             "instruction",
+            r"i(?:'d| would)? (?:like|want|need|prefer) (?P<what>(?:all |your |the )*(?:answers|replies|responses"
+            r"|explanations)(?: to be|,)? .+)",
+            ("reply",),
+            subject="phrase",
+        ),
+        Rule(
+            "instruction",
             r"(?:please )?(?:only )?use (?:the )?(?P<what>(?:metric|imperial|si|celsius|fahrenheit|kilomet\w+"
             r"|miles|british|american|uk|us|24[- ]hour|12[- ]hour|formal|informal|plain|simple)\b.*)",
             ("reply",),
@@ -486,7 +493,7 @@ ENGLISH_RULES = StandingRules(
         ),
     ),
     starts=(
-        f"i i'm i've we we're my please always never from going in you make be remember just when"
+        f"i i'd i'm i've we we're my please always never from going in you make be remember just when"
         f" whenever every each any"
         f" anytime only don't do stop avoid no but and {_VERBS.replace('|', ' ')} recently 24-hour 24 12-hour 12 metric"
         f" imperial si prices all"

@@ -30,6 +30,8 @@ STATED = [
     ("My name is Raman.", "name", "My name is Raman"),
     ("Call me Sam.", "name", "Call me Sam"),
     ("Hi, I'm Bob.", "name", "I'm Bob"),
+    ("I'd like you to always cite sources.", "instruction", "I'd like you to always cite sources"),
+    ("I'd like replies to be short, please.", "instruction", "I'd like replies to be short"),
     ("Hi, I'm Christian.", "name", "I'm Christian"),
     ("Hello! I'm Maria Santos.", "name", "I'm Maria"),
     ("Hello! I am Bob and I live in Leeds", "name", "I am Bob"),
