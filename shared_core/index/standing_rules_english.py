@@ -15,7 +15,9 @@ _VERBS = (
 )
 _GREETINGS = [f"{word}{mark}" for word in ("hi", "hello", "hey", "there") for mark in ("", ",", "!", ".")]
 _AFTER_GREETING = "|".join(rf"(?<=\b[{one[0].upper()}{one[0]}]{re.escape(one[1:])} )" for one in _GREETINGS)
-"""After "Hi, " and the like, "I'm Bob" tells a name; elsewhere "I'm German" does not."""
+"""After "Hi, " and the like, "I'm Bob" tells a name, and so does "I'm Christian"; "I'm German" does not."""
+_NO_NAME = r"(?:Dr|Mrs?|Ms|Prof)\b|[A-Z]{{3}}"
+"""What "Hi, I'm ..." says with capitals besides a name: a title, at whose dot a sentence seems to end, or "ADHD"."""
 
 _OCCUPATIONS = (
     "accountant|actor|actress|analyst|architect|artist|astronomer|attorney|baker|banker|barista|biologist|bookkeeper"
@@ -149,7 +151,8 @@ ENGLISH_RULES = StandingRules(
         ),
         Rule(
             "name",
-            rf"(?:{_AFTER_GREETING})(?:I'm|I am) (?P<what>[A-Z][\w'-]+)(?= and I |[^\w\s]|\s*+\Z)",
+            rf"(?:{_AFTER_GREETING})(?:I'm|I am) (?!(?:{NOT_NAMES})\b(?<!Christian)|{_NO_NAME})"
+            rf"(?P<what>[A-Z][\w'-]+)(?= [A-Z][\w'-]+(?= and I |[^\w\s]|\s*+\Z)| and I |[^\w\s]|\s*+\Z)",
             ("writing", "work"),
             about="name",
             case=True,
@@ -252,6 +255,13 @@ ENGLISH_RULES = StandingRules(
             ("reply",),
             subject="phrase",
             lasting=False,
+        ),
+        Rule(
+            "instruction",
+            r"i(?:'d| would)? (?:like|want|need|prefer) (?P<what>(?:all |your |the )*(?:answers|replies|responses"
+            r"|explanations)(?: to be|,)? .+)",
+            ("reply",),
+            subject="phrase",
         ),
         Rule(
             "instruction",
@@ -483,7 +493,7 @@ ENGLISH_RULES = StandingRules(
         ),
     ),
     starts=(
-        f"i i'm i've we we're my please always never from going in you make be remember just when"
+        f"i i'd i'm i've we we're my please always never from going in you make be remember just when"
         f" whenever every each any"
         f" anytime only don't do stop avoid no but and {_VERBS.replace('|', ' ')} recently 24-hour 24 12-hour 12 metric"
         f" imperial si prices all"

@@ -129,7 +129,7 @@ def _small_words(text: str) -> list[str]:
 
 
 def question_terms(
-    text: str, language: Language, others: Iterable[Language], *, of_oneself: bool = False
+    text: str, language: Language, others: Iterable[Language], *, of_known: bool = False
 ) -> dict[str, tuple[str, ...]]:
     """Return the terms of a question, each with other terms that messages may hold instead.
 
@@ -139,11 +139,12 @@ def question_terms(
         text: the question.
         language: its language, which says what its stop words are.
         others: the languages of the messages.
-        of_oneself: whether those who talk ask about themselves: "I work" then holds the word of "my job".
+        of_known: whether it is about those who talk, a participant or a thing that is taken to be known: "I work" then
+            holds the word of "my job", and "we're getting married" that of "the wedding".
     """
     forms: dict[str, dict[str, None]] = {}
-    answers = _answers(language) if of_oneself else {}
-    for pattern, word in language.asked_as if of_oneself else ():
+    answers = _answers(language) if of_known else {}
+    for pattern, word in language.asked_as if of_known else ():
         text = matcher(pattern).sub(word, text)
     others = [other for other in others if other is not language]
     for word in _words(fold(text)):

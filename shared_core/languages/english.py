@@ -40,6 +40,7 @@ ENGLISH = Language(
     speaker="i me my mine myself we us our ours ourselves",
     hearer="you your yours yourself yourselves",
     of_us="i my mine we us our ours",
+    definite="the",
     questions="what how when where who whom whose which why",
     joins="and",
     adds="and but so or then what_about how_about",

@@ -36,6 +36,7 @@ class Language:
         speaker: words by which people speak of themselves.
         hearer: words by which they speak to somebody.
         of_us: words that make a question one about those who talk, whose small talk then counts.
+        definite: the article of what is taken to be known.
         questions: words that begin a question.
         joins: the word for "and" that may come before them.
         adds: words that go on with what was said before.
@@ -68,6 +69,7 @@ class Language:
     speaker: str = ""
     hearer: str = ""
     of_us: str = ""
+    definite: str = ""
     questions: str = ""
     joins: str = ""
     adds: str = ""
@@ -131,6 +133,10 @@ class Language:
     def asks_of_us(self, text: str) -> bool:
         """Return whether those who talk are asked about: "Where did we stay?" asks for what was said."""
         return matcher(rf"\b{any_of(self.of_us)}\b[^.!]*\?").search(unaccented(text)) is not None
+
+    def asks_of_known(self, text: str) -> bool:
+        """Return whether a question ends with a thing that is taken to be known: "When's the wedding?"."""
+        return matcher(rf"\b{any_of(self.definite)}\s+\w+\W*$").search(unaccented(text)) is not None
 
     def asks(self, text: str) -> bool:
         """Return whether something is asked."""

@@ -30,6 +30,10 @@ STATED = [
     ("My name is Raman.", "name", "My name is Raman"),
     ("Call me Sam.", "name", "Call me Sam"),
     ("Hi, I'm Bob.", "name", "I'm Bob"),
+    ("I'd like you to always cite sources.", "instruction", "I'd like you to always cite sources"),
+    ("I'd like replies to be short, please.", "instruction", "I'd like replies to be short"),
+    ("Hi, I'm Christian.", "name", "I'm Christian"),
+    ("Hello! I'm Maria Santos.", "name", "I'm Maria"),
     ("Hello! I am Bob and I live in Leeds", "name", "I am Bob"),
     ("I am Bob and I live in Leeds", "name", "I am Bob"),
     ("I'm Ann Lee, I work nights.", "name", "I'm Ann"),
@@ -77,6 +81,7 @@ NOT_STATED_ELSEWHERE = [
 ]  # fmt: skip
 
 NOT_STATED = [
+    "Hi, I'm German and I live in Leeds.", "Hello, I am French.", "Hi, I'm ADHD and I cook", "Hi, I'm Dr. Weber.",
     "I am German and I live in Leeds", "I'm French, I cook", "I'm SICK and I know it",
     "I'm German.", "Hi, I'm German but live here", "Delhi, I'm Bob", "Hi, I'm tired.",
     "Am I allergic to nuts?", "What if I'm allergic to nuts?", "If I'm vegan, what should I eat?", "Do I prefer tea?",

@@ -63,9 +63,9 @@ def test_a_question_has_the_forms_of_all_languages_of_the_talk() -> None:
 
 
 def test_a_question_about_oneself_is_found_in_the_words_of_what_was_told() -> None:
-    assert question_terms("how old am I?", ENGLISH, [], of_oneself=True) == {"age": ("born", "birthday", "turn", "old")}
+    assert question_terms("how old am I?", ENGLISH, [], of_known=True) == {"age": ("born", "birthday", "turn", "old")}
     assert question_terms("how old is the bridge?", ENGLISH, []) == {"old": (), "bridg": ()}
-    assert "work" in question_terms("what do I do for a living?", ENGLISH, [], of_oneself=True)["job"]
+    assert "work" in question_terms("what do I do for a living?", ENGLISH, [], of_known=True)["job"]
 
 
 @pytest.mark.parametrize(

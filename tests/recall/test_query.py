@@ -177,7 +177,21 @@ def test_of_several_dates_the_best_match_counts_in_utc() -> None:
 def test_words_of_one_sense_are_found_without_a_common_stem_and_us_means_those_who_talk() -> None:
     weight = parse_query("What is my weight?", [])
     assert weight.forms_of("weight")[:2] == ("weight", "weigh")
-    assert set(parse_query("Where is the car?", []).forms_of("car")) == {"car", *terms("vehicle automobile")}
-    assert parse_query("Weigh the weight", []).forms == {}
+    assert set(parse_query("Where is a car?", []).forms_of("car")) == {"car", *terms("vehicle automobile")}
+    assert parse_query("Weigh a weight", []).forms == {}
     assert parse_query("Where did Ann take us?", []).of_us
     assert not parse_query("Where did Ann take Ben?", []).of_us
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("When is our wedding?", True),
+        ("When's the wedding?", True),
+        ("Where is Ann's wedding?", True),
+        ("What does a wedding cost?", False),
+        ("What should the wedding of a king cost?", False),
+    ],
+)
+def test_a_thing_that_is_taken_to_be_known_is_found_in_what_was_told_of_it(text: str, known: bool) -> None:
+    assert ("marri" in parse_query(text, ["Ann"]).forms_of("wed")) is known

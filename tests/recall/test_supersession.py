@@ -13,7 +13,7 @@ from tests.support.changed_facts import Change, changes
 from tests.support.changing_topics import HELD_OUT, SEEN, Topic
 from tests.support.told_changes import read_changes
 
-NEWER_FIRST = {"seen": 0.97, "held out": 0.95}
+NEWER_FIRST = {"seen": 0.97, "held out": 0.93}
 """How often the newest must come before all older ones: what was measured with these seeds, less one in a hundred."""
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -52,7 +52,7 @@ def test_questions_for_the_history_get_the_old_value() -> None:
 
 
 @pytest.mark.skipif("SOAK" not in os.environ, reason="long: 150 conversations; SOAK=1 runs them")
-@pytest.mark.parametrize(("name", "least", "wrong"), [("changes", 97, 0), ("sealed", 38, 11)])
+@pytest.mark.parametrize(("name", "least", "wrong"), [("changes", 97, 0), ("sealed", 39, 5)])
 def test_search_finds_the_newest_first_in_peoples_own_words(name: str, least: int, wrong: int) -> None:
     ahead = marks = 0
     for change in read_changes(name):

@@ -8,7 +8,7 @@ from random import Random
 from shared_core import Message
 from tests.support.changed_facts import START, Change, filler
 
-__all__ = ["read_changes"]
+__all__ = ["MADE_UP", "read_changes"]
 
 MADE_UP = Path(__file__).parent.parent / "recall" / "made_up"
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.standing_facts import StatedFact, facts_in, task_bits
-from shared_core.recall.former_values import History
 from shared_core.recall.supersession.clauses import LONGEST, bearing, statements
+from shared_core.recall.supersession.former_values import History
 from shared_core.recall.supersession.likeness import LONGEST_FRAME, Asked, alike
 from shared_core.recall.supersession.statements import (
     CHANGE,
@@ -253,6 +253,8 @@ def _says_otherwise(new: Statement, old: Statement, question: Asked, most: int) 
     if min(bears) * 2 < most or not common & asked or 2 * len(common & asked) < (min if new.changes else max)(bears):
         return False
     happened = not (old.lasts or old.was or old.changes == CHANGE)
+    if happened and not new.lasts and new.changes < CHANGE:  # two events
+        return False
     if happened and not (new.changes and common >= old.words & asked and (new.changes == CHANGE or common & new.nouns)):
         return False
     return len(common) > 1 or not old.of_self or new.of_self or bool(common & old.nouns & new.nouns)

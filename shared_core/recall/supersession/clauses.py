@@ -42,6 +42,19 @@ _REFERS = frozenset(["he", "her", "him", "his", "it", "it's", "she", "that's", "
 _PARTS = re.compile(r"[,:;\u2014]+\s+(?:and |but |so )?|\s(?:so|and|but|because|since)\s", re.IGNORECASE)
 """Divides the clauses of a sentence, of which one may be a statement and the others tell why it is so."""
 
+_REASON = re.compile(r"\b(?:because|since)\b", re.IGNORECASE)
+"""What comes after these in a request is no part of what is asked."""
+
+_IN_PASSING = re.compile(
+    r"(?:(?:by the way|btw|fyi|also|and|but|so|that|because|since|now that),? )*"
+    r"(?=(?:i|i'm|i've|we|we're|we've|my|our|the|it|it's|they|they've|there's)\b(?! (?:should|can|could|need|want)\b))",
+    re.IGNORECASE,
+)
+"""Matches what stands before a clause that tells something, and asks for nothing."""
+
+_SUPPOSES = re.compile(r"\b(?:if|unless|whether|suppose|supposing|imagine|assuming|pretend)\b", re.IGNORECASE)
+"""Matches sentences of which no clause can be taken as told."""
+
 _TITLES = r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bNo)"
 # The mark is looked for first: what comes before it is then looked at there only, which takes a third of the time.
 _SENTENCE = re.compile(rf"(?=[.!]){_TITLES}(?<![.!])[.!]++(?=\s|$)|(?<=\?)\s+|\n+|;\s")
@@ -76,7 +89,7 @@ def statements(
 @lru_cache(maxsize=KNOWN_TEXTS)
 def _sentences(text: str) -> tuple[str, ...]:
     said = (sentence.strip() for sentence in _SENTENCE.split(text[:LOOKED_AT])[:MOST_SENTENCES])
-    return tuple(one for one in said if one and len(one) <= LONGEST and one.count(" ") < MOST_WORDS)
+    return tuple(one for one in said if one and _is_short(one))
 
 
 def _with_clauses(sentence: str, hints: Sequence[str], least: float, words: frozenset[str]) -> list[Statement]:
@@ -130,12 +143,45 @@ def _in_sentence(clause: Statement, whole: Statement, words: frozenset[str]) -> 
     )
 
 
+@lru_cache(maxsize=KNOWN_TEXTS)
+def _told(text: str) -> tuple[str, ...]:
+    """Return the sentences of a text, and what long ones and requests tell in passing.
+
+    "The exam is on June 10 now, so can you stretch my plan?" tells when the exam is.
+    """
+    said = (sentence.strip() for sentence in _SENTENCE.split(text[:LOOKED_AT])[:MOST_SENTENCES])
+    found: list[str] = []
+    for one in filter(None, said):
+        short = _is_short(one)
+        found += [one] if short else []
+        found += _in_passing(one) if one.endswith("?") or not short else []
+    return tuple(found)
+
+
+def _is_short(sentence: str) -> bool:
+    return len(sentence) <= LONGEST and sentence.count(" ") < MOST_WORDS
+
+
+def _in_passing(sentence: str) -> list[str]:
+    """Return the clauses of a sentence that say something of the speaker or of a thing; none of one that supposes."""
+    if _SUPPOSES.search(sentence):
+        return []
+    joints = ["", *(match[0] for match in _PARTS.finditer(sentence))]
+    found: list[str] = []
+    for joint, part in zip(joints, _PARTS.split(sentence), strict=True):
+        tells = _IN_PASSING.match(part)
+        asks = tells is None or (part.endswith("?") and not _REASON.search(joint + tells[0]))
+        if tells and not asks and part.count(" ") >= FEW - 1 and _is_short(part):
+            found.append(part[tells.end() :].rstrip(" ?"))
+    return found
+
+
 @lru_cache(maxsize=KNOWN_PARTS)
 def bearing(text: str, hints: tuple[str, ...], least: float) -> tuple[str, ...]:
     """Return the sentences of a text that hold so many of some parts of words. They are asked for more than once."""
     if not holds(text, hints, least):
         return ()
-    return tuple(sentence for sentence in _sentences(text) if holds(sentence, hints, least))
+    return tuple(sentence for sentence in _told(text) if holds(sentence, hints, least))
 
 
 def holds(text: str, hints: Sequence[str], least: float) -> bool:

@@ -17,7 +17,8 @@ wanted way week went whole will year years
 CHANGED = r"""
 instead|correction|corrected|no\ longer|any\ ?(?:more|longer)|not\b.{0,40}\bbut|in\ place\ of|rather\ than|after\ all
 |changed|changing|changes?\ (?:of|in|on|to)|change(?=:)|moved|pushed\ (?:back|to|until|out)|postponed?|delayed
-|reschedule[ds]?|rebooked|rearranged|brought\ forward|switched|swapped|replace[ds]?|renamed|migrated|upgraded
+|reschedule[ds]?|relocated?|shift(?:ed)?\ (?=the|it|my|our)
+|rebooked|rearranged|brought\ forward|switched|swapped|replace[ds]?|renamed|migrated|upgraded
 |downgraded|ported|roll(?:ed)?|raised?|lowered|cut\ (?:back|down)|bumped|increased|reduced|extended|shortened
 |(?:went|gone|go|came|come|going|is|up|down)\ (?:up|down|over)\ (?:to|from)|put\b.{0,40}\b(?:up|down)
 |gone\ (?:up|down|over)|took\ over|became|become|turned\ into|traded\ in|cancell?ed|dropped(?!\ off)|quit
@@ -31,7 +32,7 @@ instead|correction|corrected|no\ longer|any\ ?(?:more|longer)|not\b.{0,40}\bbut|
 """What a speaker says who changes or corrects what was said before."""
 
 LATER = r"""
-now|new|another|already|today|these\ days|nowadays|lately|currently|at\ the\ moment|by\ now
+now|new|already|today|these\ days|nowadays|lately|currently|at\ the\ moment|by\ now
 |from\ (?:now|today|this|next|then)|from\ \w+\ on|as\ of
 |since\ (?:the|then|this|last|spring|summer|autumn|winter|january|february|march|april|may|june|july
 |august|september|october|november|december)
@@ -85,6 +86,16 @@ daily eight eighteen eighty eleven every fifteen fifty five forty four fourteen 
 ninety once seven seventeen seventy six sixteen sixty ten thirteen thirty thousand three twelve twenty twice two
 weekly zero
 """
+
+TELL_APART = """
+first second third fourth fifth sixth seventh eighth ninth tenth last next other to from before after in out up down
+"""
+"""Words that tell things of one kind apart, by their number or by their direction."""
+
+WISHES = """
+enjoy hate like likes love loves must need needs should want wants
+"""
+"""What people say of what they wish and like: it adds up, unless they say that it has changed, or how much of it."""
 
 SAYS = """
 am be been can cannot could did do does don't get gets had have he i it makes must needs shall she should takes they

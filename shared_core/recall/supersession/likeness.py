@@ -3,11 +3,23 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import lru_cache
 from itertools import takewhile
 
 from shared_core.index.text import terms
-from shared_core.recall.supersession.statements import CHANGE, PREPOSITIONS, STOPS, Statement, figures_of, informative
+from shared_core.recall.supersession import english_phrases as english
+from shared_core.recall.supersession.statements import (
+    CHANGE,
+    PREPOSITIONS,
+    STOPS,
+    TELL_APART,
+    Statement,
+    figures_of,
+    informative,
+    informs,
+    verb_at,
+)
 
 KNOWN_QUESTIONS = 64
 """Questions that are cached: the messages recalled for one are judged several times."""
@@ -75,8 +87,15 @@ _CAPITALS = re.compile(r"(?<=[\w,;:]\s)[^\W\d_a-z]\w+")
 _TELLS = frozenset(["i", "i'm", "i've", "my", "our", "we", "we're", "we've"])
 """One of these is in a sentence that tells something of the speaker."""
 
-_ADDS = frozenset(["also", "too"])
-"""Who uses these says something in addition."""
+_ADDS = re.compile(r"\b(?:also|too|as well|in addition|additionally|besides)\b")
+"""Matches the words of somebody who says something in addition."""
+
+_ANOTHER = "another"
+"""It says that there are two, unless something has changed: "we moved to another office"."""
+
+_WISHES = frozenset(english.WISHES.split())
+
+_NEGATES = frozenset(["no", "not", "never"])
 
 _SAID_BY = {"live": ("moved", "relocat")}
 """How sentences begin a word by which they say what another word asks for."""
@@ -170,7 +189,9 @@ def alike(new: Statement, old: Statement, asked: Asked) -> bool:
     common = old.words & new.held
     lacking, added = len(old.terms - common - asked.words), len(new.terms - common - asked.words)
     rest, longest = lacking + added, max(len(new.tokens), len(old.tokens))
-    if longest > LONGEST_FRAME or max(lacking, added) > MOST_REST[new.changes] or not _ADDS.isdisjoint(new.tokens):
+    if longest > LONGEST_FRAME or max(lacking, added) > MOST_REST[new.changes] or adds(new):
+        return False
+    if new.changes < CHANGE and _of_two_things(new, old):
         return False
     share = asked.share(common)
     gone = new.gone & ((old.words | old.figures) - (frozenset() if asked.either else asked.words))
@@ -184,12 +205,50 @@ def alike(new: Statement, old: Statement, asked: Asked) -> bool:
     if 3 * share < 1 or not (old.lasts or old.was or new.changes):
         return False
     figures, names = _exchanged(new.figures, old.figures), _exchanged(new.names, old.names)
+    wishes = not (_WISHES.isdisjoint(new.tokens) or _WISHES.isdisjoint(old.tokens))
+    if not new.changes and wishes and not figures:
+        return False
     if figures or names:
         said = 2 * share >= 1 or (noun and new.changes > 0)
         return figures != names and said and rest <= MOST_REST[CHANGE if noun else new.changes]
     if rest == 0:
         return (new.negated != old.negated or bool(new.gone & common)) and share == 1 and asked.yes_or_no
     return 2 * share >= 1 and longest <= LONGEST_PLAIN and _plainly_alike(new, old, asked, common & asked.words)
+
+
+def adds(new: Statement) -> bool:
+    """Return whether a statement says something in addition to what was said before."""
+    return _ADDS.search(" ".join(new.tokens)) is not None or (_ANOTHER in new.tokens and new.changes < CHANGE)
+
+
+def _of_two_things(new: Statement, old: Statement) -> bool:
+    """Return whether two statements that do not say that something has changed differ in more than a value.
+
+    "The invoice for March is 400" and "the invoice for April is 520" do, and so do "I have a call with Ann at ten" and
+    "I have a call with Ben at two". After "my mechanic is", whatever differs is one value.
+    """
+    before, after = exchanged_parts(new, old)
+    if new.changes or new.heads & old.heads:
+        return before > 0 and after > 0
+    return before + after > 1
+
+
+def exchanged_parts(new: Statement, old: Statement) -> tuple[int, int]:
+    """Return in how many parts two statements differ, before and after the "is" and the like of the newer one.
+
+    Only parts count in which each has an informative word that the other one lacks, or one of them a negation.
+    """
+    verb, before, after = verb_at(new.tokens), 0, 0
+    for tag, first, last, start, end in SequenceMatcher(None, old.tokens, new.tokens, autojunk=False).get_opcodes():
+        gone, said = old.tokens[first:last], new.tokens[start:end]
+        exchanged = tag == "replace" and _tells_apart(gone, new) and _tells_apart(said, old)
+        if exchanged or _NEGATES.isdisjoint(gone) != _NEGATES.isdisjoint(said):
+            before, after = before + (start < verb), after + (start >= verb)
+    return before, after
+
+
+def _tells_apart(part: Sequence[str], other: Statement) -> bool:
+    return any(word not in other.tokens and (word in TELL_APART or informs(word)) for word in part)
 
 
 def _plainly_alike(new: Statement, old: Statement, asked: Asked, common: frozenset[str]) -> bool:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from shared_core.messages import Message
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
-from shared_core.recall.former_values import asks_history
 from shared_core.recall.ranking import RankedResults, ScoredMessage
 from shared_core.recall.supersession.changes import MOST_JUDGED, Said, newest_first, states, superseded
+from shared_core.recall.supersession.former_values import asks_history
 from shared_core.turns import Entry, Turn
 
 HOLDS = 0.3

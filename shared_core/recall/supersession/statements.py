@@ -29,7 +29,7 @@ _DETERMINERS = frozenset(
     ["a", "an", "another", "her", "his", "its", "my", "our", "that", "the", "their", "this", "your"]
 )
 
-PRONOUNS = frozenset(["he", "her", "his", "she"])
+PRONOUNS = frozenset(["he", "her", "his", "she", "their"])
 """They tell of another person unless their sentence has named it."""
 
 _GREETINGS = frozenset(
@@ -72,6 +72,9 @@ _VERBS = _COPULAS | frozenset(english.SAYS.split())
 
 _FIGURES = frozenset(f"{english.CALENDAR} {english.COUNTED}".split())
 
+TELL_APART = frozenset(english.TELL_APART.split())
+"""Of things of one kind, these tell which one is meant."""
+
 STOPS = frozenset(",:()\u2014")
 
 _NUMBERED = frozenset(["day", "no", "nr", "number", "week", "year"])
@@ -102,7 +105,9 @@ _REACTS = re.compile(
 )
 """Matches the beginning of sentences about what was just said or shown."""
 
-_NO_PROSE = re.compile(r"[{}<>=`#*_\[\]|\\]|https?:|\A(?>.*\byours?\b)(?!.*\b(?:i|my|we|our)\b)", re.IGNORECASE)
+_NO_PROSE = re.compile(
+    r"[{}<>=`#*\[\]|\\]|(?<!\w)_|_(?!\w)|https?:|\A(?>.*\byours?\b)(?!.*\b(?:i|my|we|our)\b)", re.IGNORECASE
+)
 """Matches code, lists, and what is said about the listener."""
 
 _TOKEN = re.compile(
@@ -267,7 +272,7 @@ def _statement(sentence: str) -> Statement:
         names=names - gone,
         figures=frozenset(figures) - gone,
         nouns=_nouns(tokens) & informative,
-        heads=_terms_in(tokens[: _verb_at(folded)]) & informative,
+        heads=_terms_in(tokens[: verb_at(folded)]) & informative,
         agents=_agents(tokens, verbs) - gone,
         gone=gone,
         owners=_owners(tokens, body),
@@ -284,7 +289,7 @@ def _statement(sentence: str) -> Statement:
 def _agents(tokens: list[str], verbs: Sequence[int]) -> frozenset[str]:
     """Return the terms of who does something: those before the first verb, if they begin with what may be a name."""
     verb = verbs[0] if verbs else 0
-    named = verb and tokens[0][0].isupper() and _informs(tokens[0])
+    named = verb and tokens[0][0].isupper() and informs(tokens[0])
     if not named or tokens[verb].lower() in _EQUATES:
         return frozenset()
     return _terms_in(tokens[:verb]) - _stems(english.LIGHT)
@@ -311,7 +316,7 @@ def _is_name(tokens: list[str], at: int) -> bool:
         return True
     after = next((word.lower() for word in tokens[at + 1 :] if not word[0].isupper()), "")
     acts = after in _LIKELY_NAME or (after.endswith("s") and not after.endswith("ss") and after not in ENGLISH.stops)
-    return acts and _informs(token) and token.lower() not in _set(english.KIN)
+    return acts and informs(token) and token.lower() not in _set(english.KIN)
 
 
 def _is_called(tokens: list[str], at: int) -> bool:
@@ -332,7 +337,7 @@ def _labels(tokens: list[str], at: int) -> bool:
     before = tokens[at - 1].lower() if at else ""
     if at > 1 and tokens[at - 2].lower() in _READS:  # "I want to read 20 books"
         return False
-    return tokens[at][0].isalpha() or before in _NUMBERED or (before.isalpha() and _informs(before))
+    return tokens[at][0].isalpha() or before in _NUMBERED or (before.isalpha() and informs(before))
 
 
 def _subjects(tokens: list[str], verbs: Collection[int]) -> frozenset[int]:
@@ -350,7 +355,7 @@ def _subjects(tokens: list[str], verbs: Collection[int]) -> frozenset[int]:
     return frozenset(found)
 
 
-def _informs(token: str) -> bool:
+def informs(token: str) -> bool:
     """Return whether a token has a term."""
     return bool(terms_of(token))
 
@@ -378,9 +383,9 @@ def _is_predicate(tokens: list[str], at: int) -> bool:
     if _is_verb(folded):
         return True
     if "'" in folded:
-        return not folded.endswith("'s") or not tokens[at + 1 : at + 2] or not _informs(tokens[at + 1])
+        return not folded.endswith("'s") or not tokens[at + 1 : at + 2] or not informs(tokens[at + 1])
     # A word such as "opens" after a noun is a verb, as far as can be told.
-    noun = at > 0 and tokens[at - 1].isalpha() and _informs(tokens[at - 1])
+    noun = at > 0 and tokens[at - 1].isalpha() and informs(tokens[at - 1])
     return noun and folded.endswith("s") and not folded.endswith("ss") and tokens[at].islower() and at + 1 < len(tokens)
 
 
@@ -404,14 +409,14 @@ def _nouns(tokens: list[str]) -> frozenset[str]:
         folded = token.lower()
         if folded in _DETERMINERS or folded in PREPOSITIONS:
             inside = True
-        elif inside and _informs(folded) and folded not in _COPULAS:
+        elif inside and informs(folded) and folded not in _COPULAS:
             nouns.append(folded.removesuffix("'s"))
         else:
             inside = False
     return _terms_in(nouns)
 
 
-def _verb_at(folded: list[str]) -> int:
+def verb_at(folded: Sequence[str]) -> int:
     """Return the index of the first "is" or the like; 0: there is none."""
     return next((at for at, token in enumerate(folded) if token in _COPULAS), 0)
 
@@ -426,11 +431,11 @@ def _owners(tokens: list[str], body: str) -> frozenset[str]:
             found.update([_KIN[folded]] if not _ON_SELF.search(body) else ())
         elif folded in PRONOUNS:
             found.update([folded] if nobody else ())
-        elif token.endswith("'s") and at < last and _informs(token[:-2]) and _informs(tokens[at + 1]):
+        elif token.endswith("'s") and at < last and informs(token[:-2]) and informs(tokens[at + 1]):
             named = before not in _PLACES and not before[:1].isupper()
             owns = before in _DETERMINERS if token.islower() else named
             found.update(terms_of(folded[:-2]) - _stems(english.LIGHT) if owns else ())
-        nobody = nobody and not _informs(token)
+        nobody = nobody and not informs(token)
         before = folded if folded in _DETERMINERS else token
     return frozenset(found)
 
