@@ -357,6 +357,11 @@ def test_the_command_copies_and_compares(here: Path, capsys: pytest.CaptureFixtu
     assert "the same store" in capsys.readouterr().err
     assert run(["copy", "none.db", "c.db"]) == 2
     assert "no store at 'none.db'" in capsys.readouterr().err
+    for wrong, why in (("redis://x", "knows SQLite and"), ("postgresql://h/d?pool_size=many", "expected a whole")):
+        for places in (["a.db", wrong], [wrong, "c.db"]):
+            assert run(["copy", *places]) == 2
+            assert why in (said := capsys.readouterr().err)
+            assert "--store" not in said
     assert not (here / "c.db").exists()
     assert run(["copy", "a.db", "c.db", "--user", "ann"]) == 0
     assert capsys.readouterr().out.startswith("a.db -> c.db: 0 new messages in 0 sessions")
