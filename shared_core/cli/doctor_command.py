@@ -37,7 +37,7 @@ def doctor(
     name = options.shown_store
     with progress("checking") as advance:
         found = check_store(options.store, repair=repair, progress=advance)
-    if recover_to is not None and found.findings is None:
+    if recover_to is not None and found.file is None:
         raise typer.BadParameter("--recover reads a file: restore a server from its backup")
     state = "can be read; damaged:" if found.damages else "and no damage"
     lines = [f"{name}: {count(found.messages)} in {count(found.sessions, 'session')} {state}"]
@@ -45,8 +45,8 @@ def doctor(
     if found.damages and not repair and any(damage.derived for damage in found.damages):
         lines.append("--repair mends what is marked so")
     data = {"store": name, **found.to_dict(), "recovered": recover_to}
-    if recover_to is not None and found.findings is not None:
-        recover(found.findings, Path(recover_to))
+    if recover_to is not None and found.file is not None:
+        recover(found.file, Path(recover_to))
         lines.append(f"{name} -> {recover_to}: {count(found.messages)}")
     options.answer(data, map(printable, lines))
     if found.left:

@@ -13,6 +13,7 @@ from shared_core.operations.migration import Schema, Step, migrate_store, schema
 from shared_core.operations.store_comparison import differences
 from shared_core.operations.store_copy import copy_store
 from shared_core.stores import open_store, store_exists, without_password
+from shared_core.stores.addresses import read_address, split_arguments
 
 upkeep_commands = typer.Typer()
 
@@ -36,6 +37,7 @@ def copy(
     last run. The exit code is 1 if --verify finds a difference.
     """
     names = [without_password(one) for one in (source, target)]
+    _check(source, target)
     if not store_exists(source):
         raise StoreError(f"no store at {names[0]!r}: name the store to copy from")
     users = None if options.user is None else [options.user]
@@ -57,6 +59,17 @@ def copy(
     options.answer(data | ({"differences": found[:LISTED]} if verify else {}), lines)
     if found:
         raise typer.Exit(1)
+
+
+def _check(*addresses: str) -> None:
+    """Refuse an address that no store has, before anything is opened; neither of them is --store."""
+    for address in addresses:
+        try:
+            place = read_address(address)
+            if isinstance(place, str):
+                split_arguments(place)
+        except ValueError as error:
+            raise typer.BadParameter(str(error).removeprefix("store=")) from error
 
 
 @upkeep_commands.command()

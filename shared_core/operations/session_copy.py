@@ -1,7 +1,7 @@
 """One session copied from a store to another, exactly, and brought up to date when it is copied again."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
@@ -27,6 +27,7 @@ from shared_core.records import (
     VectorRows,
 )
 from shared_core.store import ALL, PAGE, Store
+from shared_core.stores.growth import parents_first, segments_for
 
 Item = TypeVar("Item")
 
@@ -266,7 +267,7 @@ class SessionCopy:
             records = tuple(record for record in page if record.seq <= tree.state.last_seq)
             if not records:
                 return
-            segments = _segments_for(records, tree.segments, known)
+            segments = segments_for(records, tree.segments, known)
             places = {record.position for record in records}
             numbers = {position.segment for position in places}
             covers = [one for one in self._source.covers(self._from.key, numbers) if one[0] in places]
@@ -287,7 +288,7 @@ class SessionCopy:
         """Give the target the segments, branches and other names of the source."""
         now = _tree(self._target, self._key)
         changed = {one.segment for one in tree.segments.values() if now.segments.get(one.segment) != one}
-        segments = tuple(tree.segments[number] for number in _parents_first(changed, tree.segments))
+        segments = tuple(tree.segments[number] for number in parents_first(changed, tree.segments))
         last = tree.state.last_seq
         if (now.branches, list(now.branches), now.refs) == (tree.branches, list(tree.branches), tree.refs):
             if segments or now.state.last_seq < last:
@@ -361,46 +362,6 @@ def pages(items: Iterable[Item]) -> Iterator[list[Item]]:
     rest = iter(items)
     while page := list(islice(rest, PAGE)):
         yield page
-
-
-def _segments_for(
-    records: Sequence[Record], segments: Mapping[int, Segment], known: dict[int, int]
-) -> tuple[Segment, ...]:
-    """Return the segments that messages need, and note their tips, each only as long as it has to be.
-
-    Args:
-        records: the messages.
-        segments: all that there are.
-        known: segment -> its tip in the target; it is brought up to date.
-    """
-    tips: dict[int, int] = {}
-    waiting = [record.position for record in records]
-    while waiting:
-        number, depth = waiting.pop()
-        if depth <= known.get(number, -2) or depth <= tips.get(number, -2):
-            continue
-        segment = segments[number]
-        if number not in known and number not in tips:
-            waiting += [parent for parent in (segment.parent, segment.merged) if parent is not None]
-        tips[number] = depth
-    known |= tips
-    return tuple(segments[number]._replace(tip=tips[number]) for number in _parents_first(tips, segments))
-
-
-def _parents_first(numbers: Collection[int], segments: Mapping[int, Segment]) -> list[int]:
-    """Return numbers of segments in an order in which each comes after those that it grows out of."""
-    done: dict[int, None] = {}
-    for number in sorted(numbers):
-        stack = [number]
-        while stack:
-            parents = (segments[stack[-1]].parent, segments[stack[-1]].merged)
-            ahead = [one.segment for one in parents if one is not None and one.segment in numbers]
-            ahead = [one for one in ahead if one not in done]
-            if ahead:
-                stack += ahead
-            else:
-                done[stack.pop()] = None
-    return list(done)
 
 
 def _names(tree: Tree) -> Restored:

@@ -1,7 +1,7 @@
 """What is wrong with a store of any kind, and what of it can be mended."""
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,13 +18,11 @@ from shared_core.stores.damages import Damage, Found, Inspector, Mend
 from shared_core.stores.row_values import WRONG
 from shared_core.stores.sqlite.damage import read_leniently
 from shared_core.stores.sqlite.database_file import connect_to_read
-from shared_core.stores.sqlite.doctor import Findings, examine
+from shared_core.stores.sqlite.doctor import STRUCTURE, Findings, Progress, examine
 from shared_core.stores.sqlite.inspection import SQLiteInspector, mend_file
 
 if TYPE_CHECKING:
     from shared_core.stores.postgres import PostgresStore
-
-STRUCTURE = "the structure of the file"
 
 _NAMES = "SELECT DISTINCT name FROM {s}.snapshots WHERE session = %(session)s"
 _PARTS = "SELECT data FROM {s}.snapshots WHERE session = %(session)s AND name = %(name)s ORDER BY part"
@@ -39,14 +37,14 @@ class StoreCheck:
         sessions: how many sessions there are.
         damages: what is damaged, or was.
         mended: which of these are mended now.
-        findings: what was read of a file, from which it can be recovered; None for a server.
+        file: the file, of which the rest can be recovered; None for a server.
     """
 
     messages: int
     sessions: int
     damages: Sequence[Damage]
     mended: Sequence[Damage] = ()
-    findings: Findings | None = None
+    file: Path | None = None
 
     @property
     def left(self) -> list[Damage]:
@@ -63,9 +61,7 @@ class StoreCheck:
         }
 
 
-def check_store(
-    store: str | Path | Store, *, repair: bool = False, progress: Callable[[int, int], None] | None = None
-) -> StoreCheck:
+def check_store(store: str | Path | Store, *, repair: bool = False, progress: Progress | None = None) -> StoreCheck:
     """Read everything in a store, and find what is damaged or does not fit together.
 
     Without `repair`, nothing is written, and a file is not even brought up to date. Messages, branches and tags that
@@ -83,10 +79,12 @@ def check_store(
     """
     if isinstance(store, Store):
         place = store.path if isinstance(store, SQLiteStore) else None
-        return _checked(_FileCheck(place) if place is not None else _ServerCheck(_server(store), progress), repair)
+        return _checked(
+            _FileCheck(place, progress) if place is not None else _ServerCheck(_server(store), progress), repair
+        )
     found = read_address(store)
     if isinstance(found, Path):
-        return _checked(_FileCheck(found), repair)
+        return _checked(_FileCheck(found, progress), repair)
     refuse_outdated(store)
     with closing(open_store(store)) as opened:
         return _checked(_ServerCheck(_server(opened), progress), repair)
@@ -126,20 +124,22 @@ class _FileCheck:
 
     Args:
         path: the file.
+        progress: see `check_store`.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, progress: Progress | None) -> None:
         self._path = path
+        self._progress = progress
         self._broken = False
 
     def read(self) -> tuple[StoreCheck, list[Mend]]:
         """See `_Check`."""
-        found = examine(self._path)
+        found = examine(self._path, self._progress)
         self._broken = any(damage.what == STRUCTURE for damage in found.damages)
         indexes = [] if self._broken else self._indexes(found)
         damages = (*found.damages, *(one.damage for one in indexes))
         mends = [*found.mends, *(one.mend for one in indexes if one.mend is not None)]
-        return StoreCheck(found.messages, len(found.sessions), damages, findings=found), mends
+        return StoreCheck(found.messages, len(found.sessions), damages, file=self._path), mends
 
     def _indexes(self, found: Findings) -> list[Found]:
         with closing(connect_to_read(self._path)) as connection:
@@ -166,7 +166,7 @@ class _ServerCheck:
         progress: see `check_store`.
     """
 
-    def __init__(self, store: "PostgresStore", progress: Callable[[int, int], None] | None) -> None:
+    def __init__(self, store: "PostgresStore", progress: Progress | None) -> None:
         self._store = store
         self._progress = progress
         self._inspector = store.inspector()

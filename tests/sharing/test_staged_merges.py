@@ -293,7 +293,7 @@ def test_what_a_killed_import_left_goes_when_the_database_is_opened(tmp_path: Pa
         stage = store.stage()
         assert stage is not None
         store.append(stage, "main", [Draft(message) for message in history(1_200)])
-        assert len(examine(database).records) == 1
+        assert len(examine(database).sessions) == 1
         assert store.sessions_named("") == []
     SQLiteStore(database).close()
     assert raw(database, "SELECT count(*) FROM sessions") == [(2,)]

@@ -1,6 +1,5 @@
-"""Damage to a database is named where it is read, listed by the doctor, and the rest is saved."""
+"""Damage to a database is named where it is read, and what was made from messages is made again."""
 
-import json
 import os
 import sqlite3
 import subprocess
@@ -13,15 +12,12 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message, StoreError, UnknownReferenceError
-from shared_core.cli.app import run
 from shared_core.recall.search import DAMAGED
 from shared_core.records import MAIN, After, Position, Restored, Segment, Summary, VectorRows
 from shared_core.stores import SQLiteStore, gaps
 from shared_core.stores.row_values import checksum_of
 from shared_core.stores.sqlite.connection import migrate
 from shared_core.stores.sqlite.database_file import APPLICATION_ID
-from shared_core.stores.sqlite.doctor import examine
-from shared_core.stores.sqlite.recovery import recover
 from shared_core.stores.sqlite.schema import MIGRATIONS
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import ALL, Session, drafts
@@ -45,8 +41,6 @@ def store(path: Path) -> Iterator[SQLiteStore]:
 def change(path: Path, sql: str, *values: object) -> None:
     """Do what damage does: change rows past our code."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("DELETE FROM sqlite_master WHERE type = 'trigger'")
         assert connection.execute(sql, values).rowcount == 1
 
 
@@ -251,9 +245,10 @@ def test_a_damaged_vector_is_made_again_and_said(path: Path) -> None:
         assert memory.context("item7 gardens").report.degraded == ()
 
 
-def change_all(path: Path, sql: str) -> None:
+def change_all(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute(sql)
+        for sql in statements:
+            connection.execute(sql)
 
 
 def test_a_page_that_cannot_be_read_is_not_left_out_of_the_next_prompt(path: Path) -> None:
@@ -330,105 +325,6 @@ def test_a_program_that_opened_it_before_writes_nothing_without_checksums(path: 
             "INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, text) "
             "VALUES (1, 0, 1, 2, 'u2', 'u2', 1, 'user', '2024-05-01T12:00:00+00:00', 0, 1)"
         )
-
-
-# The doctor
-
-
-def test_the_doctor_finds_nothing_in_what_is_whole(
-    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    conversation(path)
-    before = path.read_bytes()
-    assert run(["doctor", "--store", str(path)]) == 0
-    assert capsys.readouterr().out == f"{path}: 33 messages in 1 session and no damage\n"
-    recover(examine(path), tmp_path / "saved.db")
-    assert path.read_bytes() == before
-    with closing(SQLiteStore(tmp_path / "saved.db")) as saved, closing(SQLiteStore(path)) as store:
-        for sql in (
-            "SELECT id, checksum FROM messages ORDER BY id", "SELECT * FROM tombstones", "SELECT * FROM covers",
-            "SELECT kind, name, segment, depth, base_segment, base_depth, note, created_at FROM refs ORDER BY ref",
-        ):  # fmt: skip
-            assert saved._db.query(sql) == store._db.query(sql)
-    with (
-        InfiniteMemory(path, ranking="lexical") as memory,
-        InfiniteMemory(tmp_path / "saved.db", ranking="lexical") as saved,
-    ):
-        assert saved.branches() == memory.branches()
-        assert saved.context("what of item3?").messages == memory.context("what of item3?").messages
-
-
-def test_the_doctor_lists_damage_by_session_and_saves_the_rest(
-    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for user, name in (("ann", "diary"), (None, "other")):
-        with InfiniteMemory(path, session_id=name, user_id=user, ranking="lexical") as memory:
-            memory.add(history(9))
-    change(path, "UPDATE texts SET content = 'other' WHERE text = 3")
-    change(path, "DELETE FROM texts WHERE text = 5")
-    change(path, "UPDATE branches SET checksum = 1 WHERE session = 2")
-    change(path, "DELETE FROM messages WHERE session = 2 AND id = 'm7'")
-    saved = tmp_path / "saved.db"
-    assert run(["doctor", "--store", str(path), "--json", "--recover", str(saved)]) == 1
-    answer = json.loads(capsys.readouterr().out)
-    expected = {
-        ("message", "its checksum is wrong", "diary", "ann", "m2"),
-        ("message", "its text cannot be read", "diary", "ann", "m4"),
-        ("a branch", "its checksum is wrong", "other", None, "main"),
-        ("messages", "1 more are missing, and nothing else is known of them", "other", None, None),
-    }
-    named = {tuple(one.values())[:5] for one in answer["damages"] if one["what"] != "the structure of the file"}
-    assert named == expected
-    assert (answer["messages"], answer["sessions"], answer["recovered"]) == (15, 2, str(saved))
-    for user, name, lost in (("ann", "diary", (2, 4)), (None, "other", (7,))):
-        with InfiniteMemory(saved, session_id=name, user_id=user, ranking="lexical") as memory:
-            kept = [message for number, message in enumerate(history(9)) if number not in lost]
-            assert [message.content for message in memory.messages()] == [message.content for message in kept]
-            memory.add(Message.user("and on"))
-            assert memory.newest(1)[0].content == "and on"
-    assert examine(saved).damages == []
-    assert run(["doctor", "--store", str(path)]) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert "  user ann, session diary: message m2: its checksum is wrong" in lines
-    assert run(["doctor", "--store", str(path), "--recover", str(saved)]) == 2
-    assert "exists already" in capsys.readouterr().err
-
-
-def test_the_doctor_reads_around_a_damaged_page(path: Path, tmp_path: Path) -> None:
-    with InfiniteMemory(path, ranking="lexical") as memory:
-        memory.add(history(600))
-    data = bytearray(path.read_bytes())
-    with closing(sqlite3.connect(path)) as connection:
-        size = connection.execute("PRAGMA page_size").fetchone()[0]
-    at = data.find(b"item300 concerns")
-    page = at // size * size
-    data[page : page + size] = bytes(size)
-    path.write_bytes(data)
-    found = examine(path)
-    recover(found, tmp_path / "saved.db")
-    with InfiniteMemory(tmp_path / "saved.db", ranking="lexical") as memory:
-        saved = [message.id for message in memory.messages()]
-    lost = [message for message in history(600) if message.id not in saved]
-    assert 0 < len(lost) < 80
-    assert "m300" in {message.id for message in lost}
-    assert {damage.id for damage in found.damages if damage.what == "message"} == {message.id for message in lost}
-
-
-def test_an_old_database_is_examined_as_it_is(path: Path, tmp_path: Path) -> None:
-    conversation(tmp_path / "new.db")
-    old_database(path, tmp_path / "new.db")
-    found = examine(path)
-    assert (found.damages, found.messages) == ([], 33)
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT max(version) FROM migrations").fetchone() == (OLD,)
-
-
-def test_what_is_no_store_of_ours_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "text.db").write_text("Dear diary, " * 100)
-    assert run(["doctor", "--store", str(tmp_path / "text.db")]) == 2
-    assert "cannot be opened" in capsys.readouterr().err
-    assert run(["doctor", "--store", str(tmp_path / "none.db")]) == 2
-    assert "no store at" in capsys.readouterr().err
 
 
 # Pure parts

@@ -323,7 +323,7 @@ def test_what_is_too_large_is_refused_by_name(address: str, monkeypatch: pytest.
     monkeypatch.setattr("shared_core.stores.postgres.message_tables._LARGEST", 1_000)
     with closing(PostgresStore(address)) as store:
         key = store.create_session(None, "s")
-        with pytest.raises(StoreError, match=r"message 'u2' cannot be stored: PostgreSQL takes 1,000 bytes"):
+        with pytest.raises(StoreError, match=r"message 'u2' cannot be stored: a text may have 1,000 bytes at most"):
             store.append(key, MAIN, [draft("u1"), draft("u2", content="é" * 501)])
         long = os.urandom(3_000).hex()
         with pytest.raises(StoreError, match=f"message '{long[:100]}' cannot be stored: its id is too long"):

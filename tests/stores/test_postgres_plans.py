@@ -1,8 +1,8 @@
 """How PostgreSQL finds what a statement is about: in one partition, and by an index that begins with the session."""
 
 import re
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
 import psycopg
@@ -10,7 +10,8 @@ import pytest
 
 from shared_core import PostgresStore
 from shared_core.errors import InfiniteMemoryError
-from shared_core.records import MAIN, STAGED, Delete, Drop, Merge, Position, Put, Rename, Segment
+from shared_core.records import MAIN, STAGED, Delete, Drop, Merge, Position, Put, Rename, Segment, VectorRows
+from shared_core.store import Store
 from shared_core.stores.postgres.connections import adapt
 from shared_core.stores.postgres.transactions import Reader
 from shared_core.testing.oracle import Session, drafts
@@ -179,3 +180,60 @@ def test_what_has_changed_is_read_by_an_index_without_the_other_sessions(
     server.run(f"DROP DATABASE {database} WITH (FORCE)")
     if user != "postgres":
         server.run(f"DROP ROLE {user}")
+
+
+MANY = 2_000
+"""Messages of a session that has just been brought in."""
+
+FEW: dict[str, Callable[[Store, int], object]] = {
+    "known_vectors": lambda store, key: store.known_vectors(key, "space", {at(3): "h3", at(4): "h9", at(5): "none"}),
+    "vectors": lambda store, key: list(store.vectors(key, "space", [at(3), at(4)])),
+    "vectors of texts": lambda store, key: list(store.vectors(key, "space", hashes=["h3", "h4"])),
+    "get": lambda store, key: (store.get(key, [at(3), at(4)]), store.get(key, ["u3", "u4"])),
+    "at": lambda store, key: store.at({key: [at(3), at(4)]}, {}),
+    "check_absent": lambda store, key: store.check_absent(key, ["u3", "x"]),
+    "are_forgotten": lambda store, key: store.are_forgotten(key, ["u3"]),
+    "newest": lambda store, key: store.newest(key, at(MANY - 1), 3),
+    "catch_up": lambda store, key: store.catch_up(key, MAIN, MANY - 3, 9),
+    "append": lambda store, key: store.append(key, MAIN, drafts("u99999", "u4")),
+    "keep": lambda store, key: store.keep(key, VectorRows("space", [(at(3), "h", b"w")])),
+    "forget": lambda store, key: store.forget(key, [at(3), at(4)]),
+}
+"""What asks for a few of them, or changes a few."""
+
+
+def at(depth: int) -> Position:
+    return Position(0, depth)
+
+
+def rows_read(plan: dict[str, Any]) -> int:
+    """Return the most rows that a part of a plan has read from a table."""
+    scans = [one for one in nodes(plan) if one["Node Type"].endswith("Scan") and "Relation Name" in one]
+    read = [one["Actual Loops"] * (one["Actual Rows"] + one.get("Rows Removed by Filter", 0)) for one in scans]
+    return int(max(read, default=0))
+
+
+def test_few_of_many_are_looked_up_one_by_one_before_anything_is_analysed(server: Server, ran: dict[str, Ran]) -> None:
+    """PostgreSQL takes a session that it knows nothing of for a few rows, which it would rather read all."""
+    server.run("CREATE DATABASE fresh")
+    found = {}
+    with closing(PostgresStore(server.address("fresh"), partitions=PARTITIONS)) as store:
+        key = Session(store).key
+        store.append(key, MAIN, drafts(*(f"u{number}" for number in range(MANY))))
+        store.keep(key, VectorRows("space", [(at(number), f"h{number}", b"v" * 64) for number in range(MANY)]))
+        for name, call in FEW.items():
+            ran.clear()
+            with suppress(KeyboardInterrupt), store.transaction():
+                call(store, key)
+                raise KeyboardInterrupt  # undone, so that each statement may be run once more
+            for one in list(ran.values()):
+                with psycopg.connect(server.address("fresh")) as connection:
+                    adapt(connection)
+                    explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {one.sql}"
+                    ((plan,),) = connection.execute(explained, one.values).fetchall()
+                    connection.rollback()
+                read = rows_read(plan[0]["Plan"])
+                if read > MANY // 100:
+                    found[name, one.sql] = read
+    assert not found, "\n".join(f"{name}: {read} rows: {sql}" for (name, sql), read in found.items())
+    server.run("DROP DATABASE fresh WITH (FORCE)")

@@ -92,8 +92,8 @@ def test_a_server_that_does_not_answer_is_waited_for_a_few_seconds() -> None:
         ("locked", "none", None, "password authentication failed|does not exist"),
         ("nobody", "postgres", None, "does not exist"),
         ("postgres", "none", None, "does not exist"),
-        ("locked", "postgres", "/nowhere", "cannot be used just now"),
-        ("locked", "postgres", "no.such.host.invalid", "cannot be used just now"),
+        ("locked", "postgres", "/nowhere", "cannot be used just now: .*; check the address, or try again"),
+        ("locked", "postgres", "no.such.host.invalid", "cannot be used just now: .*; check the address, or try again"),
     ],
 )
 def test_a_wrong_address_is_named_without_the_password(

@@ -55,7 +55,6 @@ class Place(NamedTuple):
             with closing(sqlite3.connect(self.address)) as connection, connection:
                 connection.execute("PRAGMA foreign_keys = OFF")
                 connection.execute("PRAGMA writable_schema = ON")
-                connection.execute("DELETE FROM sqlite_master WHERE type = 'trigger'")
                 assert connection.execute(statement.replace("{s}.", "")).rowcount
 
     def check(self, *, repair: bool = False) -> StoreCheck:

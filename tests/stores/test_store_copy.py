@@ -216,7 +216,7 @@ def killed_copy(source: str, target: str, pages: int) -> None:
 
 @pytest.mark.server
 def test_a_process_that_is_killed_leaves_what_the_next_one_goes_on_with(tmp_path: Path, server: Server) -> None:
-    size = 100_000 if SOAK else 4_000
+    size = 4_000
     path, back = tmp_path / "a.db", tmp_path / "b.db"
     address = server.address("copies")
     server.run("CREATE DATABASE copies TEMPLATE template0 ENCODING 'UTF8'")
@@ -357,6 +357,11 @@ def test_the_command_copies_and_compares(here: Path, capsys: pytest.CaptureFixtu
     assert "the same store" in capsys.readouterr().err
     assert run(["copy", "none.db", "c.db"]) == 2
     assert "no store at 'none.db'" in capsys.readouterr().err
+    for wrong, why in (("redis://x", "knows SQLite and"), ("postgresql://h/d?pool_size=many", "expected a whole")):
+        for places in (["a.db", wrong], [wrong, "c.db"]):
+            assert run(["copy", *places]) == 2
+            assert why in (said := capsys.readouterr().err)
+            assert "--store" not in said
     assert not (here / "c.db").exists()
     assert run(["copy", "a.db", "c.db", "--user", "ann"]) == 0
     assert capsys.readouterr().out.startswith("a.db -> c.db: 0 new messages in 0 sessions")

@@ -85,9 +85,11 @@ _VECTORS_AFTER = (
     f"WHERE session = %(session)s AND space = {_SPACE} "
     "AND (segment, depth) > (%(segment)s, %(depth)s) ORDER BY segment, depth LIMIT %(limit)s"
 )
+# One by one, as in `joint_reads`: of a table that was never analysed, a session would be read whole for one text.
 _VECTORS_OF = (
-    "SELECT DISTINCT ON (hash) segment, depth, hash, vector, checksum FROM {s}.vectors "
-    f"WHERE session = %(session)s AND space = {_SPACE} AND hash = ANY(%(hashes)s::text[])"
+    "SELECT v.segment, v.depth, v.hash, v.vector, v.checksum "
+    "FROM (SELECT DISTINCT hash FROM unnest(%(hashes)s::text[]) AS w (hash)) AS w, LATERAL (SELECT * FROM {s}.vectors "
+    f"AS o WHERE o.session = %(session)s AND o.space = {_SPACE} AND o.hash = w.hash LIMIT 1) AS v"
 )
 _SPACES = (
     "SELECT name FROM {s}.spaces AS s WHERE s.session = %(session)s AND EXISTS (SELECT 1 FROM {s}.vectors AS v "

@@ -30,6 +30,9 @@ _ADVICE: dict[type[psycopg.Error], str] = {
     errors.UndefinedColumn: "the schema was changed by another version; upgrade infinite-memory",
 }
 
+_UNREACHED = ("resolve host", "connection failed", "connection is bad")
+"""What libpq says where no server answers: it may be down, or the address may be wrong."""
+
 # A refused connection has no code. "The database system is" begins all that PostgreSQL says while it starts or stops.
 _REFUSALS_THAT_PASS = ("the database system is ", "shutting down", "too many", "connection slots")
 
@@ -64,6 +67,12 @@ def _is_refused(error: psycopg.OperationalError) -> bool:
     return "FATAL" in said and not any(words in said for words in _REFUSALS_THAT_PASS)
 
 
+def _is_unreached(error: Exception) -> bool:
+    """Return whether no server has answered at all."""
+    is_ours = isinstance(error, psycopg.OperationalError) and error.sqlstate is None
+    return is_ours and any(words in str(error) for words in _UNREACHED) and "FATAL" not in str(error)
+
+
 def store_error(error: psycopg.Error | OverflowError, label: str) -> StoreError:
     """Return what to raise for an error of the driver; `label` names the database, without a password."""
     said = " ".join(str(error).split())
@@ -71,5 +80,6 @@ def store_error(error: psycopg.Error | OverflowError, label: str) -> StoreError:
         return StoreError(f"{label} cannot be written: {said}; this is another user's: see Store.for_user")
     advice = next((words for kind, words in _ADVICE.items() if isinstance(error, kind)), None)
     if isinstance(error, _UNAVAILABLE) or is_passing(error):
-        return StoreUnavailableError(f"{label} cannot be used just now: {said}; {advice or 'try again'}")
+        advice = advice or ("check the address, or try again" if _is_unreached(error) else "try again")
+        return StoreUnavailableError(f"{label} cannot be used just now: {said}; {advice}")
     return StoreError(f"{label} cannot be read or written: {said}; {advice or 'check the address and the server'}")

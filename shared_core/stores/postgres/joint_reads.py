@@ -41,16 +41,19 @@ _TAIL = (
 )
 _EPOCHS = "SELECT session, epoch FROM {s}.sessions WHERE session = ANY(%(sessions)s::bigint[])"
 _SPACE = "(SELECT space FROM {s}.spaces WHERE session = %(session)s AND name = %(name)s)"
+# Vectors are looked up one by one (OFFSET 0, LIMIT 1): of a table that has never been analysed, PostgreSQL takes a
+# session for so small that a join would read all its vectors, for one message as for all.
 _KNOWN_VECTORS = (
-    "WITH w AS (SELECT * FROM unnest(%(segments)s::bigint[], %(depths)s::bigint[], %(hashes)s::text[]) "
-    "WITH ORDINALITY AS w (segment, depth, hash, n)), "
-    "o AS (SELECT w.n, v.segment, v.depth, v.hash, v.vector, v.checksum FROM w JOIN {s}.vectors AS v "
-    f"ON v.session = %(session)s AND v.space = {_SPACE} AND v.segment = w.segment AND v.depth = w.depth "
-    "AND v.hash = w.hash), "
-    "e AS (SELECT DISTINCT ON (v.hash) NULL::bigint, v.segment, v.depth, v.hash, v.vector, v.checksum "
-    f"FROM {{s}}.vectors AS v WHERE v.session = %(session)s AND v.space = {_SPACE} "
-    "AND v.hash IN (SELECT w.hash FROM w WHERE NOT EXISTS (SELECT 1 FROM o WHERE o.n = w.n))) "
-    "SELECT * FROM o UNION ALL SELECT * FROM e ORDER BY 1 NULLS LAST"
+    "WITH k AS (SELECT w.n, w.hash AS wanted, v.segment, v.depth, v.hash, v.vector, v.checksum "
+    "FROM unnest(%(segments)s::bigint[], %(depths)s::bigint[], %(hashes)s::text[]) "
+    "WITH ORDINALITY AS w (segment, depth, hash, n) LEFT JOIN LATERAL (SELECT * FROM {s}.vectors AS o "
+    f"WHERE o.session = %(session)s AND o.space = {_SPACE} AND o.segment = w.segment AND o.depth = w.depth "
+    "AND o.hash = w.hash OFFSET 0) AS v ON true) "
+    "SELECT n, segment, depth, hash, vector, checksum FROM k WHERE hash IS NOT NULL UNION ALL "
+    "SELECT NULL::bigint, e.segment, e.depth, e.hash, e.vector, e.checksum "
+    "FROM (SELECT DISTINCT wanted FROM k WHERE hash IS NULL) AS m, LATERAL (SELECT * FROM {s}.vectors AS o "
+    f"WHERE o.session = %(session)s AND o.space = {_SPACE} AND o.hash = m.wanted LIMIT 1) AS e "
+    "ORDER BY 1 NULLS LAST"
 )
 
 # Sessions are looked up one by one (OFFSET 0), so that each is looked for in its own partition alone.

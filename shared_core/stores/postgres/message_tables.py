@@ -303,7 +303,7 @@ def parts_of(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]
         own = sum(len(value or "") for value in row[-TEXTS - 1 : -1])
         if own > _LARGEST // 4 and any(len((value or "").encode()) > _LARGEST for value in row[-TEXTS - 1 : -1]):
             raise StoreError(
-                f"message {plain(row[4])[:100]!r} cannot be stored: PostgreSQL takes {_LARGEST:,} bytes a text"
+                f"message {plain(row[4])[:100]!r} cannot be stored: a text may have {_LARGEST:,} bytes at most"
             )
         if part and size + own > _TOGETHER:
             yield part
