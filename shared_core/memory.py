@@ -118,9 +118,10 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             roles and instructions that the user once stated ("I'm vegan", "always cite sources"). Those that bear on
             the question's kind of task are recalled even if they share no word with it. 0 recalls none for that.
         top_k: the largest number of units that are recalled. None: as many as fit in `recall_tokens`.
-        recall_tokens: the tokens that recalled messages may take: an int is a number of tokens, a float is a share of
+        recall_tokens: the most that recalled messages may take: an int is a number of tokens, a float is a share of
             what system and pinned messages leave. With a share, the newest turn takes what it needs first, up to three
-            quarters. Tokens that recall does not use go to the window.
+            quarters. Tokens that recall does not use go to the window. None: a share of 0.8 and, in prompts without
+            tool schemas, what then remains because the next older turn is too large for it.
         min_score: the cosine that a unit must reach to be recalled, unless its words match. None: the embedder's own
             floor, and for what was said around strong matches less than that.
         min_lexical: the share of the question's informative words that a unit must contain to be recalled, unless its
@@ -183,7 +184,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         message_overhead: int = 4, window_slack: float = 0.25, embedder: Embedder | str | None = None,
         ranking: Ranking = "hybrid", recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None,
         recall: Recall = "balanced", standing_tokens: int = 200, top_k: int | None = None,
-        recall_tokens: float | int = 0.8, min_score: float | None = None, min_lexical: float | None = None,
+        recall_tokens: float | int | None = None, min_score: float | None = None, min_lexical: float | None = None,
         excerpt_tokens: int | None = 100,
         recall_tools: RecallTools = "replies", placement: Placement = "grounding",
         recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",

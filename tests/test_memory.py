@@ -500,7 +500,7 @@ DEFAULTS: dict[str, Any] = {
     "embed_text": None,
     "recall": "balanced",
     "top_k": None,
-    "recall_tokens": 0.8,
+    "recall_tokens": None,
     "min_score": None,
     "min_lexical": None,
     "excerpt_tokens": 100,

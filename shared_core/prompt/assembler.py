@@ -34,12 +34,20 @@ Placement = Literal["grounding", "messages", "system"]
 NEWEST_LEAVES = 0.25
 """The newest turn takes precedence over recalled messages if it leaves this share of the room."""
 
+SHARE = 0.8
+"""The share of what pinned text leaves that recalled messages may take by default, beside what no turn can use.
+
+The latter counts where turns are long and room is short. On BEAM in 1,000 tokens, 182 stayed empty; 131 of these bring
+2.3 points of the evidence and 2.1 of the facts of the answers, with static vectors.
+"""
+
 
 @dataclass(frozen=True)
 class Assembler:
     """Fills frames. Its fields are constructor arguments of the memory.
 
-    `recall_tokens` is a number of tokens or, as a float up to 1.0, a share of what pinned text leaves.
+    `recall_tokens` is a number of tokens or, as a float up to 1.0, a share of what pinned text leaves. None: `SHARE`,
+    and, without tools, what no turn can use, because the next older one is too large.
 
     Raises:
         ValueError: a value is out of range.
@@ -50,7 +58,7 @@ class Assembler:
     fill: Fill = "stop"
     placement: Placement = "grounding"
     template: RecallTemplate = field(default_factory=RecallTemplate)
-    recall_tokens: float | int = 0.8
+    recall_tokens: float | int | None = None
     top_k: int | None = None
 
     def __post_init__(self) -> None:
@@ -60,25 +68,30 @@ class Assembler:
         one_of("placement", self.placement, get_args(Placement))
         if isinstance(self.recall_tokens, float):
             in_range("recall_tokens", self.recall_tokens, 0, 1)
-        else:
+        elif self.recall_tokens is not None:
             whole_number("recall_tokens", self.recall_tokens, least=0)
         if self.top_k is not None:
             whole_number("top_k", self.top_k, least=0)
 
     def room_for_recall(self, frame: Frame, turns: Sequence[Turn]) -> int:
-        """Return how many tokens recalled messages may take; `turns` are newest first.
+        """Return how many tokens recalled messages may take from the window; `turns` are newest first.
 
-        If `recall_tokens` is a share, the newest turn takes what it needs first, unless that is nearly everything:
+        Unless `recall_tokens` is a number, the newest turn takes what it needs first, unless that is nearly everything:
         questions are most often about the newest turn.
         """
-        if not isinstance(self.recall_tokens, float):
+        if isinstance(self.recall_tokens, int):
             return min(self.recall_tokens, frame.rest)
         left = frame.rest - (turns[0].tokens if turns else 0)
         return min(self._share(frame), left if left >= NEWEST_LEAVES * frame.rest else frame.rest)
 
     def _share(self, frame: Frame) -> int:
         """Return how many tokens of recalled messages `recall_tokens` allows."""
-        return int(self.recall_tokens * frame.open) if isinstance(self.recall_tokens, float) else self.recall_tokens
+        most = SHARE if self.recall_tokens is None else self.recall_tokens
+        return int(most * frame.open) if isinstance(most, float) else most
+
+    def _takes_rest(self, frame: Frame) -> bool:
+        """Return whether recalled messages may take what no turn can use, too."""
+        return self.recall_tokens is None and not frame.tools
 
     def window(self, frame: Frame, turns: Sequence[Turn], *, recall: int = 0) -> Window:
         """Return the window that fits beside `recall` tokens of recalled messages; `turns` are newest first."""
@@ -149,6 +162,10 @@ class Assembler:
     def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool) -> Selection:
         """Choose the recalled messages and the window. Room that recall does not use goes to the window.
 
+        By default, recall then takes what no turn can use, since the next older one is too large. The window stays the
+        same, and with it the beginning of the prompt. With tools, that room stays free for their results, so that their
+        loop goes on appending to the prompt.
+
         Args:
             frame: the part of the prompt that must be sent.
             turns: newest first, as many as could fit.
@@ -162,14 +179,26 @@ class Assembler:
         if not candidates or (everything.reaches_all and not beyond):
             return Selection(everything, tuple(candidates))
         room = self.room_for_recall(frame, turns)
+        chosen, window = self._choose(frame, dressed, candidates, room, shown=shown)
+        free = frame.rest - window.fitting
+        if free > room and self._takes_rest(frame) and _without_room(chosen.fates):
+            more, beside = self._choose(frame, dressed, _as_if_there_were_room(chosen.fates), free, shown=shown)
+            if more.tokens >= chosen.tokens:  # else the counter is odd, and the window might move
+                room, chosen, window = free, more, beside
+        fates = self._explained(frame, window, chosen.fates, room=room, used=chosen.tokens)
+        return Selection(window, tuple(fates), chosen.tokens, chosen.text)
+
+    def _choose(
+        self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Candidate], room: int, *, shown: bool
+    ) -> tuple["_Chosen", Window]:
+        """Return what is recalled in this room, and the window beside it."""
         base = self._fit(frame, dressed, room)
         chosen = self._fill(frame, dressed, self._outside(candidates, base), room, shown=shown)
         while True:
             window = self._fit(frame, dressed, chosen.tokens)
             outside = self._outside(chosen.fates, window)
             if outside == chosen.fates:
-                fates = self._explained(frame, window, outside, room=room, used=chosen.tokens)
-                return Selection(window, tuple(fates), chosen.tokens, chosen.text)
+                return chosen, window
             # A message that entered the window need not be recalled, which frees room for the window.
             chosen = self._counted(frame, outside, shown=shown)
 
@@ -203,10 +232,17 @@ class Assembler:
         return result
 
     def _pick(self, candidates: Sequence[Candidate], room: int) -> tuple[list[Candidate], int]:
-        """Fill the room greedily, best first, skipping what does not fit. Also return the estimated size."""
+        """Fill the room greedily, best first, skipping what does not fit. Also return the estimated size.
+
+        What is recalled already stays.
+        """
         fates: list[Candidate] = []
         used, count = self._wording, 0
         days: set[date | None] = set()
+        for candidate in _recalled(candidates):
+            of_it = _days(candidate)
+            used, count = used + self._cost(candidate, of_it - days), count + 1
+            days |= of_it
         for candidate in candidates:
             if candidate.reason is not None:
                 fates.append(candidate)
@@ -365,6 +401,16 @@ class _Chosen:
 def _left(frame: Frame, selection: Selection) -> int:
     """Return the tokens that a selection leaves free."""
     return frame.room - selection.window.tokens - selection.recall_tokens
+
+
+def _without_room(fates: Iterable[Candidate]) -> bool:
+    """Return whether more candidates would be recalled if there were room."""
+    return any(candidate.reason is Reason.RECALL_SHARE_USED for candidate in fates)
+
+
+def _as_if_there_were_room(fates: Iterable[Candidate]) -> list[Candidate]:
+    """Return candidates without the decision on those that did not fit."""
+    return [replace(one, reason=None) if one.reason is Reason.RECALL_SHARE_USED else one for one in fates]
 
 
 def _elsewhere(candidate: Candidate) -> bool:

@@ -40,6 +40,11 @@ class Window:
         _set(self, "tokens", sum([turn.tokens for turn in self.kept]))
         _set(self, "reaches_all", not self.stable_cut and not self.too_large)
 
+    @property
+    def fitting(self) -> int:
+        """The tokens of all turns that fit, together with those left out to keep the start stable."""
+        return self.tokens + sum([turn.tokens for turn in self.stable_cut])
+
     def why_without(self, turn: Turn) -> Reason:
         """Return why a turn of `too_large` is left out: once the start is cut, it might fit but would leave a gap."""
         fits = self.tokens + turn.tokens <= self.budget

@@ -6,7 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import Context, Grounding, InfiniteMemory, Message, ToolCall
+from shared_core import Context, ContextReport, Grounding, InfiniteMemory, Message, ToolCall
+from shared_core.prompt.assembler import SHARE
 from shared_core.prompt.template import RecallTemplate
 from shared_core.results import Kind, Reason, ReportLine
 
@@ -97,12 +98,12 @@ def words(text: str, count: int) -> str:
     return " ".join([*text.split(), *["x"] * (count - len(text.split()))])
 
 
-def asked(said: Sequence[str], question: str, **settings: Any) -> Context:
+def asked(said: Sequence[str], question: str, tools: Sequence[str] = (), **settings: Any) -> Context:
     """The prompt for a question after an exchange about each text, with ids m0, m1, ... for the user's messages."""
     talk = [Message.user(text, id=f"m{number}") for number, text in enumerate(said)]
     with InfiniteMemory(**{"ranking": "lexical"} | SETTINGS | settings) as memory:
         memory.add(talk)
-        return memory.context(question)
+        return memory.context(question, tools=tools)
 
 
 def reasons(context: Context, *kinds: Kind) -> dict[str | None, Reason]:
@@ -128,6 +129,18 @@ def test_without_a_share_it_is_the_budget() -> None:
     assert found["m2"] is Reason.RECALLED
     assert found["m1"] is Reason.BUDGET_USED, "60 words beside 50 of 98"
     assert found["m0"] is Reason.TOO_LARGE_FOR_BUDGET, "120 words of 98"
+
+
+def test_by_default_it_is_what_no_turn_can_use() -> None:
+    """Of 100 words the share is 80. The newest turn does not fit into the other 20, or into what recall leaves."""
+    said = [words("locker", 20), words("locker code", 70), words("locker", 15), words("locker", 9), words("u", 90)]
+    found = asked(said, "locker code", max_tokens=100)
+    assert reasons(found, Kind.WINDOW) == {"m4": Reason.TOO_LARGE_FOR_WINDOW}
+    recalled = reasons(found, Kind.RECALLED)
+    assert [recalled[id] for id in ("m1", "m2", "m3")] == [Reason.RECALLED] * 3, "94 words"
+    assert recalled["m0"] is Reason.BUDGET_USED, "20 words beside 94 of 98"
+    recalled = reasons(asked(said, "locker code", max_tokens=100, recall_tokens=SHARE), Kind.RECALLED)
+    assert recalled["m2"] is Reason.RECALL_SHARE_USED, "15 words beside 70 of 80"
 
 
 def test_beyond_top_k() -> None:
@@ -331,7 +344,7 @@ texts = st.lists(
 )
 settings = st.fixed_dictionaries({
     "max_tokens": st.integers(10, 400),
-    "recall_tokens": st.one_of(st.floats(0.1, 1.0), st.integers(1, 300)),
+    "recall_tokens": st.one_of(st.none(), st.floats(0.1, 1.0), st.integers(1, 300)),
     "top_k": st.sampled_from([None, 1, 3]),
     "fill": st.sampled_from(["stop", "skip"]),
     "window_slack": st.sampled_from([0.0, 0.25, 0.9]),
@@ -358,6 +371,28 @@ def sums(budget: int, share: int, limit: int) -> dict[Reason, Callable[[int, int
     }
 
 
+def limit_beside(report: ContextReport) -> int:
+    """What is left beside the question and the turns that fit, some of which stay out to keep the start stable."""
+    lines = [line for line in report.lines if line.kind is Kind.WINDOW]
+    return report.budget - 2 - sum(line.tokens for line in lines if line.included or line.reason is Reason.STABLE_START)
+
+
+@given(texts, settings, st.sampled_from([(), ("look",)]))
+def test_by_default_recall_also_takes_what_no_turn_can_use(
+    texts: list[tuple[str, int]], settings: dict[str, Any], tools: Sequence[str]
+) -> None:
+    """What is there with the share is there by default, in the same window. With tools, that is all."""
+    said = [words(f"{text} u{number}", size) for number, (text, size) in enumerate(texts)]
+    settings |= {"max_tokens": settings["max_tokens"] + 20}  # there is room for the schemas
+    reports = [
+        asked(said, "locker code", tools, **settings | {"recall_tokens": tokens}).report for tokens in (SHARE, None)
+    ]
+    by_share, by_default = ({line.id: line.kind for line in report.included if line.id} for report in reports)
+    more = [by_default[id] for id in by_default.keys() - by_share.keys()]
+    assert by_default | by_share == by_default
+    assert set(more) <= (set() if tools else {Kind.RECALLED})
+
+
 @given(texts, settings)
 def test_a_line_that_is_left_out_for_its_size_exceeds_what_was_left(
     texts: list[tuple[str, int]], settings: dict[str, Any]
@@ -366,9 +401,11 @@ def test_a_line_that_is_left_out_for_its_size_exceeds_what_was_left(
     report = asked(said, "locker code", **settings).report
     budget, share = report.budget, settings["recall_tokens"]
     limit = budget - 2
-    if isinstance(share, float):  # the newest turn comes first, unless it takes nearly everything
+    if not isinstance(share, int):  # the newest turn comes first, unless it takes nearly everything
         left = limit - len(said[-1].split())
-        share, limit = int(share * budget), left if left >= limit / 4 else limit
+        share, limit = int((share or SHARE) * budget), left if left >= limit / 4 else limit
+    if settings["recall_tokens"] is None and limit_beside(report) > min(share, limit):
+        share, limit = budget, limit_beside(report)
     holds = sums(budget, share, limit)
     window = {line.id for line in report.included if line.kind is Kind.WINDOW}
     for line in report.lines:

@@ -199,7 +199,7 @@ def excerpts(context: Context) -> dict[str | None, str]:
 @pytest.mark.parametrize("recall", ["balanced", "thorough"])
 @pytest.mark.parametrize("max_tokens", [1_200, 2_000, 3_000])
 def test_excerpts_are_parts_of_their_messages_and_stay_in_the_share(recall: str, max_tokens: int) -> None:
-    context = asked("List all books I mentioned.", max_tokens=max_tokens, long=True, recall=recall)
+    context = asked("List all books I mentioned.", max_tokens=max_tokens, long=True, recall=recall, recall_tokens=0.8)
     said = {message.id: message.content for message in talk(long=True)}
     assert excerpts(context)
     assert all(part in said[id] for id, part in excerpts(context).items())

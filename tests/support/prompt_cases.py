@@ -157,9 +157,10 @@ class Case:
         """What recalled messages may take of the rest: a share of all, but the newest turn takes what it needs first,
         unless that leaves less than a quarter.
         """
-        share: float = self.scenario.arguments["recall_tokens"]
-        if not isinstance(share, float):
+        share: float | None = self.scenario.arguments["recall_tokens"]
+        if isinstance(share, int):
             return min(share, rest)
+        share = 0.8 if share is None else share
         newest = [self.told.by_id[m.id] for m in next(iter(self.past.values()), [])]
         left = rest - self.told.tokens(newest)
         return min(int(share * self.available), left if left >= 0.25 * rest else rest)
