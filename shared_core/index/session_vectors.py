@@ -139,11 +139,11 @@ class SessionVectors:
                 self._followed = left, gone  # a batch may arrive here that was claimed before
             owners = self.vectors.owners
             kept = np.flatnonzero(~np.isin(owners, self.session_index.gone(list(gone))))
-            rows = session_index.rows_at(self.session_index.positions(owners[kept]))
+            rows = session_index.rows_at(self.session_index.coordinates(owners[kept]))
             there = rows >= 0  # others were stored after the copy was made; it reads them and adopts their vectors
             if there.any():
                 left.vectors.expect(len(session_index))
-                left.vectors.add(rows[there], self.vectors.matrix()[kept[there]])
+                _copy(self.vectors, kept[there], left.vectors, rows[there])
         return left
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
@@ -364,6 +364,19 @@ class SessionVectors:
 
     def _name(self, number: int) -> str:
         return f"vectors/{self.space}" + (f"/{number}" if number else "")
+
+
+def _copy(
+    source: FaissVectorIndex, numbers: npt.NDArray[np.int64], target: FaissVectorIndex, rows: npt.NDArray[np.int32]
+) -> None:
+    """Copy some vectors for other rows, in parts, so that they are not in memory a third time."""
+    start = 0
+    while start < len(rows):
+        end = min(start + PART, len(rows))
+        while end < len(rows) and rows[end] == rows[end - 1]:  # the vectors of a row come in one call
+            end += 1
+        target.add(rows[start:end], source.halves(numbers[start:end]))
+        start = end
 
 
 def embedder_key(space: str) -> str:
