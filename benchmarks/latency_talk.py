@@ -5,6 +5,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
@@ -17,8 +18,7 @@ SAMPLE = Path(__file__).parent.parent / "examples" / "data" / "conversation.json
 
 def conversation(count: int, seed: int = 7) -> Iterator[Message]:
     """Yield messages made of the sample conversation's words, as often as they occur there, in sittings."""
-    words = Counter(word for message in json.loads(SAMPLE.read_text()) for word in (message["content"] or "").split())
-    vocabulary, shares = list(words), list(accumulate(words.values()))
+    vocabulary, shares = _vocabulary()
     chance = random.Random(seed)
     moment = datetime(2020, 1, 1, 9, tzinfo=UTC)
     for number in range(count):
@@ -26,6 +26,13 @@ def conversation(count: int, seed: int = 7) -> Iterator[Message]:
         size = max(3, int(chance.lognormvariate(3, 0.7)))
         text = " ".join(chance.choices(vocabulary, cum_weights=shares, k=size)) + f" ref{number}"
         yield Message(role="assistant" if number % 2 else "user", content=text, id=f"m{number}", created_at=moment)
+
+
+@cache
+def _vocabulary() -> tuple[list[str], list[int]]:
+    """Return the words of the sample conversation, and how often each and those before it occur together."""
+    words = Counter(word for message in json.loads(SAMPLE.read_text()) for word in (message["content"] or "").split())
+    return list(words), list(accumulate(words.values()))
 
 
 def turns(count: int, seed: int = 11) -> list[tuple[Message, Message]]:

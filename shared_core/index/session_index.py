@@ -317,8 +317,8 @@ class SessionIndex:
         first, end = depths.searchsorted(np.int32(start)), depths.searchsorted(np.int32(upto), side="right")
         return self._rows_of[segment].values[first:end]
 
-    def rows_at(self, positions: Sequence[Position]) -> Ints:
-        """Return the row at each position, -1 if there is no message."""
+    def rows_at(self, positions: Sequence[Position] | npt.NDArray[np.int64]) -> Ints:
+        """Return the row at each position, -1 if there is no message; the positions may be those of `coordinates`."""
         wanted = np.array(positions, dtype=np.int64).reshape(-1, 2)
         found = np.full(len(wanted), -1, dtype=np.int32)
         for segment in distinct(wanted[:, 0]).tolist():
@@ -335,6 +335,10 @@ class SessionIndex:
         """Return the positions of some rows."""
         segments, depths = self.column("segments")[rows], self.column("depths")[rows]
         return list(map(Position, segments.tolist(), depths.tolist()))
+
+    def coordinates(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+        """Return the segment and the depth of some rows, shape (len(rows), 2): their positions without objects."""
+        return np.column_stack([self.column("segments")[rows], self.column("depths")[rows]]).astype(np.int64)
 
     def line(self, path: Path) -> LinePrefix:
         """Return the rows along a path in order."""

@@ -139,14 +139,14 @@ class SessionVectors:
                 self._followed = left, gone  # a batch may arrive here that was claimed before
             owners = self.vectors.owners
             kept = np.flatnonzero(~np.isin(owners, self.session_index.gone(list(gone))))
-            copied, matrix = self.session_index.positions(owners[kept]), self.vectors.matrix()[kept]
+            copied = self.session_index.coordinates(owners[kept])
         with session_index.lock:  # not under both, which a fork acquires in any order
             rows = session_index.rows_at(copied)
             there = rows >= 0  # others were stored after the copy was made; it reads them and adopts their vectors
             there[there] = ~left.vectors.has(len(session_index))[rows[there]]  # a batch may have arrived
             if there.any():
                 left.vectors.expect(len(session_index))
-                left.vectors.add(rows[there], matrix[there])
+                _copy(self.vectors, kept[there], left.vectors, rows[there])
         return left
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
@@ -367,6 +367,19 @@ class SessionVectors:
 
     def _name(self, number: int) -> str:
         return f"vectors/{self.space}" + (f"/{number}" if number else "")
+
+
+def _copy(
+    source: FaissVectorIndex, numbers: npt.NDArray[np.int64], target: FaissVectorIndex, rows: npt.NDArray[np.int32]
+) -> None:
+    """Copy some vectors for other rows, in parts, so that they are not in memory a third time."""
+    start = 0
+    while start < len(rows):
+        end = min(start + PART, len(rows))
+        while end < len(rows) and rows[end] == rows[end - 1]:  # the vectors of a row come in one call
+            end += 1
+        target.add(rows[start:end], source.halves(numbers[start:end]))
+        start = end
 
 
 def embedder_key(space: str) -> str:

@@ -288,8 +288,13 @@ class HalfBlocks:
 
     def take(self, numbers: Numbers) -> Vectors:
         """Return some vectors, shape (len(numbers), dimension)."""
+        return to_single_precision(self.halves(numbers))
+
+    def halves(self, numbers: Numbers) -> Half:
+        """Return some vectors as they are kept, shape (len(numbers), dimension)."""
         if self._size <= BLOCK and len(numbers):
-            return to_single_precision(_view(self._blocks[0]).take(numbers, axis=0))
+            block = self._blocks[0]  # hold it: a concurrent `add` may replace it
+            return _view(block).take(numbers, axis=0)
         halves = np.empty((len(numbers), self.dimension), dtype=np.float16)
         order = np.argsort(numbers, kind="stable")
         starts = np.arange(0, self._size, BLOCK)
@@ -298,7 +303,7 @@ class HalfBlocks:
         for block, start, here in zip(self._blocks, starts, np.split(order, cuts), strict=False):
             if len(here):
                 halves[here] = _view(block)[numbers[here] - start]
-        return to_single_precision(halves)
+        return halves
 
     def nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[Numbers, Vectors]:
         """Return the numbers and cosines of the nearest allowed vectors, best first."""
@@ -427,6 +432,10 @@ class FaissVectorIndex(VectorIndex):
     def matrix(self, start: int = 0, stop: int | None = None) -> Half:
         stop = len(self) if stop is None else min(stop, len(self))
         return self._blocks.between(start, stop)
+
+    def halves(self, numbers: Numbers) -> Half:
+        """Return some vectors in half precision, shape (len(numbers), dimension)."""
+        return self._blocks.halves(numbers)
 
     @override
     def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[Numbers, Vectors]:
