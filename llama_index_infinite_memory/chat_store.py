@@ -54,7 +54,7 @@ class InfiniteChatStore(BaseChatStore):
     _opened: OpenStore | None = PrivateAttr(default=None)
     _conversations: "OrderedDict[str, Conversation]" = PrivateAttr(default_factory=OrderedDict)
     _users: "Counter[str]" = PrivateAttr(default_factory=Counter)
-    _lock: Any = PrivateAttr(default_factory=partial(fork_safe_lock, Depth.CALLER))
+    _lock: Any = PrivateAttr(default_factory=partial(fork_safe_lock, Depth.CHAT_STORE))
     _calls: CallQueue = PrivateAttr(default_factory=CallQueue)
 
     def __init__(self, store: StoreLike = None, *, user_id: str | None = None, **settings: Any) -> None:
@@ -183,7 +183,9 @@ class InfiniteChatStore(BaseChatStore):
         with self._lock:
             opened, found = self._open, self._conversations.get(key)
             if found is None:
-                found = Conversation(opened, session_id=key, user_id=self.user_id, settings=self._settings)
+                found = Conversation(
+                    opened, session_id=key, user_id=self.user_id, settings=self._settings, lock_depth=Depth.CONVERSATION
+                )
                 self._conversations[key] = found
             self._conversations.move_to_end(key)
             self._users[key] += 1

@@ -72,14 +72,15 @@ class Conversation:
     """
 
     def __init__(
-        self, opened: OpenStore, *, session_id: str, user_id: str | None, settings: Settings, key: str | None = None
-    ) -> None:
+        self, opened: OpenStore, *, session_id: str, user_id: str | None, settings: Settings, key: str | None = None,
+        lock_depth: Depth = Depth.BUFFER,
+    ) -> None:  # fmt: skip
         self.key = key or uuid.uuid4().hex
         self.owner = session_id, user_id
         self.opened: OpenStore | None = opened
         self.store, self.path, self.in_memory = opened.store, opened.path, opened.in_memory
         self.settings = settings
-        self.lock = fork_safe_lock(Depth.ADAPTER)
+        self.lock = fork_safe_lock(lock_depth)
         self.calls = CallQueue()
         self.chat_store: tuple[BaseChatStore, str] | None = None
         self.source: object = None

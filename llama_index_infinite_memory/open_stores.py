@@ -26,7 +26,7 @@ _pools: "weakref.WeakKeyDictionary[SessionPool, OrderedDict[object, tuple[Settin
 )
 """A pool that was given, to the pools over its store that have the settings of buffers."""
 
-_lock = fork_safe_lock(Depth.ADAPTER)
+_lock = fork_safe_lock(Depth.OPENING)
 
 
 class OpenStore:

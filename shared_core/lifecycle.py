@@ -24,23 +24,27 @@ class Depth(IntEnum):
     that holds a lock acquires only those of greater depths.
     """
 
-    CALLER = 0
-    """Of an adapter's object that other adapters' objects are asked under."""
-    ADAPTER = 1
-    """Of an adapter's object that memories are made and asked under."""
-    MEMORY = 2
+    BUFFER = 0
+    """Of an adapter's conversation, which may be kept in a chat store."""
+    CHAT_STORE = 1
+    """Of a chat store, which has conversations of its own."""
+    CONVERSATION = 2
+    """Of a conversation of a chat store."""
+    OPENING = 3
+    """Of the stores that are open, while another is opened."""
+    MEMORY = 4
     """Of a memory: one call at a time."""
-    SESSION_INDEX = 3
+    SESSION_INDEX = 5
     """Of the index of a session."""
-    USER_INDEX = 4
+    USER_INDEX = 6
     """Of the index of all sessions of a user, which is asked while one of them is held."""
-    LOADING = 5
+    LOADING = 7
     """Of what is loaded when it is first used, such as a model."""
-    CACHE = 6
+    CACHE = 8
     """Of a cache that looks at what it keeps."""
-    MOMENT = 7
+    MOMENT = 9
     """Held for a moment, around a few variables."""
-    NATIVE = 8
+    NATIVE = 10
     """Held while the thread is inside a native library."""
 
 

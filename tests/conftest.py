@@ -24,12 +24,12 @@ settings.load_profile("soak" if os.environ.get("SOAK") else "default")
 
 
 @pytest.fixture(autouse=True)
-def _locks_in_order() -> Iterator[None]:
+def _locks_in_order(request: pytest.FixtureRequest) -> Iterator[None]:
     """No thread acquires fork-safe locks in an order that could deadlock with a fork."""
     yield
     found = list(lock_order.wrong)
     lock_order.wrong.clear()
-    assert not found
+    assert not found or request.node.get_closest_marker("interleaved")
 
 
 @pytest.fixture

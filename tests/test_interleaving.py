@@ -9,6 +9,8 @@ import pytest
 from shared_core import InfiniteMemory, Message, StoreError, ToolCall, UnknownReferenceError
 from shared_core.stores import SQLiteStore
 
+pytestmark = pytest.mark.interleaved
+
 
 def talk(memory: InfiniteMemory, *said: str) -> None:
     """Add messages, a user's and an assistant's in turn; the ids are the texts."""

@@ -347,6 +347,7 @@ def test_what_is_in_the_list_twice_is_on_the_line_once(client: Client, store: SQ
     assert (line(client.memory), len(everything(store))) == (["a1", "q2", "a2", "q3"], count + 1)
 
 
+@pytest.mark.interleaved
 def test_two_that_take_back_the_same_at_once_both_stand_right(store: SQLiteStore) -> None:
     one, two = Client(store, warm=True), Client(store, warm=True)
     one.send(talk(*LONG))

@@ -216,8 +216,10 @@ class OnnxEmbedder(Embedder):
 
     def split(self, text: str) -> list[str]:
         """Return pieces that the model reads whole, cut between words, that overlap by about an eighth."""
-        with failures(self.fingerprint.name), _own.inside:
-            return pieces(text, self._loaded.tokenizer, READ - 2)
+        with failures(self.fingerprint.name):
+            tokenizer = self._loaded.tokenizer
+            with _own.inside:
+                return pieces(text, tokenizer, READ - 2)
 
     @property
     def _loaded(self) -> "_Model":

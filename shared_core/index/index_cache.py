@@ -2,10 +2,10 @@
 
 import os
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeAlias
 
 from shared_core.arguments import whole_number
@@ -193,17 +193,20 @@ class IndexCache:
         self._lock = fork_safe_lock(Depth.CACHE)
         self._kept: OrderedDict[Place, SharedIndex] = OrderedDict()
         self._stores: dict[int, weakref.ref[Store]] = {}
+        self._gone: deque[int] = deque()
         self._nbytes = 0
         self._saving: dict[Place, tuple[Future[None], int]] = {}
 
     @property
     def nbytes(self) -> int:
         """About how many bytes the indexes take now."""
-        return self._nbytes
+        with self._locked():
+            return self._nbytes
 
     def __len__(self) -> int:
         """Return how many indexes are kept."""
-        return len(self._kept)
+        with self._locked():
+            return len(self._kept)
 
     def __repr__(self) -> str:
         return f"<IndexCache: {len(self)} indexes, {self.nbytes:,} of {self.max_bytes:,} bytes>"
@@ -211,7 +214,7 @@ class IndexCache:
     def lease(self, store: Store, key: Key, make: Callable[[], SharedIndex]) -> Lease:
         """Return an index for as long as the lease exists; `make` makes an empty one if there is none."""
         place = id(store), key
-        with self._lock:
+        with self._locked():
             self._know(store)
             found = self._kept.get(place)
             if found is None:
@@ -221,32 +224,41 @@ class IndexCache:
 
     def holds(self, place: Place) -> bool:
         """Return whether there is an index."""
-        return place in self._kept
+        with self._locked():
+            return place in self._kept
 
     def _know(self, store: Store) -> None:
         """Drop the indexes of a store when it exists no more: another may get its number then."""
         number = id(store)
         if number not in self._stores:
-            drop = weakref.WeakMethod(self._drop)
+            gone = self._gone
+            self._stores[number] = weakref.ref(store, lambda _: gone.append(number))
 
-            def gone(_: object) -> None:
-                method = drop()
-                if method is not None:
-                    method(number)
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock for a block, which finds no index of a store that exists no more.
 
-            self._stores[number] = weakref.ref(store, gone)
+        The end of a store only notes its number: a thread may collect garbage while it holds any lock.
+        """
+        with self._lock:
+            while self._gone:
+                self._forget(self._gone.popleft())
+            yield
 
     def _drop(self, number: int) -> None:
-        with self._lock:
-            self._stores.pop(number, None)
-            for place in [place for place in self._kept if place[0] == number]:
-                self._nbytes -= self._kept.pop(place).nbytes
+        with self._locked():
+            self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        self._stores.pop(number, None)
+        for place in [place for place in self._kept if place[0] == number]:
+            self._nbytes -= self._kept.pop(place).nbytes
 
     def note(self, used: SharedIndex, place: Place) -> None:
         """Note that an index may have grown, and drop others if they take too much together."""
         size = used.size()
         if size != used.nbytes:
-            with self._lock:
+            with self._locked():
                 if self._kept.get(place) is used:  # else it was dropped with its store
                     self._nbytes += size - used.nbytes
                     used.nbytes = size
@@ -254,7 +266,7 @@ class IndexCache:
             self._evict()
 
     def _evict(self) -> None:
-        with self._lock:
+        with self._locked():
             for place, one in list(self._kept.items()):
                 if self._nbytes <= self.max_bytes:
                     break

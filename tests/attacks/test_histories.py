@@ -90,6 +90,7 @@ def commands(attacker: Attacker, folder: Path) -> list[list[str]]:
         *(["import", str(folder / "talk.json"), "--session", one], ["import", str(folder / "exported.jsonl")]),
         *(["export", str(folder / "exported.jsonl"), "--vectors"], ["export", str(folder / "talk.md")], ["chat"]),
         ["evaluate", "--questions", str(folder / "questions.jsonl")],
+        *(["mcp", "--http", "--host", one], ["serve", "--host", one]),  # refused: other machines may reach it
     ]  # fmt: skip
     assert {line[0] for line in lines} == {name.split()[0] for name in EXAMPLES}
     return lines

@@ -594,7 +594,7 @@ class TestC20Users:
             keys = {one.session_id: one.key for one in store.sessions("ann")}
             # A session without vectors is given some: it has no embedder of its own yet.
             assert [store.spaces(keys[name]) for name in "123"] == [["other/32"], ["hashing/64"], ["hashing/64"]]
-            assert store.calls["put_vectors"] == 1
+            assert store.calls["keep_vectors"] == 1
 
     def test_a_session_taken_over_by_another_embedder_is_left_to_it(self) -> None:
         mine, theirs = HashingEmbedder(), HashingEmbedder(32, name="other")

@@ -37,6 +37,7 @@ def test_a_detached_head_is_merged_into_a_branch_of_its_own(memory: InfiniteMemo
     assert (memory.branch, path(memory)) == (None, ["u1", "r1", "u2", "r2"])
 
 
+@pytest.mark.interleaved
 @pytest.mark.parametrize(
     ("verb", "expected"),
     [
@@ -63,6 +64,7 @@ def test_what_is_decided_on_a_head_that_has_moved_is_decided_again(
     assert getattr(result, "ids", ("u7", "u8")) == ("u7", "u8")
 
 
+@pytest.mark.interleaved
 def test_a_rebase_takes_along_what_another_writer_adds_during_it(
     memory: InfiniteMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
