@@ -121,6 +121,7 @@ class HookedStore(SQLiteStore):
         return super().find(session, criterion)
 
 
+@pytest.mark.interleaved
 def test_a_process_forgets_the_question_itself(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
     store = HookedStore(path, durability="process")

@@ -78,7 +78,7 @@ def _counted(verb: str) -> Callable[..., Any]:
 
 
 for _verb in (
-    "append", "branches", "create_session", "find", "get", "keep", "newest", "segment", "snapshot",
-    "spaces", "state", "vectors",
+    "append", "branches", "create_session", "find", "get", "keep", "keep_vectors", "newest", "segment",
+    "snapshot", "spaces", "state", "vectors",
 ):  # fmt: skip
     setattr(CountingStore, _verb, _counted(_verb))
