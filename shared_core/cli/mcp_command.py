@@ -1,7 +1,6 @@
 """The command that serves a store to programs that speak the Model Context Protocol."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Annotated, Any, Self
@@ -9,11 +8,11 @@ from typing import Annotated, Any, Self
 import typer
 
 from shared_core.arguments import session_names
-from shared_core.bearer_tokens import BearerTokens, require_tokens
 from shared_core.cli import completion
 from shared_core.cli.options import EmbedderName, StorePath, with_options
 from shared_core.cli.printing import say
-from shared_core.errors import MissingExtraError
+from shared_core.cli.serving import TOKENS_FILE, installed_extra, tokens_for
+from shared_core.serving.bearer_tokens import require_named_users
 
 mcp_commands = typer.Typer()
 
@@ -61,11 +60,7 @@ def mcp(
     ] = 8765,
     tokens: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE",
-            help="With --http, a file with a line TOKEN USER for each user. A request must bear one of the tokens, and "
-            "sees what belongs to that user. Every address but loopback needs it.",
-        ),
+        typer.Option(metavar="FILE", help=f"With --http, {TOKENS_FILE}"),
     ] = None,
     embedder: EmbedderName = None,
 ) -> None:
@@ -74,15 +69,14 @@ def mcp(
     A client, such as Claude Desktop or an editor, starts the command and talks to it over the standard streams. With
     --http it serves any number of clients at /mcp.
     """
-    known = BearerTokens.read(tokens) if tokens is not None else None
     if not http and tokens is not None:
         raise typer.BadParameter("--tokens is for --http: over the standard streams, --user says who calls")
-    if known is not None and options.user is not None:
+    if tokens is not None and options.user is not None:
         raise typer.BadParameter("the tokens say who calls: leave out --user, or --tokens")
     session_names(options.session if options.session is not None else "default", options.user)
-    if http:
-        require_tokens(host, known)
-    with _extra():
+    known = tokens_for(host, tokens) if http else None
+    require_named_users(known)
+    with installed_extra("mcp", "the MCP SDK, version 2.3 or newer", PACKAGES):
         from shared_core.mcp_server.conversations import Conversations
         from shared_core.mcp_server.server import memory_server
         from shared_core.mcp_server.transports import http_app, serve_http, serve_stdio
@@ -94,16 +88,3 @@ def mcp(
             serve_http(app, host=host, port=port, say=say)
         else:
             serve_stdio(server)
-
-
-@contextmanager
-def _extra() -> Iterator[None]:
-    """Raise MissingExtraError if the packages of the extra are not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in PACKAGES:
-            raise
-        raise MissingExtraError(
-            'this command needs the MCP SDK, version 2.3 or newer: pip install "infinite-memory[mcp]"'
-        ) from error

@@ -10,16 +10,19 @@ import typer
 from shared_core.cli.models import ECHO
 from shared_core.cli.options import EmbedderName, MaxTokens, ReserveTokens, SessionOptions, with_options
 from shared_core.cli.printing import say
-from shared_core.errors import MissingExtraError
+from shared_core.cli.serving import TOKENS_FILE, installed_extra, tokens_for
 from shared_core.pool import SessionPool
 
 if TYPE_CHECKING:
-    from shared_core.server.upstream import Upstream
+    from shared_core.openai_proxy.upstream import Upstream
 
 serve_commands = typer.Typer()
 
 KEY = "INFINITE_MEMORY_UPSTREAM_KEY"
 """The variable with the key for upstream. A key on a command line could be read by all users of the machine."""
+
+PACKAGES = {"starlette", "uvicorn", "httpx"}
+"""What the extra installs."""
 
 ANYBODY = "requests name their conversations: leave out --session"
 
@@ -49,8 +52,7 @@ def serve(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="Who may ask: a user and a bearer token on each line. The user * may name the user of each request. "
-            "Needed at any address but a loopback one.",
+            help=f"Who may ask: {TOKENS_FILE} The user * is for a program that names the user of each request.",
         ),
     ] = None,
     max_tokens: MaxTokens = 4096,
@@ -83,20 +85,10 @@ def serve(
         raise typer.BadParameter(ANYBODY)
     if (upstream is None) == (model is None) or model not in (None, ECHO):
         raise typer.BadParameter(f"say who answers: --upstream URL, or --model {ECHO}")
-    try:
-        from shared_core.server.access import is_loopback, read_tokens
-        from shared_core.server.app import create_app
-        from shared_core.server.listener import listener, server_for
-    except ModuleNotFoundError as error:
-        if error.name not in {"starlette", "uvicorn", "httpx"}:
-            raise
-        raise MissingExtraError(
-            'serve needs starlette, uvicorn, httpx: pip install "infinite-memory[server]"'
-        ) from error
-    allowed = read_tokens(tokens) if tokens is not None else ()
-    local = is_loopback(host)
-    if not local and not allowed:
-        raise typer.BadParameter(f"whoever reaches {host} could read all conversations: name the --tokens FILE")
+    known = tokens_for(host, tokens)
+    with installed_extra("server", "starlette, uvicorn and httpx", PACKAGES):
+        from shared_core.openai_proxy.app import create_app
+        from shared_core.serving.listener import listener, server_for, url_of
     windows = _windows(window or [])
     answers = _upstream(upstream, timeout, retries)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
@@ -104,17 +96,16 @@ def serve(
     with listener(host, port) as opened:
         pool = SessionPool(options.store, max_tokens=max_tokens, reserve_tokens=reserve_tokens, embedder=embedder)
         app = create_app(
-            pool, answers, tokens=allowed, user=options.user, windows=windows, most_bytes=int(max_body * 2**20),
-            most_requests=max_requests, own_host_only=local and not allowed,
+            pool, answers, tokens=known, user=options.user, windows=windows, most_bytes=int(max_body * 2**20),
+            most_requests=max_requests, own_host_only=known is None,
         )  # fmt: skip
-        address = f"[{host}]" if ":" in host else host
-        say(f"serving {options.shown_store} at http://{address}:{opened.getsockname()[1]}/v1; Ctrl-C ends it")
+        say(f"serving {options.shown_store} at {url_of(host, opened)}/v1; Ctrl-C stops it")
         server_for(app, grace=grace).run(sockets=[opened])
 
 
 def _upstream(url: str | None, timeout: float, retries: int) -> "Upstream":
-    from shared_core.server.echo_upstream import EchoTransport
-    from shared_core.server.upstream import Upstream
+    from shared_core.openai_proxy.echo_upstream import EchoTransport
+    from shared_core.openai_proxy.upstream import Upstream
 
     if url is None:
         return Upstream("http://echo.invalid/v1", transport=EchoTransport())

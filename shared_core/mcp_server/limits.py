@@ -4,6 +4,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
+from shared_core.formats.fields import Role
+
 __all__ = [
     "MOST_BRANCHES",
     "BranchName",
@@ -43,7 +45,7 @@ When: TypeAlias = Annotated[
     str | None, Field(max_length=40, description="ISO 8601, such as 2026-01-31 or 2026-01-31T10:00 (UTC).")
 ]
 RoleName: TypeAlias = Annotated[
-    Literal["user", "assistant", "system", "tool"] | None,
+    Role | None,
     Field(description="Only messages of this role; left out: of users and assistants."),
 ]
 Scope: TypeAlias = Annotated[

@@ -15,13 +15,13 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult, InputRequiredResult, Resource, ToolAnnotations
 from pydantic import AnyHttpUrl, ValidationError
 
-from shared_core.bearer_tokens import BearerTokens
 from shared_core.errors import InfiniteMemoryError, StoreError, StoreUnavailableError
 from shared_core.mcp_server.conversations import Conversations
 from shared_core.mcp_server.read_tools import ReadTools
 from shared_core.mcp_server.records import quoted
 from shared_core.mcp_server.write_tools import WriteTools
 from shared_core.prompt.terminal import counted
+from shared_core.serving.bearer_tokens import BearerTokens, require_named_users
 
 __all__ = ["MemoryServer", "memory_server"]
 
@@ -53,11 +53,15 @@ class MemoryServer(MCPServer[Any]):
         user: the user of all calls, unless there are tokens.
         tokens: the users by their tokens: a call without a valid one is refused. None: all calls are `user`'s.
         version: the version of the package.
+
+    Raises:
+        ValueError: a token belongs to the user `*`, which has no meaning here.
     """
 
     def __init__(
         self, conversations: Conversations, *, user: str | None, tokens: BearerTokens | None, version: str
     ) -> None:
+        require_named_users(tokens)
         self._conversations = conversations
         self._user, self._tokens = user, tokens
         by_name = {tool.name: tool for tool in _tools(conversations)}

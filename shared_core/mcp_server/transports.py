@@ -1,17 +1,16 @@
 """The two ways to reach an MCP server: the standard streams of its process, and streamable HTTP."""
 
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-import uvicorn
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 
-from shared_core.bearer_tokens import BearerTokens, require_tokens
 from shared_core.mcp_server.server import MemoryServer
+from shared_core.serving.bearer_tokens import BearerTokens, require_tokens
+from shared_core.serving.listener import listener, server_for, url_of
 
 __all__ = ["PATH", "http_app", "serve_http", "serve_stdio"]
 
@@ -19,9 +18,6 @@ PATH = "/mcp"
 
 GRACE = 10
 """Seconds that requests have to end when the server is told to stop."""
-
-MOST_CONNECTIONS = 1_024
-"""Connections that are open at a time. Further ones are refused with 503."""
 
 
 def serve_stdio(server: MemoryServer) -> None:
@@ -69,15 +65,9 @@ def serve_http(app: Starlette, *, host: str, port: int, say: Callable[[str], Non
         port: the port; 0: any that is free.
         say: is told the URL as soon as connections are accepted.
     """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family, backlog=128) as listening:
-        shown = f"[{host}]" if ":" in host else host
-        say(f"serving MCP at http://{shown}:{listening.getsockname()[1]}{PATH}; Ctrl-C stops it")
-        config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE, server_header=False,
-            limit_concurrency=MOST_CONNECTIONS,
-        )  # fmt: skip
-        uvicorn.Server(config).run(sockets=[listening])
+    with listener(host, port) as opened:
+        say(f"serving MCP at {url_of(host, opened)}{PATH}; Ctrl-C stops it")
+        server_for(app, grace=GRACE).run(sockets=[opened])
 
 
 def _checks(host: str, tokens: BearerTokens | None) -> TransportSecuritySettings:

@@ -28,6 +28,7 @@ HEAVY = {
     "langchain",
     "langchain_core",
     "llama_index",
+    "mcp",
     "onnxruntime",
     "pytest",
     "rich",

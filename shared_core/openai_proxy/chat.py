@@ -12,17 +12,16 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from shared_core.messages import Message
-from shared_core.server.access import Token
-from shared_core.server.answer import answer_of
-from shared_core.server.chat_request import ChatRequest, read_body, read_chat_request, written
-from shared_core.server.conversations import Conversations, Prompted
-from shared_core.server.identity import header, session_of, user_of
-from shared_core.server.refusal import Refused
-from shared_core.server.streaming import StreamedReply, disconnected
-from shared_core.server.upstream import Upstream, returned, unreachable
+from shared_core.openai_proxy.answer import answer_of
+from shared_core.openai_proxy.chat_request import ChatRequest, read_body, read_chat_request, written
+from shared_core.openai_proxy.identity import header, session_of, user_of
+from shared_core.openai_proxy.prompts import Prompted, Prompts
+from shared_core.openai_proxy.refusal import Refused
+from shared_core.openai_proxy.streaming import StreamedReply, disconnected
+from shared_core.openai_proxy.upstream import Upstream, returned, unreachable
 from shared_core.threads import threads_of
 
-logger = logging.getLogger("shared_core.server")
+logger = logging.getLogger("shared_core.openai_proxy")
 
 REPORT = "x-memory-report"
 MEMORY = "x-memory"
@@ -42,12 +41,12 @@ class Keeper:
     """Runs the calls of the store in threads, and lets those that write end, whatever becomes of the request.
 
     Args:
-        conversations: the memory.
+        prompts: the memory.
     """
 
-    def __init__(self, conversations: Conversations) -> None:
-        self.conversations = conversations
-        self._threads = threads_of(conversations.pool.store)
+    def __init__(self, prompts: Prompts) -> None:
+        self.prompts = prompts
+        self._threads = threads_of(prompts.pool.store)
         self._threads.join(self)
         self._writing: set[asyncio.Task[Any]] = set()
 
@@ -61,7 +60,7 @@ class Keeper:
         """Store an answer, even if the caller is cancelled meanwhile, and return the name of the conversation."""
         if answer is None or not prompted.remembered:
             return prompted.session
-        task = asyncio.ensure_future(self.call(self.conversations.keep, prompted, answer))
+        task = asyncio.ensure_future(self.call(self.prompts.keep, prompted, answer))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
         return await asyncio.shield(task)
@@ -120,14 +119,13 @@ class ChatEndpoint:
     def _prepared(self, request: Request, raw: bytes, wants_report: bool) -> tuple[Prompted, ChatRequest, bytes]:
         """Return the prompt for a request, the request, and the body to send to the model; runs in a thread."""
         chat = read_chat_request(read_body(raw))
-        token: Token | None = request.scope["state"].get("token")
-        user = user_of(token, _headers(request), chat.body, self._user)
+        user = user_of(request.scope["state"].get("bearer"), _headers(request), chat.body, self._user)
         session = session_of(_headers(request), chat.body)
         as_it_came = written(chat.body)  # what cannot be sent is not stored
         if not _flag(request, MEMORY, default=True):
             return Prompted(tuple(chat.body["messages"])), chat, as_it_came
         try:
-            prompted = self._keeper.conversations.prompt(chat, user=user, session=session, report=wants_report)
+            prompted = self._keeper.prompts.prompt(chat, user=user, session=session, report=wants_report)
         except (ValueError, RecursionError) as error:
             logger.info("a history cannot be stored: %s", type(error).__name__)
             raise Refused(400, "messages: these cannot be stored; see the log of the server") from error

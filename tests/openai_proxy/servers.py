@@ -17,9 +17,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from shared_core import SessionPool
-from shared_core.server.app import create_app
-from shared_core.server.listener import listener, server_for
-from shared_core.server.upstream import Upstream
+from shared_core.openai_proxy.app import create_app
+from shared_core.openai_proxy.upstream import Upstream
+from shared_core.serving.listener import listener, server_for
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
 

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from shared_core.interop.echo import echo, words
 from shared_core.messages import message_list
-from shared_core.server.event_stream import DONE, event
+from shared_core.openai_proxy.event_stream import DONE, event
 
 ECHO = "echo"
 """The name of the model."""

@@ -12,13 +12,13 @@ from typing_extensions import override
 
 from shared_core.errors import InfiniteMemoryError
 from shared_core.messages import Message
-from shared_core.server.answer import StreamedAnswer
-from shared_core.server.conversations import Prompted
-from shared_core.server.event_stream import DONE, EventSplitter, chunk_of, data_of, event
-from shared_core.server.refusal import Refused
-from shared_core.server.upstream import unreachable
+from shared_core.openai_proxy.answer import StreamedAnswer
+from shared_core.openai_proxy.event_stream import DONE, EventSplitter, chunk_of, data_of, event
+from shared_core.openai_proxy.prompts import Prompted
+from shared_core.openai_proxy.refusal import Refused
+from shared_core.openai_proxy.upstream import unreachable
 
-logger = logging.getLogger("shared_core.server")
+logger = logging.getLogger("shared_core.openai_proxy")
 
 Keep = Callable[[Prompted, Message | None], Awaitable[Any]]
 

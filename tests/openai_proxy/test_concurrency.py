@@ -9,9 +9,9 @@ from typing import Any
 import httpx
 
 from shared_core import InfiniteMemory
-from shared_core.server.access import token_for
+from shared_core.serving.bearer_tokens import BearerTokens
 from shared_core.store import Store
-from tests.server.servers import chunk, proxied, stream
+from tests.openai_proxy.servers import chunk, proxied, stream
 
 CLIENTS, TURNS = (32, 200) if os.environ.get("SOAK") else (8, 4)
 SECRET = re.compile(r"secret-\d+")
@@ -48,7 +48,7 @@ def talk(url: str, number: int) -> list[str]:
 
 
 def test_clients_that_begin_alike_do_not_meet(store: Store) -> None:
-    tokens = tuple(token_for(f"user-{number}", f"token-of-user-{number}-0123456789") for number in (0, 1))
+    tokens = BearerTokens({f"token-of-user-{number}-0123456789": f"user-{number}" for number in (0, 1)})
     with (
         proxied(script, store, tokens=tokens, settings={"max_tokens": 20_000}) as (url, _),
         ThreadPoolExecutor(CLIENTS) as threads,

@@ -11,12 +11,12 @@ from shared_core.errors import BudgetError
 from shared_core.followed_history import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
+from shared_core.openai_proxy.chat_request import ChatRequest
+from shared_core.openai_proxy.identity import new_session, session_like
+from shared_core.openai_proxy.refusal import Refused
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context
 from shared_core.recognition import says_the_same
-from shared_core.server.chat_request import ChatRequest
-from shared_core.server.identity import new_session, session_like
-from shared_core.server.refusal import Refused
 
 AT_ONCE = 128
 """How many messages other requests to one conversation may store while one is read."""
@@ -48,7 +48,7 @@ class Prompted:
         return self.history is not None or bool(self.said)
 
 
-class Conversations:
+class Prompts:
     """Builds the prompts of all users' conversations and stores the answers.
 
     Args:

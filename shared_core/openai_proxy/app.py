@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 from urllib.parse import quote
@@ -18,15 +18,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared_core.errors import StoreError
+from shared_core.openai_proxy.chat import ChatEndpoint, ClientGone, Keeper, client_key
+from shared_core.openai_proxy.prompts import Prompts
+from shared_core.openai_proxy.refusal import Refused
+from shared_core.openai_proxy.upstream import Upstream, returned, unreachable
 from shared_core.pool import SessionPool
-from shared_core.server.access import Token, bearer, is_loopback
-from shared_core.server.chat import ChatEndpoint, ClientGone, Keeper, client_key
-from shared_core.server.conversations import Conversations
-from shared_core.server.refusal import Refused
-from shared_core.server.upstream import Upstream, returned, unreachable
+from shared_core.serving.bearer_tokens import BearerTokens, is_loopback
 
-logger = logging.getLogger("shared_core.server")
-access_log = logging.getLogger("shared_core.server.access")
+logger = logging.getLogger("shared_core.openai_proxy")
+access_log = logging.getLogger("shared_core.openai_proxy.access")
 
 MOST_BYTES = 32 * 2**20
 """The bytes of the largest body: a history with some photos."""
@@ -48,7 +48,7 @@ OPEN = ("/healthz", "/readyz")
 
 
 def create_app(
-    pool: SessionPool, upstream: Upstream, *, tokens: Sequence[Token] = (), user: str | None = None,
+    pool: SessionPool, upstream: Upstream, *, tokens: BearerTokens | None = None, user: str | None = None,
     windows: Mapping[str, int] = MappingProxyType({}), most_bytes: int = MOST_BYTES,
     most_requests: int = MOST_REQUESTS, body_seconds: float = BODY_SECONDS, own_host_only: bool = False,
 ) -> ASGIApp:  # fmt: skip
@@ -66,7 +66,7 @@ def create_app(
         own_host_only: whether a request must name this machine as its host. Otherwise a web page whose name leads to
             this machine could ask, with the browser of somebody who sits at it.
     """
-    keeper = Keeper(Conversations(pool, windows))
+    keeper = Keeper(Prompts(pool, windows))
     chat = ChatEndpoint(keeper, upstream, most_bytes=most_bytes, body_seconds=body_seconds, user=user)
 
     @asynccontextmanager
@@ -82,7 +82,7 @@ def create_app(
 
     async def ready(_: Request) -> Response:
         try:
-            await keeper.call(keeper.conversations.check)
+            await keeper.call(keeper.prompts.check)
         except StoreError as error:
             logger.error("the store cannot be read: %s", type(error).__name__)
             raise Refused(503, "the store cannot be read") from None
@@ -132,8 +132,8 @@ class Gate:
         own_host_only: as for `create_app`.
     """
 
-    def __init__(self, app: ASGIApp, *, tokens: Sequence[Token], most_requests: int, own_host_only: bool) -> None:
-        self._app, self._tokens = app, tuple(tokens)
+    def __init__(self, app: ASGIApp, *, tokens: BearerTokens | None, most_requests: int, own_host_only: bool) -> None:
+        self._app, self._tokens = app, tokens
         self._most, self._own_host_only = most_requests, own_host_only
         self._inside = 0
         self._nobody = asyncio.Event()
@@ -179,20 +179,29 @@ class Gate:
             await self._app(scope, receive, send)
 
     def _let_in(self, scope: Scope) -> None:
-        """Check a request by its headers, and note its token; Refused if it may not come in."""
+        """Check a request by its headers, and note the user of its token; Refused if it may not come in."""
         state = scope.setdefault("state", {})
-        state["guarded"] = bool(self._tokens)
+        state["guarded"] = self._tokens is not None
         if scope["path"] in OPEN:
             return
         if self._own_host_only and not all(is_loopback(host) for host in _values(scope, b"host")):
             raise Refused(403, "the header Host names another machine than this one", code="wrong_host")
-        if self._tokens:
+        if self._tokens is not None:
             given = _values(scope, b"authorization")
             if len(given) > 1:
                 raise Refused(400, "the header authorization is there more than once")
-            state["token"] = bearer(given[0] if given else None, self._tokens)
+            state["bearer"] = _bearer(given[0] if given else None, self._tokens)
         if self._inside > self._most:
             raise Refused(503, "too many requests at a time", code="overloaded", headers={"retry-after": "1"})
+
+
+def _bearer(authorization: str | None, tokens: BearerTokens) -> str:
+    """Return the user of a request's token, or `*`; Refused with 401 if there is no such token."""
+    user = tokens.user_of_header(authorization)
+    if user is None:
+        wrong = "the bearer token is unknown" if authorization else "a bearer token is needed: Authorization: Bearer …"
+        raise Refused(401, wrong, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
+    return user
 
 
 def _values(scope: Scope, name: bytes) -> list[str]:

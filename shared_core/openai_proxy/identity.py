@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared_core.messages import Message
+from shared_core.openai_proxy.refusal import Refused
 from shared_core.recognition import chained, said_of
 from shared_core.records import After
-from shared_core.server.access import Token
-from shared_core.server.refusal import Refused
+from shared_core.serving.bearer_tokens import ANY_USER
 from shared_core.store import Store
 
 USER_HEADERS = ("x-user-id", "x-openwebui-user-id")
@@ -53,13 +53,13 @@ def header(headers: Headers, names: Sequence[str]) -> str | None:
     return None
 
 
-def user_of(token: Token | None, headers: Headers, body: Mapping[str, Any], otherwise: str | None) -> str | None:
+def user_of(bearer: str | None, headers: Headers, body: Mapping[str, Any], otherwise: str | None) -> str | None:
     """Return the user a request belongs to; None: nobody.
 
     The user of a token is the user, whatever the fields of the API say: a program may send its own users' names there.
 
     Args:
-        token: the token of the request. None: no tokens are needed.
+        bearer: the user of the request's token, or `*`. None: no tokens are needed.
         headers: the headers of the request, with small letters.
         body: the fields of the request.
         otherwise: the user of a request without a token that names none.
@@ -68,12 +68,12 @@ def user_of(token: Token | None, headers: Headers, body: Mapping[str, Any], othe
         Refused: a name is none; with 403, the token is another user's; with 400, it names no user, and has to.
     """
     named = header(headers, USER_HEADERS)
-    if token is not None and token.user is not None:
-        if named not in (None, token.user):
+    if bearer not in (None, ANY_USER):
+        if named not in (None, bearer):
             raise Refused(403, "the token is another user's", code="wrong_user")
-        return token.user
+        return bearer
     user = named or _field(body, USER_FIELDS) or _field(_metadata(body), USER_METADATA)
-    if user is None and token is not None:
+    if user is None and bearer is not None:
         raise Refused(400, f"this token is for many users: name the user in the header {USER_HEADERS[0]}")
     return user or otherwise
 

@@ -5,7 +5,7 @@ import re
 from itertools import pairwise
 from typing import Any
 
-from shared_core.server.refusal import Refused
+from shared_core.openai_proxy.refusal import Refused
 
 MOST_BYTES = 16 * 2**20
 """The bytes of the largest event. Images come in events of a few megabytes."""

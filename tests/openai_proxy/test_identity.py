@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse
 
 from shared_core import InfiniteMemory
 from shared_core.store import Store
-from tests.server.servers import ModelServer, proxied
+from tests.openai_proxy.servers import ModelServer, proxied
 
 
 class Caller:
@@ -66,7 +66,7 @@ def test_two_that_begin_alike_are_two_and_meet_in_no_prompt(caller: Caller) -> N
 
 
 def test_many_that_begin_alike_share_a_tree_and_no_prompt(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.server.identity.ALIKE", 2)
+    monkeypatch.setattr("shared_core.openai_proxy.identity.ALIKE", 2)
     for _ in range(4):
         first = caller.say("Hello")
     assert len(caller.sessions()) == 2

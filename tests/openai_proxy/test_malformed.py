@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server.servers import ModelServer, proxied
+from tests.openai_proxy.servers import ModelServer, proxied
 from tests.support.histories import CountingStore
 
 USER = {"role": "user", "content": "hi"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from shared_core.messages import Message, message_list
-from shared_core.server.refusal import Refused
+from shared_core.openai_proxy.refusal import Refused
 
 __all__ = ["ChatRequest", "read_body", "read_chat_request", "written"]
 

@@ -3,24 +3,19 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from openai import AuthenticationError, OpenAI
 
-from shared_core.errors import InputFileError, StoreError
-from shared_core.server.access import Token, bearer, is_loopback, read_tokens, token_for
-from shared_core.server.refusal import Refused
+from shared_core.errors import StoreError
+from shared_core.serving.bearer_tokens import BearerTokens
 from shared_core.store import Store
-from tests.server.servers import ModelServer, proxied, stream, until
+from tests.openai_proxy.servers import ModelServer, proxied, stream, until
 
 ANN, BEN, GATEWAY = "ann-secret-0123456789", "ben-secret-0123456789", "gateway-secret-0123456789"
-TOKENS = (token_for("ann", ANN), token_for("ben", BEN), token_for("*", GATEWAY))
+TOKENS = BearerTokens({ANN: "ann", BEN: "ben", GATEWAY: "*"})
 HELLO = {"model": "m", "messages": [{"role": "user", "content": "My code is 4471"}]}
 
 Ask = Callable[..., httpx.Response]
@@ -170,7 +165,7 @@ def test_the_log_says_what_happened_and_nothing_that_was_said(store: Store, capl
         client.get("/models/secret-model")
         client.get("/secret-path%0Ainjected")
         client.post("/chat/completions", json={"messages": "secret"})
-    lines = [record.getMessage() for record in caplog.records if record.name == "shared_core.server.access"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "shared_core.openai_proxy.access"]
     assert [line.rsplit(" ", 2)[0] for line in lines] == [
         "POST /v1/chat/completions 200", "GET /v1/models/* 404", "GET - 404", "POST /v1/chat/completions 400"
     ]  # fmt: skip
@@ -202,57 +197,3 @@ def test_a_store_that_cannot_be_read_is_not_ready(store: Store, monkeypatch: pyt
         answer = httpx.get(f"{url.removesuffix('/v1')}/readyz")
     assert answer.status_code == 503
     assert "password" not in answer.text
-
-
-# Tokens
-
-
-def test_a_file_of_tokens(tmp_path: Path) -> None:
-    path = tmp_path / "tokens"
-    path.write_text(f"# notes\n\nann {ANN}\n*\t{GATEWAY}\n", encoding="utf-8")
-    tokens = read_tokens(path)
-    assert [bearer(f"Bearer {secret}", tokens).user for secret in (ANN, GATEWAY)] == ["ann", None]
-    assert ANN not in repr(tokens)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "no token"),
-        ("# ann\n", "no token"),
-        ("ann\n", "line 1: expected a user and a token"),
-        (f"ann {ANN} x\n", "line 1: expected"),
-        ("ann short\n", "line 1: the token of 'ann' must have 16"),
-        (f"ann {ANN}é\n", "line 1: the token"),
-        (f"ann {ANN}\nben {ANN}\n", "line 2: another line"),
-    ],
-)
-def test_a_wrong_file_of_tokens_says_where(tmp_path: Path, text: str, said: str) -> None:
-    path = tmp_path / "tokens"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(InputFileError, match=said) as caught:
-        read_tokens(path)
-    assert ANN not in str(caught.value)
-    with pytest.raises(InputFileError, match="cannot read"):
-        read_tokens(tmp_path / "none")
-
-
-@given(st.text(max_size=40), st.text(max_size=40))
-def test_only_a_token_s_own_text_opens(secret: str, given_: str) -> None:
-    token = Token(sha256(secret.strip().encode(errors="surrogatepass")).digest(), "ann")
-    try:
-        assert bearer(f"Bearer {given_}", [token]).user == "ann"
-    except (Refused, UnicodeEncodeError):
-        assert given_.strip() != secret.strip() or not given_.isprintable()
-    else:
-        assert given_.strip() == secret.strip()
-
-
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "LOCALHOST:80", "::1", "[::1]", "[::1]:8080"])
-def test_loopback(host: str) -> None:
-    assert is_loopback(host)
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org", "localhost.example.org", "", "127.1"])
-def test_not_loopback(host: str) -> None:
-    assert not is_loopback(host)

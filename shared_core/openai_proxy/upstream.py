@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import httpx
 
-from shared_core.server.refusal import Refused
+from shared_core.openai_proxy.refusal import Refused
 
 FORWARDED = ("accept-language", "idempotency-key", "user-agent", "x-request-id")
 RETURNED = ("content-type", "retry-after", "retry-after-ms", "x-request-id", "x-should-retry")

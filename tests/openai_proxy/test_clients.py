@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from starlette.responses import JSONResponse, Response
 
 from shared_core.store import Store
-from tests.server.servers import ModelServer, chunk, completion, proxied, stream
+from tests.openai_proxy.servers import ModelServer, chunk, completion, proxied, stream
 
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
 CALL = {"id": "call-1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Porto"}'}}

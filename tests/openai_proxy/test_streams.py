@@ -13,12 +13,11 @@ from openai import APIError, OpenAI
 from starlette.responses import Response
 
 from shared_core import InfiniteMemory, Message, SessionPool, StoreError
-from shared_core.server.answer import INTERRUPTED
-from shared_core.server.app import create_app
-from shared_core.server.listener import listener
-from shared_core.server.upstream import Upstream
+from shared_core.openai_proxy.answer import INTERRUPTED
+from shared_core.openai_proxy.app import create_app
+from shared_core.openai_proxy.upstream import Upstream
 from shared_core.store import Store
-from tests.server.servers import ModelServer, chunk, completion, proxied, served, spoken, stream, until
+from tests.openai_proxy.servers import ModelServer, chunk, completion, proxied, served, spoken, stream, until
 
 HALF = spoken("The code is 4471.")[:3]
 """The events of an answer up to "The co"."""
@@ -177,7 +176,8 @@ def test_a_model_server_that_is_away_or_slow_or_says_nonsense(store: Store) -> N
     """The client is told which, and nothing but the question is stored."""
     go_on, named = threading.Event(), {"x-session-id": "s"}
     model = ModelServer(lambda _: stream([None], wait=go_on))
-    with listener("127.0.0.1", 0) as taken, served(model.app) as (model_url, _):
+    with socket.socket() as taken, served(model.app) as (model_url, _):
+        taken.bind(("127.0.0.1", 0))  # it does not listen
         away = Upstream(f"http://127.0.0.1:{taken.getsockname()[1]}/v1", retries=0)
         with served(create_app(SessionPool(store), away)) as (url, _):
             answer = httpx.post(f"{url}/v1/chat/completions", json=body(), headers=named)

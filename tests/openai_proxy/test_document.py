@@ -7,12 +7,12 @@ from typer.main import get_command
 
 from shared_core import SessionPool
 from shared_core.cli.app import app as command
-from shared_core.server import app, chat, identity
-from shared_core.server.app import create_app
-from shared_core.server.echo_upstream import EchoTransport
-from shared_core.server.upstream import Upstream
+from shared_core.openai_proxy import app, chat, identity
+from shared_core.openai_proxy.app import create_app
+from shared_core.openai_proxy.echo_upstream import EchoTransport
+from shared_core.openai_proxy.upstream import Upstream
 from shared_core.store import Store
-from tests.server.servers import served
+from tests.openai_proxy.servers import served
 from tests.support.documents import ROOT, blocks_of, run
 
 TEXT = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")

@@ -1,0 +1,46 @@
+"""What the commands that serve share: the file of tokens, and the error for an extra that is not installed."""
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+
+from shared_core.errors import MissingExtraError
+from shared_core.serving.bearer_tokens import BearerTokens, require_tokens
+
+__all__ = ["TOKENS_FILE", "installed_extra", "tokens_for"]
+
+TOKENS_FILE = (
+    "a file with a line USER TOKEN for each user. A request must bear one of the tokens, and sees what belongs to that "
+    "user. Every address but loopback needs it."
+)
+"""The help of --tokens."""
+
+
+def tokens_for(host: str, path: str | None) -> BearerTokens | None:
+    """Return the tokens of a file; None if there is no file and an address needs none.
+
+    Raises:
+        InputFileError: the file cannot be read, or holds something else.
+        ValueError: other machines reach the address, and there is no file.
+    """
+    tokens = None if path is None else BearerTokens.read(path)
+    require_tokens(host, tokens)
+    return tokens
+
+
+@contextmanager
+def installed_extra(extra: str, needed: str, packages: Collection[str]) -> Iterator[None]:
+    """Raise MissingExtraError if a package of an extra is missing when a server is imported in the block.
+
+    Args:
+        extra: the name of the extra.
+        needed: what the command needs, in words.
+        packages: what the extra installs. A module of another package that is missing is a defect, and shows itself.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing not in packages:
+            raise
+        text = f'this command needs {needed}: pip install "infinite-memory[{extra}]"'
+        raise MissingExtraError(text, name=missing) from error
