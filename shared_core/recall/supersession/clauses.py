@@ -52,8 +52,12 @@ _IN_PASSING = re.compile(
 )
 """Matches what stands before a clause that tells something, and asks for nothing."""
 
-_SUPPOSES = re.compile(r"\b(?:if|unless|whether|suppose|supposing|imagine|assuming|pretend)\b", re.IGNORECASE)
-"""Matches sentences of which no clause can be taken as told."""
+_SUPPOSES = re.compile(
+    r"\b(?:if|unless|whether|suppose|supposing|imagine|assuming|pretend"
+    r"|says?|said|tell(?! (?:me|us)\b)|tells|told|claim(?:s|ed)?|wrote|translate|rephrase|proofread)\b",
+    re.IGNORECASE,
+)
+"""Matches sentences that suppose something, or report what somebody says: none of their clauses is a statement."""
 
 _TITLES = r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bNo)"
 # The mark is looked for first: what comes before it is then looked at there only, which takes a third of the time.
@@ -169,6 +173,8 @@ def _in_passing(sentence: str) -> list[str]:
     joints = ["", *(match[0] for match in _PARTS.finditer(sentence))]
     found: list[str] = []
     for joint, part in zip(joints, _PARTS.split(sentence), strict=True):
+        if ":" in joint:  # what follows is quoted, or a text to work on
+            break
         tells = _IN_PASSING.match(part)
         asks = tells is None or (part.endswith("?") and not _REASON.search(joint + tells[0]))
         if tells and not asks and part.count(" ") >= FEW - 1 and _is_short(part):
