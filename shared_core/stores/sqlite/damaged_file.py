@@ -126,28 +126,32 @@ class DamagedFile:
 
     def _heads(self) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of messages: from both ends up to what cannot be read, and what an index tells of the rest."""
-        first: tuple[int, ...] = (-1,)
+        first = newest = (-1,)  # what comes last before an error may be damaged: the next row confirms it
         before = self._failures
         for row in self.scan(_FORWARD):
-            first = row[:3]
+            place = _place(row)
+            if place is not None:
+                first, newest = (newest if place > newest else first), place
             yield row
         if self._failures == before:
             return
         last: tuple[int, ...] | None = None
         for row in self.scan(_BACKWARD):
-            if row[:3] <= first:
-                return
-            last = row[:3]
-            yield row
+            place = _place(row)
+            if place is not None and place <= first:
+                break  # also if this one is damaged: what is between is looked up
+            if place != newest:
+                last = place or last
+                yield row
         for session in sorted(self._known_sessions()):
             if first[0] <= session and (last is None or session <= last[0]):
-                yield from self._between(session, first, last)
+                yield from (row for row in self._between(session, first, last) if _place(row) != newest)
 
     def _known_sessions(self) -> set[int]:
         found = {row[0] for row in self.scan("SELECT session FROM sessions")}
         for index in {IDS, NUMBERS} & self._there.keys():
             found |= {row[0] for row in self.scan(f"SELECT DISTINCT session FROM messages INDEXED BY {index}")}
-        return found
+        return {session for session in found if isinstance(session, int)}
 
     def _between(self, session: int, first: tuple[int, ...], last: tuple[int, ...] | None) -> Iterator[tuple[Any, ...]]:
         """Look up the messages of a session one by one by their numbers, and yield those between two positions."""
@@ -156,7 +160,8 @@ class DamagedFile:
         newest = self.value(f"SELECT max(seq) FROM messages INDEXED BY {NUMBERS} WHERE session = ?", session)
         for seq in range(1, min(newest, self._most) + 1):
             for row in self.scan(_BY_NUMBER, (session, seq)):
-                if first < row[:3] and (last is None or row[:3] < last):
+                place = _place(row)
+                if place is not None and first < place and (last is None or place < last):
                     yield row
 
     def lost_ids(self) -> Iterator[tuple[int, Any]]:
@@ -184,6 +189,11 @@ def reading(path: Path) -> Iterator[DamagedFile]:
         refuse_foreign(connection, repr(str(path)))
         connection.execute("BEGIN")
         yield DamagedFile(connection, path)
+
+
+def _place(row: tuple[Any, ...]) -> tuple[int, ...] | None:
+    """Return where a message stands; None if that is damaged."""
+    return row[:3] if all(isinstance(one, int) for one in row[:3]) else None
 
 
 def _objects_of(version: int) -> dict[str, tuple[str, str | None]]:
