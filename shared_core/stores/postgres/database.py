@@ -19,7 +19,8 @@ from shared_core.stores.postgres.transactions import LIFE, Reader, Schema, Write
 
 Result = TypeVar("Result")
 
-_STATUS = f"SELECT pg_xact_status(%s::text::xid8), {LIFE}"
+# A standby may not have come to the number yet.
+_STATUS = f"SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_xact_status(%s::text::xid8) END, {LIFE}"
 
 
 class Database:
@@ -132,11 +133,13 @@ class Database:
                 with self._address.connect(prepare=False) as connection:
                     ((status, life),) = connection.execute(_STATUS, (writer.number,)).fetchall()
             except psycopg.errors.InvalidParameterValue:
-                return False  # the server knows no such number (yet): it lost what it had not written
+                return False  # the server knows no such number: it lost what it had not written
             except psycopg.OperationalError:
                 status = life = None
-            if status == "aborted" or (status == "committed" and life == writer.life):
-                return bool(status == "committed")
+            if status == "aborted":
+                return False
+            if status == "committed" and life == writer.life:
+                return True
             if status == "committed" or not pause.wait():  # in another life, it may be another transaction's number
                 raise unknown_outcome(error) from None  # without a cause that would have the call repeated
 

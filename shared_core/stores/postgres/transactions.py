@@ -13,11 +13,8 @@ from shared_core.stores.postgres.schema import USER
 
 Rows = list[tuple[Any, ...]]
 
-LIFE = (
-    "left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) || ' ' || "
-    "coalesce(extract(epoch FROM (SELECT stats_reset FROM pg_stat_bgwriter))::text, '')"
-)
-"""Tells one life of a server from the next: another timeline after a promotion, new statistics after a crash.
+LIFE = "coalesce(extract(epoch FROM (SELECT stats_reset FROM pg_stat_bgwriter))::text, '')"
+"""Tells one life of a server from the next: statistics begin anew after a crash, and a standby has its own.
 
 What a server had not written to its log when it crashed is gone, the numbers of transactions, too. Its next life gives
 them to others: a number means one transaction within a life only.

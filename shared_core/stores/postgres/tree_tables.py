@@ -53,10 +53,11 @@ _MAIN_STATES = (
     "JOIN {s}.segments AS g ON g.session = n.session AND g.segment = b.segment "
     "WHERE n.listed AND (b.segment, coalesce(b.depth, g.tip)) <> (%(segment)s, %(depth)s) "
 )
-# The oldest transaction that is still running, and which server this is: the numbers of another are others.
+# The oldest transaction that is still running, and which life of which server this is: a crash gives numbers out again.
 _MOMENT = (
     "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS oldest, "
-    "(extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint AS server"
+    "(extract(epoch FROM greatest(pg_postmaster_start_time(), (SELECT stats_reset FROM pg_stat_bgwriter))) * 1000000)"
+    "::bigint AS server"
 )
 # What a transaction wrote that is not over yet for this one has at least the number `xmax`; so may have what was copied
 # from another server. Sessions are looked up one by one, see `joint_reads`.
@@ -65,13 +66,13 @@ _CHANGED = (
     "SELECT s.session, n.user_id, n.session_id, s.last_seq, s.epoch, s.version, b.segment, b.depth "
     "FROM (SELECT * FROM {s}.sessions AS o WHERE {user} AND o.changed >= %(since)s::bigint "
     "AND o.changed < pg_snapshot_xmax(pg_current_snapshot())::text::bigint OFFSET 0) AS s, "
-    "LATERAL (SELECT * FROM {s}.names AS o WHERE o.session = s.session AND o.listed OFFSET 0) AS n "
+    "LATERAL (SELECT * FROM {s}.names AS o WHERE o.session = s.session AND o.listed AND {named} OFFSET 0) AS n "
     "LEFT JOIN LATERAL (SELECT h.segment, coalesce(h.depth, g.tip) AS depth FROM "
     "(SELECT * FROM {s}.branches AS o WHERE o.session = s.session AND o.name = %(main)s OFFSET 0) AS h, "
     "LATERAL (SELECT tip FROM {s}.segments AS o WHERE o.session = s.session AND o.segment = h.segment OFFSET 0) AS g "
     "OFFSET 0) AS b ON true) AS c ON true ORDER BY c.session"
 )
-_OF_USER = {True: "o.owner IS NULL", False: "o.owner = %(user)s"}
+_OF_USER = {True: "o.{} IS NULL", False: "o.{} = %(user)s"}
 SEGMENT_COLUMNS = (
     "g.segment, g.parent_segment, g.parent_depth, g.tip, g.merged_segment, g.merged_depth, g.base, g.turn_shift, "
     "g.checksum"
@@ -187,7 +188,9 @@ class TreeTables(Rows):
         """See `Rows`. A mark is the oldest transaction that was running, and the time when the server was started."""
         if since is not None:
             given = {"user": FORM.optional(user_id), "since": since[0], "main": MAIN}
-            rows = self.run(_CHANGED.replace("{user}", _OF_USER[user_id is None]), None, given)
+            whose = _OF_USER[user_id is None]  # `names` tells; the other narrows the search
+            sql = _CHANGED.replace("{user}", whose.format("owner")).replace("{named}", whose.format("user_id"))
+            rows = self.run(sql, None, given)
             oldest, server = rows[0][:2]
             if server == since[1]:
                 found = [_session_state(row[2:]) for row in rows if row[2] is not None]
