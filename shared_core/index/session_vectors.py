@@ -137,7 +137,8 @@ class SessionVectors:
             else:
                 left._unsaved = [row for row in new if row[0] not in gone]
                 self._followed = left, gone  # a batch may arrive here that was claimed before
-            owners = self.vectors.owners
+            source = self.vectors
+            owners = source.owners
             kept = np.flatnonzero(~np.isin(owners, self.session_index.gone(list(gone))))
             copied = self.session_index.coordinates(owners[kept])
         with session_index.lock:  # not under both, which a fork acquires in any order
@@ -146,7 +147,7 @@ class SessionVectors:
             there[there] = ~left.vectors.has(len(session_index))[rows[there]]  # a batch may have arrived
             if there.any():
                 left.vectors.expect(len(session_index))
-                _copy(self.vectors, kept[there], left.vectors, rows[there])
+                _copy(source, kept[there], left.vectors, rows[there])
         return left
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:

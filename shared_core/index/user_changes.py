@@ -30,15 +30,15 @@ class Told(NamedTuple):
 class UserChanges:
     """The states of a user's sessions, the one that changed last at the end.
 
-    Answers of the store may be noted in any order: each brings the mark up to which it holds, so that the next one says
-    again what an older one has overwritten.
-
     Attributes:
         mark: what the store is asked with next.
+        answers: how many answers of the store were noted. One that was asked for before the last one was noted must not
+            be: it may bring back an older state.
     """
 
     def __init__(self) -> None:
         self.mark: Mark | None = None
+        self.answers = 0
         self._told: OrderedDict[int, Told] = OrderedDict()
         self._count = 0
 
@@ -51,7 +51,8 @@ class UserChanges:
         return self._told[session]
 
     def note(self, changes: MainChanges) -> None:
-        """Note an answer of the store."""
+        """Note an answer of the store, which was asked with `mark` as it is now."""
+        self.answers += 1
         for key, state in changes.states:
             self._note(key, state)
         if changes.whole and len(self._told) > len(changes.states):

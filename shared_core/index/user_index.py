@@ -163,10 +163,15 @@ class UserIndex(SessionIndex):
 
     def ask(self) -> None:
         """Ask the store which sessions have changed since it was last asked."""
-        changes = self.store.main_changes(self.user_id, self.changes.mark)
-        with self.lock:
-            self.changes.note(changes)
-            self._names.update({key.key: key.session_id for key, _ in changes.states})
+        while True:
+            with self.lock:
+                answers, mark = self.changes.answers, self.changes.mark
+            changes = self.store.main_changes(self.user_id, mark)
+            with self.lock:
+                if self.changes.answers == answers:
+                    self.changes.note(changes)
+                    self._names.update({key.key: key.session_id for key, _ in changes.states})
+                    return
 
     def outdated(self, asking: int | None = None) -> list[tuple[int, int | None]]:
         """Return the sessions of which something was forgotten, and those with nothing on main any more.
@@ -435,8 +440,7 @@ class UserVectors(SessionVectors):
         assert isinstance(left, UserVectors)
         assert isinstance(session_index, UserIndex)
         left.upto = {session: upto for session, upto in self.upto.items() if session in session_index.known}
-        left.unfollowed = self.unfollowed.copy()
-        return left
+        return left  # which looks at every session once: its index counts changes by itself
 
     @override
     def snapshot_due(self, least: int) -> bool:
@@ -465,14 +469,14 @@ class SharedUserIndex(SharedIndex):
             of_other: see `UserIndex.follow`.
         """
         now = self._now
-        index = now.rows
-        assert isinstance(index, UserIndex)
-        index.ask()
-        outdated = index.outdated(asking)
-        if outdated:
-            now = self._taken_out(now, index, outdated)
+        while True:
             index = now.rows
             assert isinstance(index, UserIndex)
+            index.ask()
+            outdated = index.outdated(asking)
+            if not outdated:
+                break
+            now = self._taken_out(now, index, outdated)  # perhaps another thread's, which knows less than this one
         vectors = None
         if space is not None:
             with self._guard:

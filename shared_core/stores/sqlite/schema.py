@@ -247,11 +247,12 @@ MIGRATIONS: list[Migration] = [
             # What changed since a moment, without a look at each session. The keys of texts grow from commit to commit,
             # so a message is new if its text is; this also sees what a program adds that knows nothing of this step.
             "CREATE INDEX messages_text ON messages (text)",
-            # When the row of a session last changed, as a number that grows from commit to commit.
+            # When the row of a session last changed, as a number that grows from commit to commit. Stages have none, as
+            # they are deleted: the largest number must never fall back.
             "ALTER TABLE sessions ADD COLUMN changed INTEGER NOT NULL DEFAULT 0",
             "CREATE INDEX sessions_changed ON sessions (changed)",
             """CREATE TRIGGER sessions_news AFTER UPDATE OF ident, user_id, session_id, least_seq, epoch, changes
-                ON sessions BEGIN
+                ON sessions WHEN new.ident >= '[' BEGIN
                 UPDATE sessions SET changed = (SELECT max(changed) + 1 FROM sessions) WHERE session = new.session;
                 END""",
         ),

@@ -5,6 +5,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
+import pytest
+
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -102,6 +104,23 @@ class ChangeContract:
         for answer in marks:
             known = told(known, answer)
             assert told(known, store.main_changes("ann", answer.mark)) == dict(store.main_states("ann"))
+
+    def test_an_import_that_is_given_up_hides_no_change(self, store: Store) -> None:
+        """What it wrote where nobody looks, and then removed, has counted no change that comes later."""
+        one = Session(store, "one", "ann")
+        one.append(MAIN, drafts("u1", "a1"))
+        for change in (Move(MAIN, Position(0, 0), ""), Create("side", Position(0, 0))):
+            stage = store.stage()
+            if stage is None:
+                pytest.skip("this store has no stages")
+            store.append(stage, MAIN, drafts("u1"))
+            for number in range(3):
+                store.change(stage, [Create(f"side {number}", Position(0, 0))])
+            follower = Follower(store, "ann")
+            follower.check()
+            store.unstage([stage])
+            store.change(one.key, [change])
+            follower.check()
 
     def test_what_is_undone_is_not_taken_for_read(self, store: Store) -> None:
         """A transaction sees what it has done itself; who asked in it knows everything after it was undone."""
