@@ -136,6 +136,6 @@ def _check_out(memory: InfiniteMemory, branch: str | None) -> None:
         raise ValueError(f"branch={branch!r} is no branch; to go on from there, create one: fork(name, at={branch!r})")
 
 
-def place(memory: InfiniteMemory) -> str:
+def standing_at(memory: InfiniteMemory) -> str:
     """Return where a memory stands, in words."""
     return f"session '{quoted_name(memory.session_id)}', branch '{quoted_name(memory.branch or MAIN)}'"

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from shared_core.base import TokenCounter
 from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.index.text import language_of, terms
 from shared_core.mcp_server.conversations import Conversations
@@ -135,16 +136,17 @@ class ReadTools:
             newest, branches = memory.newest(limit), memory.branches()
             standing, home = memory.branch or MAIN, memory.session_id
         said = [said_in(message, home, order=order) for order, message in enumerate(newest)]
-        packed = self._pack(said[::-1], max_tokens, most_each=2 * EXCERPT_TOKENS)
-        names, notes = branch_names(one.name for one in branches)
+        counter = self._conversations.counter
+        names, notes = branch_names((one.name for one in branches), max_tokens // 2, counter)
+        listed = f"\n{_listed(names)}" if names else ""
+        packed = self._pack(said[::-1], max_tokens - counter(listed), most_each=2 * EXCERPT_TOKENS)
+        text = f"{packed.text or 'nothing was said yet; remember stores it'}{listed}"
         notes += self._notes(packed, max_tokens)
         data = Log(
-            records=records_of(packed), tokens=packed.tokens, left_out=packed.left_out, notes=notes, branch=standing,
+            records=records_of(packed), tokens=counter(text), left_out=packed.left_out, notes=notes, branch=standing,
             branches=names,
         )  # fmt: skip
-        listed = f"branches: {', '.join(repr(quoted_name(one)) for one in names)}"
-        text = packed.text or "nothing was said yet; remember stores it"
-        return answer(data, with_notes(f"{text}\n{listed}", notes))
+        return answer(data, with_notes(text, notes))
 
     def sessions(self, limit: Annotated[int, Field(ge=1, le=100)] = 20) -> SessionsAnswer:
         """List the conversations of the user, the one added to last first."""
@@ -191,11 +193,18 @@ def with_notes(text: str, notes: Iterable[str]) -> str:
     return "\n".join([text, *(f"note: {quoted(' '.join(note.split()))}" for note in notes)])
 
 
-def branch_names(names: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the names of branches to list, and a note if there are more."""
+def branch_names(names: Iterable[str], max_tokens: int, counter: TokenCounter) -> tuple[list[str], list[str]]:
+    """Return the names of branches to list, in at most so many tokens, and a note if there are more."""
     every = [*names]
-    more = len(every) - MOST_BRANCHES
-    return every[:MOST_BRANCHES], [f"{more} more branches are not listed"] if more > 0 else []
+    shown = every[:MOST_BRANCHES]
+    while shown and counter(f"\n{_listed(shown)}") > max_tokens:
+        shown.pop()
+    more = len(every) - len(shown)
+    return shown, [f"{more} more {'branch is' if more == 1 else 'branches are'} not listed"] if more > 0 else []
+
+
+def _listed(branches: Iterable[str]) -> str:
+    return f"branches: {', '.join(repr(quoted_name(one)) for one in branches)}"
 
 
 def _session_record(info: SessionInfo) -> SessionRecord:

@@ -1,10 +1,12 @@
 """The MCP server: tools with their annotations, resources, errors that say what to do, and who calls."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from mcp import MCPError
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
@@ -12,7 +14,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.mcpserver import Context, MCPServer, ResourceSecurity
 from mcp.server.mcpserver.exceptions import ResourceError, ResourceNotFoundError, ToolError
 from mcp.server.mcpserver.tools import Tool
-from mcp.types import CallToolResult, InputRequiredResult, Resource, ToolAnnotations
+from mcp.types import INTERNAL_ERROR, CallToolResult, InputRequiredResult, Resource, ToolAnnotations
 from pydantic import AnyHttpUrl, ValidationError
 
 from shared_core.errors import InfiniteMemoryError, StoreError, StoreUnavailableError
@@ -108,14 +110,23 @@ class MemoryServer(MCPServer[Any]):
             raise ToolError(f"{name}: {words}") from None
 
     async def list_resources(self) -> list[Resource]:
-        """List the newest conversations of the user who calls."""
+        """List the newest conversations of the user who calls.
+
+        Raises:
+            MCPError: the store cannot be read.
+        """
+        try:
+            found = await asyncio.to_thread(self._conversations.sessions, RESOURCES)
+        except Exception as error:  # the SDK would send its message to the client, which may name files of the server
+            logger.error("the conversations cannot be listed as resources", exc_info=error)
+            raise MCPError(INTERNAL_ERROR, _in_words(error) or UNUSABLE) from None
         return [
             Resource(
                 uri=RESOURCE + quote(info.session_id, safe=""), name=quoted(info.session_id),
                 title=None if info.title is None else quoted(info.title), mime_type="text/plain",
                 description=f"{counted(info.messages, 'message')}, the last one at {info.last:%Y-%m-%d %H:%M} (UTC)",
             )
-            for info in self._conversations.sessions(RESOURCES)
+            for info in found
         ]  # fmt: skip
 
 

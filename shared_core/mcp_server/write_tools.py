@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from shared_core.errors import AmbiguousReferenceError, StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.mcp_server.confirmation import Confirmations
-from shared_core.mcp_server.conversations import Conversations, place
+from shared_core.mcp_server.conversations import Conversations, standing_at
 from shared_core.mcp_server.limits import NAME, BranchName, MaxTokens, MessageId, Reference, SessionName, When
 from shared_core.mcp_server.read_tools import branch_names, with_notes
 from shared_core.mcp_server.records import Said, pack, quoted_name, said_in
@@ -37,6 +37,9 @@ LISTED = 20
 
 PREVIEW_TOKENS = 60
 """The tokens of a message that `forget` shows."""
+
+NAMES_TOKENS = 1_000
+"""The most tokens of the names of branches that `fork` lists."""
 
 
 class NewMessage(BaseModel):
@@ -71,7 +74,9 @@ class WriteTools:
         with self._conversations.writing(session, branch) as memory:
             ids = [message.id or "" for message in memory.add(new)]
             data = Remembered(session=memory.session_id, branch=memory.branch or MAIN, ids=ids)
-            stored = f"stored {counted(len(ids), 'message')} in {place(memory)}: {', '.join(map(quoted_name, ids))}"
+            stored = (
+                f"stored {counted(len(ids), 'message')} in {standing_at(memory)}: {', '.join(map(quoted_name, ids))}"
+            )
         return answer(data, stored)
 
     def fork(
@@ -87,11 +92,11 @@ class WriteTools:
         with self._conversations.reading(session, branch) as memory:
             memory.fork(name, at)
             newest, branches = memory.newest(1), memory.branches()
-            names, notes = branch_names(one.name for one in branches)
+            names, notes = branch_names((one.name for one in branches), NAMES_TOKENS, self._conversations.counter)
             data = Forked(
                 session=memory.session_id, branch=name, at=newest[0].id if newest else None, branches=names, notes=notes
             )
-            text = f"created the branch in {place(memory)}; pass branch={name!r} to work on it"
+            text = f"created the branch in {standing_at(memory)}; pass branch='{quoted_name(name)}' to work on it"
         return answer(data, with_notes(text, notes))
 
     def merge(

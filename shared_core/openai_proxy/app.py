@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
@@ -18,7 +17,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared_core.errors import StoreError
-from shared_core.openai_proxy.chat import ChatEndpoint, ClientGone, Keeper, client_key
+from shared_core.openai_proxy.chat import ChatEndpoint, ClientGone, Keeper, client_key, frames_of
 from shared_core.openai_proxy.prompts import Prompts
 from shared_core.openai_proxy.refusal import Refused
 from shared_core.openai_proxy.upstream import Upstream, returned, unreachable
@@ -32,7 +31,7 @@ MOST_BYTES = 32 * 2**20
 """The bytes of the largest body: a history with some photos."""
 
 MOST_REQUESTS = 64
-"""How many requests are served at a time. The next ones are told to come again in a second."""
+"""How many requests are served at a time. The next ones are refused, with `Retry-After`."""
 
 BODY_SECONDS = 60.0
 """How long a client may take to send a body."""
@@ -65,6 +64,9 @@ def create_app(
         body_seconds: how long a client may take to send a body.
         own_host_only: whether a request must name this machine as its host. Otherwise a web page whose name leads to
             this machine could ask, with the browser of somebody who sits at it.
+
+    Raises:
+        ValueError: the pool has `scope="user"`.
     """
     keeper = Keeper(Prompts(pool, windows))
     chat = ChatEndpoint(keeper, upstream, most_bytes=most_bytes, body_seconds=body_seconds, user=user)
@@ -82,7 +84,7 @@ def create_app(
 
     async def ready(_: Request) -> Response:
         try:
-            await keeper.call(keeper.prompts.check)
+            await asyncio.to_thread(keeper.prompts.check)  # not behind the requests that wait for the store's threads
         except StoreError as error:
             logger.error("the store cannot be read: %s", type(error).__name__)
             raise Refused(503, "the store cannot be read") from None
@@ -96,7 +98,7 @@ def create_app(
         Route("/v1/models/{model:path}", _models(upstream), methods=["GET"]),
     ]
     errors = (HTTPException, Refused, StoreError, ClientGone, ClientDisconnect, Exception)
-    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=dict.fromkeys(errors, _told))
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=dict.fromkeys(errors, _error_response))
     app.router.redirect_slashes = False
     gate = Gate(app, tokens=tokens, most_requests=most_requests, own_host_only=own_host_only)
     return gate
@@ -160,9 +162,7 @@ class Gate:
         try:
             await self._answer(scope, receive, noting)
         except Exception as error:  # Starlette has answered it; its message may hold what was said
-            frames = traceback.extract_tb(error.__traceback__)
-            where = "\n".join(f"  {frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
-            logger.error("a request failed with %s\n%s", type(error).__name__, where)
+            logger.error("a request failed with %s\n%s", type(error).__name__, frames_of(error))
         finally:
             self._inside -= 1
             if not self._inside:
@@ -189,10 +189,11 @@ class Gate:
         if self._tokens is not None:
             given = _values(scope, b"authorization")
             if len(given) > 1:
-                raise Refused(400, "the header authorization is there more than once")
+                raise Refused(400, "the header authorization was sent more than once")
             state["bearer"] = _bearer(given[0] if given else None, self._tokens)
         if self._inside > self._most:
-            raise Refused(503, "too many requests at a time", code="overloaded", headers={"retry-after": "1"})
+            text = "too many concurrent requests; try again in a second"
+            raise Refused(503, text, code="overloaded", headers={"retry-after": "1"})
 
 
 def _bearer(authorization: str | None, tokens: BearerTokens) -> str:
@@ -217,7 +218,7 @@ def _known(path: str) -> str:
     return path if path in PATHS else "/v1/models/*" if path.startswith("/v1/models/") else "-"
 
 
-async def _told(_: Request, error: Exception) -> Response:
+async def _error_response(_: Request, error: Exception) -> Response:
     """Return the response to a request that ended in an error."""
     if isinstance(error, ClientGone | ClientDisconnect):
         return Response(status_code=GONE)

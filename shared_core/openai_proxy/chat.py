@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote
@@ -14,7 +15,7 @@ from starlette.types import Receive
 from shared_core.messages import Message
 from shared_core.openai_proxy.answer import answer_of
 from shared_core.openai_proxy.chat_request import ChatRequest, read_body, read_chat_request, written
-from shared_core.openai_proxy.identity import header, session_of, user_of
+from shared_core.openai_proxy.identity import session_of, user_of
 from shared_core.openai_proxy.prompts import Prompted, Prompts
 from shared_core.openai_proxy.refusal import Refused
 from shared_core.openai_proxy.streaming import StreamedReply, disconnected
@@ -127,7 +128,7 @@ class ChatEndpoint:
         try:
             prompted = self._keeper.prompts.prompt(chat, user=user, session=session, report=wants_report)
         except (ValueError, RecursionError) as error:
-            logger.info("a history cannot be stored: %s", type(error).__name__)
+            logger.warning("a history cannot be stored: %s\n%s", type(error).__name__, frames_of(error))
             raise Refused(400, "messages: these cannot be stored; see the log of the server") from error
         return prompted, chat, chat.written(prompted.messages)
 
@@ -155,6 +156,8 @@ class ChatEndpoint:
 
     async def _kept(self, prompted: Prompted, body: bytes) -> tuple[bytes, str | None]:
         """Store the answer in the body of a response; return the body, with the report if wanted, and the session."""
+        if not prompted.remembered and prompted.report is None:
+            return body, prompted.session  # whatever it is
         try:
             completion = read_body(body)
             answer = answer_of(completion) if prompted.remembered else None
@@ -180,12 +183,19 @@ def client_key(request: Request) -> str | None:
 
 
 def _flag(request: Request, name: str, *, default: bool) -> bool:
-    value = header(_headers(request), (name,))
-    if value is None:
+    """Return what a header switches. Words such as "none", which stand for no name, do not stand for no header."""
+    given = {value.strip().lower() for key, value in _headers(request) if key == name}
+    if not given:
         return default
-    if value.lower() not in YES + NO:
-        raise Refused(400, f"the header {name} is neither 1 nor 0")
-    return value.lower() in YES
+    if len(given) > 1 or not given <= {*YES, *NO}:
+        raise Refused(400, f"the header {name} must be one of {', '.join(YES + NO)}")
+    return given <= {*YES}
+
+
+def frames_of(error: BaseException) -> str:
+    """Return where an error was raised, for the log: without its message, which may hold what was said."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return "\n".join(f"  {frame.filename}:{frame.lineno} {frame.name}" for frame in frames)
 
 
 class ClientGone(Exception):

@@ -36,18 +36,18 @@ def _are_objects(value: Any) -> bool:
 
 
 _FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "conversation": (lambda value: isinstance(value, str | dict), "a text or an object"),
+    "conversation": (lambda value: isinstance(value, str | dict), "a string or an object"),
     "max_completion_tokens": (_is_count, "a whole number above 0"),
     "max_tokens": (_is_count, "a whole number above 0"),
     "metadata": (_is_object, "an object"),
-    "model": (_is_text, "a text"),
+    "model": (_is_text, "a string"),
     "n": (_is_count, "a whole number above 0"),
     "stream": (_is_flag, "true or false"),
     "stream_options": (_is_object, "an object"),
     "temperature": (_is_number, "a number"),
     "tools": (_are_objects, "a list of objects"),
     "top_p": (_is_number, "a number"),
-    "user": (_is_text, "a text"),
+    "user": (_is_text, "a string"),
 }
 """What fields must be if they are there and not null. All others are for the model's server to judge."""
 
@@ -99,7 +99,7 @@ def read_body(raw: bytes) -> dict[str, Any]:
     except ValueError:  # its message may quote the body
         raise Refused(400, "the body is not valid JSON") from None
     if not isinstance(body, dict):
-        raise Refused(400, "the body is no JSON object")
+        raise Refused(400, "the body must be a JSON object")
     return body
 
 

@@ -42,7 +42,7 @@ def header(headers: Headers, names: Sequence[str]) -> str | None:
     for name in names:
         values = {value for key, value in headers if key == name}
         if len(values) > 1:
-            raise Refused(400, f"the header {name} is there more than once")
+            raise Refused(400, f"the header {name} was sent more than once")
         for value in values:
             try:
                 found = _checked(name, value.encode("latin-1").decode("utf-8"))
@@ -65,12 +65,12 @@ def user_of(bearer: str | None, headers: Headers, body: Mapping[str, Any], other
         otherwise: the user of a request without a token that names none.
 
     Raises:
-        Refused: a name is none; with 403, the token is another user's; with 400, it names no user, and has to.
+        Refused: a name is none; with 403, the token belongs to another user; with 400, no user is named, and has to be.
     """
     named = header(headers, USER_HEADERS)
     if bearer not in (None, ANY_USER):
         if named not in (None, bearer):
-            raise Refused(403, "the token is another user's", code="wrong_user")
+            raise Refused(403, "the token belongs to another user", code="wrong_user")
         return bearer
     user = named or _field(body, USER_FIELDS) or _field(_metadata(body), USER_METADATA)
     if user is None and bearer is not None:
@@ -98,7 +98,7 @@ def _field(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
     for name in names:
         value = fields.get(name)
         if value is not None and not isinstance(value, str):
-            raise Refused(400, f"{name} is no text")
+            raise Refused(400, f"{name} must be a string")
         found = None if value is None else _checked(name, value)
         if found is not None:
             return found
@@ -137,8 +137,8 @@ def session_like(store: Store, user_id: str | None, messages: Sequence[Message])
     best: tuple[tuple[int, bool], str] | None = None
     for each in _alike(name) if name is not None else ():
         session = store.session(user_id, each)
-        if session is None:
-            break
+        if session is None:  # never begun, or renamed since
+            continue
         known = {record.message.id for record in store.get(session, chains)}
         newest = store.find(session, After(store.state(session).last_seq - 1, 1))
         fit = (len(known), any(record.message.id in known for record in newest))

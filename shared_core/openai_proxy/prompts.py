@@ -54,9 +54,18 @@ class Prompts:
     Args:
         pool: the memories.
         windows: context limits of models, in tokens, by their names. The others have that of the pool.
+
+    Raises:
+        ValueError: the pool's memories search all conversations of a user.
     """
 
     def __init__(self, pool: SessionPool, windows: Mapping[str, int] = MappingProxyType({})) -> None:
+        if pool.settings.get("scope") == "user":
+            # The first question of a conversation without a name is answered before the store knows the conversation.
+            raise ValueError(
+                'a pool with scope="user" cannot be served: the first question of a conversation that has no name '
+                'would recall nothing; create the pool with scope="session"'
+            )
         self.pool = pool
         self._windows = dict(windows)
         self._naming = threading.Lock()
@@ -146,9 +155,11 @@ def _standing_still(memory: InfiniteMemory, history: FollowedHistory) -> Iterato
     end = next((message.id for message in reversed(memory.newest(AT_ONCE)) if message.id in own), None)
     if end is not None:
         memory.checkout(end)
-    yield
-    if branch is not None:
-        memory.checkout(branch)
+    try:
+        yield
+    finally:
+        if branch is not None:
+            memory.checkout(branch)
 
 
 def _sent(context: Context, request: ChatRequest, history: FollowedHistory) -> tuple[Any, ...]:

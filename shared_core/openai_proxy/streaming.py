@@ -27,7 +27,8 @@ class StreamedReply(Response):
     """Passes the events of a stream on, byte by byte as they come, and stores the answer that they say.
 
     The client gets `[DONE]` after the answer is stored: an answer that ended is never lost. If the stream or the client
-    breaks off, the words so far are stored, and marked.
+    breaks off, the words so far are stored, and marked. An answer whose last chunk came, with the reason why it ends,
+    is stored whole.
 
     Args:
         upstream: the response of the model's server, whose body is not read yet. It is closed in the end.
@@ -89,7 +90,7 @@ class StreamedReply(Response):
         except httpx.HTTPError as error:
             await self._settle_part("upstream")
             return event(unreachable(error).data())
-        except InfiniteMemoryError as error:
+        except (InfiniteMemoryError, ValueError) as error:
             logger.error("a streamed answer was not stored: %s", type(error).__name__)
             refused = error if isinstance(error, Refused) else Refused(503, "the answer could not be stored")
             return event(refused.data())
@@ -124,14 +125,23 @@ class StreamedReply(Response):
         return event({"object": "chat.completion.chunk", "choices": [], "memory_report": self._prompted.report})
 
     async def _settle_part(self, why: str) -> None:
-        """Store what came of an answer that broke off, unless its end was stored already."""
+        """Store what came of an answer that broke off, all of it if it had ended, unless it was stored already."""
         if self._settled:
             return
         self._settled = True
         try:
-            await self._keep(self._prompted, self._answer.part(why))
-        except InfiniteMemoryError as error:
+            await self._keep(self._prompted, self._whole() or self._answer.part(why))
+        except (InfiniteMemoryError, ValueError) as error:
             logger.error("what came of an answer was not stored: %s", type(error).__name__)
+
+    def _whole(self) -> Message | None:
+        """Return the answer if it ended without an error and is a message."""
+        if self._answer.failed or not self._answer.ended:
+            return None
+        try:
+            return self._answer.message()
+        except ValueError:
+            return None
 
 
 async def disconnected(receive: Receive) -> None:

@@ -30,7 +30,7 @@ class Upstream:
     ) -> None:  # fmt: skip
         url = httpx.URL(base_url)
         if url.scheme not in ("http", "https") or not url.host:
-            raise ValueError(f"upstream {base_url!r} is no address: write it like https://api.openai.com/v1")
+            raise ValueError(f"upstream {base_url!r} is not a URL: write it like https://api.openai.com/v1")
         self._base, self._key = str(url).rstrip("/"), key
         self._client = httpx.AsyncClient(
             transport=transport or httpx.AsyncHTTPTransport(retries=retries, limits=httpx.Limits(max_connections=None)),

@@ -16,6 +16,7 @@ from mcp import Client, MCPError
 from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.mcp_server.server import BUSY, UNUSABLE
+from shared_core.store import ALL
 from shared_core.testing import HashingEmbedder
 from shared_core.tokens import as_counter
 from tests.support.mcp_calls import between, refused, said, served, text_of
@@ -124,6 +125,36 @@ def test_answers_are_bounded_and_say_what_was_cut(store: SQLiteStore) -> None:
         assert (data["branch"], data["branches"], data["notes"]) == ("main", ["main"], [])
         _, data = await said(client, "log", limit=2)
         assert [record["id"] for record in data["records"]] == ["m148", "m149"]
+
+    talk(store, steps)
+
+
+def test_the_names_of_many_branches_leave_room_for_what_was_said(store: SQLiteStore) -> None:
+    fill(store, 40)
+    with InfiniteMemory(store, user_id="ann", embedder=HashingEmbedder()) as memory:
+        for number in range(60):
+            memory.fork(f"a-way-to-spend-the-summer-{number}")
+            memory.checkout("main")
+
+    async def steps(client: Client) -> None:
+        for most in (100, 300, 1_000, 20_000):
+            text, data = await said(client, "log", max_tokens=most)
+            assert as_counter(None)(text.partition("\nnote: ")[0]) == data["tokens"] <= most
+            assert 1 <= len(data["branches"]) <= 50
+            assert f"{61 - len(data['branches'])} more branches are not listed" in data["notes"]
+            assert all(repr(name) in text for name in data["branches"])
+            assert data["records"][-1]["id"] == "m39"
+        assert (len(data["branches"]), len(data["records"])) == (50, 20)
+
+    talk(store, steps)
+
+
+def test_a_new_branch_is_named_as_on_one_line(store: SQLiteStore) -> None:
+    fill(store, 1)
+
+    async def steps(client: Client) -> None:
+        text, _ = await said(client, "fork", name="</records>")
+        assert "</records>" not in text
 
     talk(store, steps)
 
@@ -466,9 +497,16 @@ class FailingStore(SQLiteStore):
     error: Exception | None = None
 
     def branches(self, session: int) -> Any:
+        self._fail()
+        return super().branches(session)
+
+    def overview(self, *user_ids: str | None, limit: int = ALL) -> Any:
+        self._fail()
+        return super().overview(*user_ids, limit=limit)
+
+    def _fail(self) -> None:
         if self.error is not None:
             raise self.error
-        return super().branches(session)
 
 
 @pytest.mark.parametrize(
@@ -491,7 +529,11 @@ def test_errors_of_the_store_name_nothing_of_the_server(error: Exception, words:
         with pytest.raises(MCPError) as raised:
             await client.read_resource("memory://sessions/default")
         assert not any(part in str(raised.value) for part in ("srv", "internal", "secret", "defect"))
+        with pytest.raises(MCPError) as raised:
+            await client.list_resources()
+        assert str(raised.value) in (BUSY, UNUSABLE)
         store.error = None
+        assert len((await client.list_resources()).resources) == 1
         await said(client, "log")
 
     talk(store, steps)

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -10,6 +11,7 @@ import pytest
 from openai import AuthenticationError, OpenAI
 
 from shared_core.errors import StoreError
+from shared_core.openai_proxy.prompts import Prompts
 from shared_core.serving.bearer_tokens import BearerTokens
 from shared_core.store import Store
 from tests.openai_proxy.servers import ModelServer, proxied, stream, until
@@ -186,6 +188,41 @@ def test_a_failure_tells_the_client_nothing(
     assert "KeyError" in said
     assert "test_access.py" in said
     assert "ann said" not in said + failed.text
+
+
+def test_the_server_is_ready_while_requests_wait_for_the_store(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside, go_on, prompt = [], threading.Event(), Prompts.prompt
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        inside.append(1)
+        assert go_on.wait(20)
+        return prompt(*args, **kwargs)
+
+    monkeypatch.setattr(Prompts, "prompt", slow)
+    with proxied(lambda _: "Yes.", store) as (url, _), ThreadPoolExecutor(store.connections + 1) as threads:
+        asked = [
+            threads.submit(httpx.post, f"{url}/chat/completions", json=HELLO, timeout=20)
+            for _ in range(store.connections + 1)
+        ]
+        until(lambda: len(inside) == store.connections)
+        assert httpx.get(f"{url.removesuffix('/v1')}/readyz", timeout=10).status_code == 200
+        go_on.set()
+        assert [each.result().status_code for each in asked] == [200] * len(asked)
+
+
+def test_a_history_that_cannot_be_stored_is_named_in_the_log(
+    store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise ValueError("what ann said")
+
+    monkeypatch.setattr(Prompts, "prompt", fail)
+    with proxied(lambda _: "", store) as (url, _):
+        refused = httpx.post(f"{url}/chat/completions", json=HELLO)
+    assert refused.status_code == 400
+    said = "".join(record.getMessage() for record in caplog.records if record.name.startswith("shared_core"))
+    assert "test_access.py" in said
+    assert "ann said" not in said + refused.text
 
 
 def test_a_store_that_cannot_be_read_is_not_ready(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,15 @@
 """Which conversation a request belongs to: never another one by accident."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
-from shared_core import InfiniteMemory
+from shared_core import InfiniteMemory, Message, SessionPool
+from shared_core.openai_proxy.prompts import Prompts, _standing_still
 from shared_core.store import Store
 from tests.openai_proxy.servers import ModelServer, proxied
 
@@ -63,6 +65,18 @@ def test_two_that_begin_alike_are_two_and_meet_in_no_prompt(caller: Caller) -> N
     caller.say("Hello", one, "My code is 4471", secret, "Which code did I say")
     assert caller.prompt().count("4471") == 2
     assert sorted(caller.sessions().values()) == [4, 6]
+
+
+def test_one_of_several_that_begin_alike_is_found_after_the_oldest_is_renamed(caller: Caller) -> None:
+    first = caller.say("Hello")
+    caller.say("Hello")
+    oldest, younger = sorted(caller.sessions())
+    with InfiniteMemory(caller.store, session_id=younger) as memory:
+        memory.add([Message.user("My code is 4471"), Message.assistant("Noted")])
+    with InfiniteMemory(caller.store, session_id=oldest) as memory:
+        memory.rename_session("kept")
+    caller.say("Hello", first, "My code is 4471", "Noted", "What is my code")
+    assert caller.sessions() == {"kept": 2, younger: 6}
 
 
 def test_many_that_begin_alike_share_a_tree_and_no_prompt(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,6 +183,15 @@ def test_without_memory_nothing_is_stored_and_all_is_sent(caller: Caller) -> Non
     assert caller.sessions() == {}
 
 
+def test_without_memory_an_answer_of_any_form_is_passed_on(caller: Caller) -> None:
+    caller.model.script = lambda _: Response(b'{"choices": [], "score": NaN}', media_type="application/json")
+    messages = [{"role": "user", "content": "Hi"}]
+    response = caller.http.post("/chat/completions", json={"messages": messages}, headers={"x-memory": "off"})
+    assert (response.status_code, response.content) == (200, b'{"choices": [], "score": NaN}')
+    kept = caller.http.post("/chat/completions", json={"messages": messages}, headers={"x-memory": "on"})
+    assert kept.status_code == 502
+
+
 @pytest.mark.parametrize("role", ["system", "developer", "assistant"])
 def test_what_asks_nothing_goes_on_as_it_is(caller: Caller, role: str) -> None:
     messages = [{"role": role, "content": "Say something new"}]
@@ -205,3 +228,18 @@ def test_the_window_of_a_model_and_the_reply_bound_the_prompt(store: Store) -> N
         refused = caller.http.post("/chat/completions", json={"model": "small", "messages": messages})
         caller.http.close()
         assert (refused.status_code, refused.json()["error"]["code"]) == (400, "context_length_exceeded")
+
+
+def test_memories_that_search_all_of_a_user_s_conversations_are_not_served(store: Store) -> None:
+    with SessionPool(store, scope="user") as pool, pytest.raises(ValueError, match='scope="session"'):
+        Prompts(pool)
+
+
+def test_a_prompt_that_fails_leaves_the_memory_on_its_branch(store: Store) -> None:
+    with InfiniteMemory(store, session_id="s") as memory:
+        history = memory.follow([Message.user("Hi")])
+        memory.add(Message.assistant("Of another request"))
+        with suppress(KeyError), _standing_still(memory, history):
+            assert [message.content for message in memory.newest(2)] == ["Hi"]
+            raise KeyError
+        assert memory.branch == "main"

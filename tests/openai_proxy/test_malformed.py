@@ -97,7 +97,8 @@ HEADERS: list[list[tuple[str, bytes]]] = [
     [("x-session-id", b"one"), ("x-session-id", b"two")],
     [("x-user-id", b"one"), ("x-user-id", b"two")],
     [("x-user-id", "a\u202eb".encode())],
-    [("x-memory", b"perhaps")],
+    *[[("x-memory", word)] for word in (b"perhaps", b"none", b"null", b"undefined", b"new", b"")],
+    [("x-memory", b"off"), ("x-memory", b"on")],
     [("x-memory-report", b"2")],
 ]
 

@@ -98,6 +98,29 @@ def test_a_client_that_goes_away_leaves_what_it_saw_and_upstream_is_told(store: 
         go_on.set()
 
 
+def test_a_whole_answer_is_stored_as_such_if_the_client_goes_before_the_end(store: Store) -> None:
+    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    go_on, events = threading.Event(), [chunk({"content": "Wait."}), chunk({"tool_calls": [call]}, "tool_calls")]
+    with proxied(lambda _: stream([*events, None, "[DONE]"], wait=go_on), store) as (url, _):
+        with connected(url, body()) as opened:
+            received(opened, b'"finish_reason": "tool_calls"')
+        until(lambda: len(texts(store)) == 2)
+        go_on.set()
+    answer = stored(store)[-1]
+    assert (answer.content, [one.name for one in answer.tool_calls], answer.payload) == ("Wait.", ["f"], None)
+
+
+def test_a_whole_answer_that_is_no_message_leaves_its_words(store: Store) -> None:
+    nameless = {"index": 0, "id": "c", "function": {"arguments": "{}"}}
+    events = [chunk({"content": "Wait."}), chunk({"tool_calls": [nameless]}, "tool_calls"), None]
+    with proxied(lambda _: stream(events), store) as (url, _):
+        httpx.post(f"{url}/chat/completions", json=body(), headers={"x-session-id": "s"})
+    answer = stored(store)[-1]
+    assert (answer.content, answer.tool_calls) == ("Wait.", ())
+    assert answer.payload is not None
+    assert answer.payload.data == {"interrupted": "upstream"}
+
+
 def test_a_client_that_goes_away_before_a_whole_answer_stores_none(store: Store) -> None:
     arrived, go_on = threading.Event(), threading.Event()
 
