@@ -126,7 +126,8 @@ class DamagedFile:
 
     def _heads(self) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of messages: from both ends up to what cannot be read, and what an index tells of the rest."""
-        first = newest = (-1,)  # what comes last before an error may be damaged: the next row confirms it
+        newest: tuple[int, ...] = (-1,)
+        first = newest  # what comes last before an error may be damaged: the next row confirms it
         before = self._failures
         for row in self.scan(_FORWARD):
             place = _place(row)
