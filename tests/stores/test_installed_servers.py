@@ -88,6 +88,8 @@ OF_SEVERAL_USERS = {
     "test_a_renamed_session_keeps_everything",
     "test_a_session_exists_from_its_creation_on",
     "test_a_session_is_brought_as_it_was",
+    "test_an_import_that_is_given_up_hides_no_change",
+    "test_any_changes_of_two_objects_are_told_to_whoever_asks",
     "test_any_two_objects_create_one_session",
     "test_no_two_sessions_share_anything",
     "test_one_session_does_not_see_another",
@@ -96,6 +98,9 @@ OF_SEVERAL_USERS = {
     "test_users_and_sessions_are_read_by_pages",
     "test_users_are_known",
     "test_what_is_new_on_main_comes_for_many_sessions_at_once",
+    "test_what_is_undone_is_not_taken_for_read",
+    "test_what_was_told_may_be_asked_for_again",
+    "test_whoever_asks_for_changes_knows_what_is_on_every_main",
 }
 """Tests of the contract in which one store holds sessions of several users."""
 
