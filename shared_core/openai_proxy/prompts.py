@@ -18,6 +18,9 @@ from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context
 from shared_core.recognition import says_the_same
 
+LOCKS = 64
+"""Locks for the conversations of a process: two that share one wait for each other, which is rare."""
+
 AT_ONCE = 128
 """How many messages other requests to one conversation may store while one is read."""
 
@@ -69,6 +72,16 @@ class Prompts:
         self.pool = pool
         self._windows = dict(windows)
         self._naming = threading.Lock()
+        self._locks = [threading.Lock() for _ in range(LOCKS)]
+
+    @contextmanager
+    def _alone(self, session: str, user: str | None) -> Iterator[InfiniteMemory]:
+        """Lend the memory of a conversation for a block that no other of this process enters meanwhile.
+
+        A question that another request stored between the two steps of a prompt would be in it.
+        """
+        with self._locks[hash((session, user)) % LOCKS], self.pool.use(session, user) as memory:
+            yield memory
 
     def prompt(self, request: ChatRequest, *, user: str | None, session: str | None, report: bool) -> Prompted:
         """Store what is new in a request and return the prompt.
@@ -88,7 +101,7 @@ class Prompts:
             session = session_like(self.pool.store.for_user(user), user, request.messages)
         if session is None:
             return self._first_prompt(request, user, report=report)
-        with self.pool.use(session, user) as memory:
+        with self._alone(session, user) as memory:
             history = memory.follow(request.messages, removed="keep" if named else "leave_out")
             if named and all(message.role != "assistant" for message in request.messages):
                 # The client sends only what is new: answers of two requests at once belong to one branch.
@@ -131,7 +144,7 @@ class Prompts:
             StoreError: the store cannot be written.
         """
         if prompted.session is not None and prompted.history is not None:
-            with self.pool.use(prompted.session, prompted.user) as memory:
+            with self._alone(prompted.session, prompted.user) as memory:
                 memory.follow([answer], after=prompted.history)
             return prompted.session
         if not prompted.said:
@@ -139,7 +152,7 @@ class Prompts:
         whole = (*prompted.said, answer)
         with self._naming:  # two that begin alike at the same time are two
             session = new_session(self.pool.store.for_user(prompted.user), prompted.user, whole)
-            with self.pool.use(session, prompted.user) as memory:
+            with self._alone(session, prompted.user) as memory:
                 memory.follow(whole, removed="leave_out")
         return session
 
