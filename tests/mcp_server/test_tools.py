@@ -399,15 +399,15 @@ def test_users_have_conversations_of_their_own(store: SQLiteStore) -> None:
     fill(store, 2, session="plans")
     fill(store, 2, session="plans", user="ben")
     with InfiniteMemory(store, session_id="secret", user_id="ben", embedder=HashingEmbedder()) as memory:
-        memory.add(Message.user("Ben's code is 4471.", id="code"))
+        memory.add(Message.user("Ben's code is heliotrope.", id="code"))
 
     async def steps(client: Client) -> None:
         _, data = await said(client, "sessions")
         assert [one["session"] for one in data["sessions"]] == ["plans"]
         for tool in ("search", "recall"):
             argument = "query" if tool == "search" else "question"
-            text, data = await said(client, tool, **{argument: "What is the code 4471?"}, scope="user")
-            assert "4471" not in text + json.dumps(data)
+            text, data = await said(client, tool, **{argument: "What is the code heliotrope?"}, scope="user")
+            assert "heliotrope" not in text + json.dumps(data)
         assert "there is no session 'secret'; the newest are: 'plans'" in await refused(
             client, "read", id="code", session="secret"
         )
