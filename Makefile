@@ -6,6 +6,7 @@
 # make load    eight workers on one PostgreSQL server, or four on one file, that are killed while servers restart: 5 minutes
 # make servers the store on another version of PostgreSQL, through PgBouncer and with a standby, where these are installed
 # make clients the server with OpenAI's SDK for TypeScript and LlamaIndex's OpenAILike, where npm is installed
+# make image   the container image, built, started and asked, where docker runs
 # make compat  the adapters with the oldest and the newest LangChain and LlamaIndex, each in an environment of its own
 # make docs    the documentation as a site, in site/
 # make clean   remove everything these made
@@ -35,7 +36,7 @@ export PIP_NO_INPUT = 1
 # Some images set it; then each of the many processes that the tests start compiles the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check soak workers load servers clients compat docs clean
+.PHONY: demo test check soak workers load servers clients image compat docs clean
 .NOTPARALLEL:
 
 demo: export INFINITE_MEMORY_STORE = $(DEMO_STORE)
@@ -89,7 +90,11 @@ clients: $(VENV)/dev.stamp
 	cd $(CLIENTS) && if command -v npm >/dev/null; then npm ci --silent --no-audit --no-fund; fi
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(CLIENTS)/llama_index \
 	    --requirement tests/openai_proxy/clients/requirements.txt
-	$(BIN)/python -m pytest $(PLUGINS) tests/openai_proxy/test_installed_clients.py -rs
+	$(BIN)/python -m pytest $(PLUGINS) -rs \
+	    tests/openai_proxy/test_installed_clients.py tests/openai_proxy/test_clients_page.py
+
+image: $(VENV)/dev.stamp
+	IMAGE=1 $(BIN)/python -m pytest $(PLUGINS) tests/project/test_deploy.py -rs
 
 compat:
 	PYTHON=$(PYTHON) tests/compat.sh

@@ -1,4 +1,4 @@
-"""A program with LlamaIndex's OpenAILike: open_ai_like.py BASE_URL TURNS LIVE. It writes what it got as JSON."""
+"""A program with LlamaIndex's OpenAILike: open_ai_like.py TURNS LIVE BASE_URL ...; it writes what it got as JSON."""
 
 import json
 import sys
@@ -9,21 +9,16 @@ from llama_index.core.llms import ChatMessage, MessageRole
 from llama_index.llms.openai_like import OpenAILike
 from openai import APIStatusError
 
-llm = OpenAILike(
-    api_base=sys.argv[1], api_key="none", model="m", is_chat_model=True, is_function_calling_model=True, max_retries=0
-)
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}]
 
 
-def asked(messages: Sequence[ChatMessage], **fields: Any) -> Any:
-    return llm.chat(messages, **fields).message
+def model(url: str) -> Any:
+    return OpenAILike(
+        api_base=url, api_key="none", model="m", is_chat_model=True, is_function_calling_model=True, max_retries=0
+    )
 
 
-def streamed(messages: Sequence[ChatMessage], **fields: Any) -> Any:
-    return list(llm.stream_chat(messages, **fields))[-1].message
-
-
-def chunks(words: str, **fields: Any) -> list[Any]:
+def chunks(llm: Any, words: str, **fields: Any) -> list[Any]:
     return [each.raw.to_dict() for each in llm.stream_chat([ChatMessage(words)], **fields)]
 
 
@@ -36,7 +31,7 @@ def called(ask: Any, words: str) -> list[Any]:
     return [call.function.to_dict(), ask(messages, tools=TOOLS).content]
 
 
-def conversation(turns: Sequence[str], live: int) -> list[Any]:
+def conversation(ask: Any, turns: Sequence[str], live: int) -> list[Any]:
     """Return the number of the last turn, and its answer or the code of the error that ended the conversation.
 
     Only so many turns at its end are asked; those before them were said elsewhere.
@@ -48,20 +43,30 @@ def conversation(turns: Sequence[str], live: int) -> list[Any]:
             messages.append(ChatMessage("Noted.", role=MessageRole.ASSISTANT))
             continue
         try:
-            messages.append(streamed(messages))
+            messages.append(ask(messages))
         except APIStatusError as error:
             return [number, error.code]
     return [len(turns), messages[-1].content]
 
 
-json.dump(
-    {
+def got(url: str) -> dict[str, Any]:
+    """Return what a server answers."""
+    llm = model(url)
+
+    def asked(messages: Sequence[ChatMessage], **fields: Any) -> Any:
+        return llm.chat(messages, **fields).message
+
+    def streamed(messages: Sequence[ChatMessage], **fields: Any) -> Any:
+        return list(llm.stream_chat(messages, **fields))[-1].message
+
+    return {
         "chat": asked([ChatMessage("Hello, by LlamaIndex")]).content,
-        "stream": chunks("Hello in pieces, by LlamaIndex"),
+        "stream": chunks(llm, "Hello in pieces, by LlamaIndex"),
         "tools": called(asked, "How is it out there, by LlamaIndex?"),
         "tools_streamed": called(streamed, "How is it out there in pieces, by LlamaIndex?"),
-        "tool_stream": chunks("And now, by LlamaIndex?", tools=TOOLS),
-        "conversation": conversation(json.loads(sys.argv[2]), int(sys.argv[3])),
-    },
-    sys.stdout,
-)
+        "tool_stream": chunks(llm, "And now, by LlamaIndex?", tools=TOOLS),
+        "conversation": conversation(streamed, json.loads(sys.argv[1]), int(sys.argv[2])),
+    }
+
+
+json.dump([got(url) for url in sys.argv[3:]], sys.stdout)

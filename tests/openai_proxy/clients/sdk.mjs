@@ -1,7 +1,9 @@
-// A program with OpenAI's SDK for TypeScript: node sdk.mjs BASE_URL TURNS LIVE. It writes what it got as JSON.
+// A program with OpenAI's SDK for TypeScript: node sdk.mjs TURNS LIVE BASE_URL ...; it writes what it
+// got from each as JSON.
 import OpenAI from "openai";
 
-const client = new OpenAI({ baseURL: process.argv[2], apiKey: "none", maxRetries: 0 });
+const [turns, live, ...urls] = process.argv.slice(2);
+let client;
 const tools = [{ type: "function", function: { name: "weather", parameters: { type: "object", properties: {} } } }];
 
 async function asked(messages, fields = {}) {
@@ -34,11 +36,11 @@ async function called(ask, words) {
 
 // The number of the last turn, and its answer or the code of the error that ended the conversation. Only so many turns at
 // its end are asked; those before them were said elsewhere.
-async function conversation(turns, live) {
+async function conversation(said, live) {
   const messages = [];
-  for (const [at, content] of turns.entries()) {
+  for (const [at, content] of said.entries()) {
     messages.push({ role: "user", content });
-    if (at < turns.length - live) {
+    if (at < said.length - live) {
       messages.push({ role: "assistant", content: "Noted." });
       continue;
     }
@@ -48,17 +50,19 @@ async function conversation(turns, live) {
       return [at + 1, error.code];
     }
   }
-  return [turns.length, messages.at(-1).content];
+  return [said.length, messages.at(-1).content];
 }
 
-const hello = [{ role: "user", content: "Hello, by node" }];
-console.log(
-  JSON.stringify({
-    chat: (await asked(hello)).content,
+const got = [];
+for (const baseURL of urls) {
+  client = new OpenAI({ baseURL, apiKey: "none", maxRetries: 0 });
+  got.push({
+    chat: (await asked([{ role: "user", content: "Hello, by node" }])).content,
     stream: await chunks([{ role: "user", content: "Hello in pieces, by node" }]),
     tools: await called(asked, "How is it out there, by node?"),
     tools_streamed: await called(streamed, "How is it out there in pieces, by node?"),
     tool_stream: await chunks([{ role: "user", content: "And now, by node?" }], { tools }),
-    conversation: await conversation(JSON.parse(process.argv[3]), Number(process.argv[4])),
-  }),
-);
+    conversation: await conversation(JSON.parse(turns), Number(live)),
+  });
+}
+console.log(JSON.stringify(got));
