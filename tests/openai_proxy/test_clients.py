@@ -160,6 +160,25 @@ def test_curl_gets_the_bytes_of_the_model_s_stream(servers: tuple[str, ModelServ
     assert through.endswith("data: [DONE]\n\n")
 
 
+@pytest.mark.parametrize("tools", [None, [TOOL]])
+def test_the_chunks_are_those_without_the_server(servers: tuple[str, ModelServer], tools: Any) -> None:
+    """In their order, for the SDK and for LangChain, which makes its own ids."""
+    words, bare = "Hello, in pieces", ModelServer(weather_model)
+    got: list[Any] = []
+    with served(bare.app) as (bare_url, _):
+        for url in (servers[0], f"{bare_url}/v1"):
+            with OpenAI(base_url=url, api_key="k") as client:
+                fields: Any = {} if tools is None else {"tools": tools}
+                asked: Any = [{"role": "user", "content": words}]
+                chunks = client.chat.completions.create(model="m", messages=asked, stream=True, **fields)
+                of_sdk = [chunk.model_dump() for chunk in chunks]
+            llm = ChatOpenAI(base_url=url, api_key=SecretStr("k"), model="m")
+            pieces = [one.model_dump(exclude={"id"}) for one in llm.stream([HumanMessage(words)], **fields)]
+            got.append((of_sdk, pieces))
+    assert got[0] == got[1]
+    assert all(len(chunks) > 3 for chunks in got[0])
+
+
 # A fact of the third turn, asked for in the three hundredth: the whole history is many times as large as the window
 
 

@@ -178,7 +178,11 @@ def reason_without_docker() -> str | None:
     if shutil.which("docker") is None:
         return "docker is not installed"
     done = docker("info")
-    return None if done.returncode == 0 else f"no docker runs here: {done.stderr.strip().splitlines()[-1]}"
+    if done.returncode != 0:
+        return f"no docker runs here: {done.stderr.strip().splitlines()[-1]}"
+    base = instruction("FROM")[-1]
+    there = any(docker(*words, base).returncode == 0 for words in (("image", "inspect"), ("pull", "--quiet")))
+    return None if there else f"the image {base} is not here and cannot be pulled"
 
 
 @pytest.mark.slow
