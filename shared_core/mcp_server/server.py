@@ -39,8 +39,8 @@ RESOURCES = 100
 RESOURCE = "memory://sessions/"
 
 BUSY = (
-    "the store cannot be used just now: try again in a moment; before you store a message again, see with log whether it "
-    "is there"
+    "the store cannot be used just now: try again in a moment; before you store a message again, "
+    "see with log whether it is there"
 )
 """Of a change whose connection broke just before the answer, nobody knows whether it was made."""
 
