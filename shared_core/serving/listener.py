@@ -61,13 +61,12 @@ def server_for(app: ASGIApp, *, grace: float, drain: float = 0) -> uvicorn.Serve
         drain: the seconds before that in which it goes on serving and says at `/readyz` that it is not ready, so that
             whoever distributes requests sends it no more.
     """
-    gate = _Readiness(app)
     config = uvicorn.Config(
-        gate, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="on",
+        app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="on",
         http="h11", ws="none", loop="asyncio", h11_max_incomplete_event_size=MOST_HEADER_BYTES,
         limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=max(1, round(grace)),
     )  # fmt: skip
-    return _Server(config, gate, drain)
+    return _Server(config, app, drain)
 
 
 class _Readiness:
@@ -85,9 +84,10 @@ class _Readiness:
 class _Server(uvicorn.Server):
     """A server that stops being ready `drain` seconds before it closes its port."""
 
-    def __init__(self, config: uvicorn.Config, gate: _Readiness, drain: float) -> None:
+    def __init__(self, config: uvicorn.Config, app: ASGIApp, drain: float) -> None:
         super().__init__(config)
-        self._gate, self.drain = gate, drain
+        self._gate, self.drain = _Readiness(app), drain
+        config.app = self._gate
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop being ready, then close the port, and then let requests end."""
