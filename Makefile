@@ -5,6 +5,8 @@
 # make workers three processes of the FastAPI example on one PostgreSQL server, one of which is killed
 # make load    eight workers on one PostgreSQL server, or four on one file, that are killed while servers restart: 5 minutes
 # make servers the store on another version of PostgreSQL, through PgBouncer and with a standby, where these are installed
+# make clients the server with OpenAI's SDK for TypeScript and LlamaIndex's OpenAILike, where npm is installed
+# make image   the container image, built, started and asked, where docker runs
 # make compat  the adapters with the oldest and the newest LangChain and LlamaIndex, each in an environment of its own
 # make docs    the documentation as a site, in site/
 # make clean   remove everything these made
@@ -34,7 +36,7 @@ export PIP_NO_INPUT = 1
 # Some images set it; then each of the many processes that the tests start compiles the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check soak workers load servers compat docs clean
+.PHONY: demo test check soak workers load servers clients image compat docs clean
 .NOTPARALLEL:
 
 demo: export INFINITE_MEMORY_STORE = $(DEMO_STORE)
@@ -78,6 +80,21 @@ load: $(VENV)/dev.stamp
 
 servers: $(VENV)/dev.stamp
 	SERVERS=1 $(BIN)/python -m pytest $(PLUGINS) tests/stores/test_installed_servers.py -rs
+
+# In a folder of their own: node's packages, and an older openai than ours.
+clients: export CLIENTS = build/clients
+clients: $(VENV)/dev.stamp
+	@rm -rf $(CLIENTS)
+	@mkdir -p $(CLIENTS)
+	cp tests/openai_proxy/clients/package*.json $(CLIENTS)
+	cd $(CLIENTS) && if command -v npm >/dev/null; then npm ci --silent --no-audit --no-fund; fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(CLIENTS)/llama_index \
+	    --requirement tests/openai_proxy/clients/requirements.txt
+	$(BIN)/python -m pytest $(PLUGINS) -rs \
+	    tests/openai_proxy/test_installed_clients.py tests/openai_proxy/test_clients_page.py
+
+image: $(VENV)/dev.stamp
+	IMAGE=1 $(BIN)/python -m pytest $(PLUGINS) tests/project/test_deploy.py -rs
 
 compat:
 	PYTHON=$(PYTHON) tests/compat.sh

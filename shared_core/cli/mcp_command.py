@@ -1,6 +1,6 @@
 """The command that serves a store to programs that speak the Model Context Protocol."""
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Annotated, Any, Self
@@ -11,7 +11,7 @@ from shared_core.arguments import session_names
 from shared_core.cli import completion
 from shared_core.cli.options import EmbedderName, StorePath, with_options
 from shared_core.cli.printing import say
-from shared_core.cli.serving import TOKENS_FILE, installed_extra, tokens_for
+from shared_core.cli.serving import Drain, Grace, Host, Port, TokensFile, installed_extra, tokens_for
 from shared_core.serving.bearer_tokens import require_named_users
 
 mcp_commands = typer.Typer()
@@ -54,20 +54,17 @@ class ServedOptions:
 def mcp(
     options: ServedOptions,
     http: Annotated[bool, typer.Option("--http", help="Serve HTTP instead of the standard streams.")] = False,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to serve with --http.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="The port to serve with --http; 0 takes a free one.")
-    ] = 8765,
-    tokens: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help=f"With --http, {TOKENS_FILE}"),
-    ] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8766,
+    tokens: TokensFile = None,
+    grace: Grace = 30,
+    drain: Drain = 0,
     embedder: EmbedderName = None,
 ) -> None:
     """Serve the memory as tools to MCP clients.
 
     A client, such as Claude Desktop or an editor, starts the command and talks to it over the standard streams. With
-    --http it serves any number of clients at /mcp.
+    --http it serves any number of clients at /mcp; --host, --port, --tokens, --grace and --drain are for that.
     """
     if not http and tokens is not None:
         raise typer.BadParameter("--tokens is for --http: over the standard streams, --user says who calls")
@@ -79,12 +76,16 @@ def mcp(
     with installed_extra("mcp", "the MCP SDK, version 2.3 or newer", PACKAGES):
         from shared_core.mcp_server.conversations import Conversations
         from shared_core.mcp_server.server import memory_server
-        from shared_core.mcp_server.transports import http_app, serve_http, serve_stdio
+        from shared_core.mcp_server.transports import PATH, http_app, serve_stdio
+        from shared_core.serving.listener import listener, server_for, url_of
     settings: dict[str, Any] = {} if embedder is None else {"embedder": embedder}
-    with closing(Conversations(options.store, session=options.session, **settings)) as conversations:
+    with ExitStack() as stack:
+        opened = stack.enter_context(listener(host, port)) if http else None  # before a store is created
+        conversations = stack.enter_context(closing(Conversations(options.store, session=options.session, **settings)))
         server = memory_server(conversations, user=options.user, tokens=known, version=version("infinite-memory"))
-        if http:
-            app = http_app(server, host=host, tokens=known, close=conversations.close)
-            serve_http(app, host=host, port=port, say=say)
-        else:
+        if opened is None:
             serve_stdio(server)
+            return
+        app = http_app(server, conversations, host=host, tokens=known)
+        say(f"serving MCP at {url_of(host, opened)}{PATH}; Ctrl-C stops it")
+        server_for(app, grace=grace, drain=drain).run(sockets=[opened])

@@ -10,7 +10,7 @@ import typer
 from shared_core.cli.models import ECHO
 from shared_core.cli.options import EmbedderName, MaxTokens, ReserveTokens, SessionOptions, with_options
 from shared_core.cli.printing import say
-from shared_core.cli.serving import TOKENS_FILE, installed_extra, tokens_for
+from shared_core.cli.serving import Drain, Grace, Host, Port, TokensFile, installed_extra, tokens_for
 from shared_core.pool import SessionPool
 
 if TYPE_CHECKING:
@@ -44,17 +44,9 @@ def serve(
         str | None,
         typer.Option(metavar="echo", help="Answer without a model: echo quotes the line of the prompt that answers."),
     ] = None,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="The port to listen at; 0: any that is free.")
-    ] = 8765,
-    tokens: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help=f"Who may ask: {TOKENS_FILE} The user * is for a program that names the user of each request.",
-        ),
-    ] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8765,
+    tokens: TokensFile = None,
     max_tokens: MaxTokens = 4096,
     reserve_tokens: ReserveTokens = 500,
     window: Annotated[
@@ -72,14 +64,14 @@ def serve(
         float, typer.Option(metavar="MB", min=0.001, help="The size of the largest request, in megabytes.")
     ] = 32,
     max_requests: Annotated[int, typer.Option(metavar="N", min=1, help="How many requests are served at a time.")] = 64,
-    grace: Annotated[
-        float, typer.Option(metavar="SECONDS", min=1, help="How long running requests may take when the server stops.")
-    ] = 30,
+    grace: Grace = 30,
+    drain: Drain = 0,
 ) -> None:
     """Serve the memory to any OpenAI client, as a proxy.
 
     It stores what is said, sends the model the prompt that fits, and passes the answer on. Point the client's base URL
-    at http://127.0.0.1:8765/v1. With --user, requests that name no user are that user's.
+    at http://127.0.0.1:8765/v1. With --user, requests that name no user are that user's. In the file of tokens, the
+    user * is a program that names the user of each request.
     """
     if options.session != "default":
         raise typer.BadParameter(ANYBODY)
@@ -100,7 +92,7 @@ def serve(
             most_requests=max_requests, own_host_only=known is None,
         )  # fmt: skip
         say(f"serving {options.shown_store} at {url_of(host, opened)}/v1; Ctrl-C stops it")
-        server_for(app, grace=grace).run(sockets=[opened])
+        server_for(app, grace=grace, drain=drain).run(sockets=[opened])
 
 
 def _upstream(url: str | None, timeout: float, retries: int) -> "Upstream":

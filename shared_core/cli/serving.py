@@ -1,18 +1,42 @@
-"""What the commands that serve share: the file of tokens, and the error for an extra that is not installed."""
+"""What the commands that serve share: their options, and the error for an extra that is not installed."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import Annotated
+
+import typer
 
 from shared_core.errors import MissingExtraError
 from shared_core.serving.bearer_tokens import BearerTokens, require_tokens
 
-__all__ = ["TOKENS_FILE", "installed_extra", "tokens_for"]
+__all__ = ["Drain", "Grace", "Host", "Port", "TokensFile", "installed_extra", "tokens_for"]
 
-TOKENS_FILE = (
-    "a file with a line USER TOKEN for each user. A request must bear one of the tokens, and sees what belongs to that "
-    "user. Every address but loopback needs it."
-)
-"""The help of --tokens."""
+Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen at.")]
+Port = Annotated[
+    int, typer.Option("--port", metavar="N", min=0, max=65535, help="The port to listen at; 0: any that is free.")
+]
+TokensFile = Annotated[
+    str | None,
+    typer.Option(
+        "--tokens",
+        metavar="FILE",
+        help="A file with a line USER TOKEN for each user. A request must bear one of the tokens, and sees what "
+        "belongs to that user. Every address but loopback needs it.",
+    ),
+]
+Grace = Annotated[
+    float,
+    typer.Option("--grace", metavar="SECONDS", min=1, help="How long running requests may take when the server stops."),
+]
+Drain = Annotated[
+    float,
+    typer.Option(
+        "--drain",
+        metavar="SECONDS",
+        min=0,
+        help="How long the server goes on serving when it is told to stop, while /readyz says 503.",
+    ),
+]
 
 
 def tokens_for(host: str, path: str | None) -> BearerTokens | None:

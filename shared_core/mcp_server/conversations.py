@@ -120,6 +120,10 @@ class Conversations:
             return self._pool.sessions(self.user, limit)
         return [info for info in self._pool.sessions(self.user) if info.session_id == self.only][:limit]
 
+    def check(self) -> None:
+        """Read from the store; StoreError if it cannot be read."""
+        self._pool.store.sessions(limit=1)
+
     def _key(self, session: str) -> int | None:
         return self._pool.store.for_user(self.user).session(self.user, session)
 

@@ -38,7 +38,12 @@ RESOURCES = 100
 
 RESOURCE = "memory://sessions/"
 
-BUSY = "the store is busy just now, and nothing was done: try again"
+BUSY = (
+    "the store cannot be used just now: try again in a moment; before you store a message again, "
+    "see with log whether it is there"
+)
+"""Of a change whose connection broke just before the answer, nobody knows whether it was made."""
+
 UNUSABLE = "the store cannot be used; if trying again does not help, tell the person who runs this server"
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)

@@ -1,23 +1,21 @@
 """The two ways to reach an MCP server: the standard streams of its process, and streamable HTTP."""
 
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 
+from shared_core.mcp_server.conversations import Conversations
 from shared_core.mcp_server.server import MemoryServer
 from shared_core.serving.bearer_tokens import BearerTokens, require_tokens
-from shared_core.serving.listener import listener, server_for, url_of
+from shared_core.serving.health import health_routes
 
-__all__ = ["PATH", "http_app", "serve_http", "serve_stdio"]
+__all__ = ["PATH", "http_app", "serve_stdio"]
 
 PATH = "/mcp"
-
-GRACE = 10
-"""Seconds that requests have to end when the server is told to stop."""
 
 
 def serve_stdio(server: MemoryServer) -> None:
@@ -27,14 +25,16 @@ def serve_stdio(server: MemoryServer) -> None:
     server.run("stdio")
 
 
-def http_app(server: MemoryServer, *, host: str, tokens: BearerTokens | None, close: Callable[[], Any]) -> Starlette:
+def http_app(
+    server: MemoryServer, conversations: Conversations, *, host: str, tokens: BearerTokens | None
+) -> Starlette:
     """Return the server as an ASGI application. No request depends on an earlier one, so any number may share a store.
 
     Args:
         server: the server.
+        conversations: those that it lends. They are closed when it stops.
         host: the address that it is served on.
         tokens: the tokens that it asks for.
-        close: is called when it stops.
 
     Raises:
         ValueError: other machines reach the address, and there are no tokens.
@@ -44,30 +44,17 @@ def http_app(server: MemoryServer, *, host: str, tokens: BearerTokens | None, cl
         streamable_http_path=PATH, json_response=True, stateless_http=True, host=host,
         transport_security=_checks(host, tokens),
     )  # fmt: skip
+    app.router.routes += health_routes(conversations.check)  # they need no token
     inner = app.router.lifespan_context
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[Any]:
         async with inner(app) as state:
             yield state
-        close()  # before the signal that stops the server ends the process
+        conversations.close()  # before the signal that stops the server ends the process
 
     app.router.lifespan_context = lifespan
     return app
-
-
-def serve_http(app: Starlette, *, host: str, port: int, say: Callable[[str], None]) -> None:
-    """Serve an application until a signal ends it; requests that run are finished.
-
-    Args:
-        app: the application.
-        host: the address.
-        port: the port; 0: any that is free.
-        say: is told the URL as soon as connections are accepted.
-    """
-    with listener(host, port) as opened:
-        say(f"serving MCP at {url_of(host, opened)}{PATH}; Ctrl-C stops it")
-        server_for(app, grace=GRACE).run(sockets=[opened])
 
 
 def _checks(host: str, tokens: BearerTokens | None) -> TransportSecuritySettings:

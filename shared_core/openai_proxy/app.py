@@ -12,7 +12,7 @@ import httpx
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -23,6 +23,7 @@ from shared_core.openai_proxy.refusal import Refused
 from shared_core.openai_proxy.upstream import Upstream, returned, unreachable
 from shared_core.pool import SessionPool
 from shared_core.serving.bearer_tokens import BearerTokens, is_loopback
+from shared_core.serving.health import HEALTH, READY, health_routes
 
 logger = logging.getLogger("shared_core.openai_proxy")
 access_log = logging.getLogger("shared_core.openai_proxy.access")
@@ -39,10 +40,10 @@ BODY_SECONDS = 60.0
 GONE = 499
 """The status in the log of a request whose client went away."""
 
-PATHS = ("/healthz", "/readyz", "/v1/chat/completions", "/v1/models")
+PATHS = (HEALTH, READY, "/v1/chat/completions", "/v1/models")
 """Paths that the log names."""
 
-OPEN = ("/healthz", "/readyz")
+OPEN = (HEALTH, READY)
 """Paths that need no token, and are served at any load."""
 
 
@@ -79,20 +80,8 @@ def create_app(
         await upstream.close()
         await asyncio.to_thread(pool.close)
 
-    async def health(_: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    async def ready(_: Request) -> Response:
-        try:
-            await asyncio.to_thread(keeper.prompts.check)  # not behind the requests that wait for the store's threads
-        except StoreError as error:
-            logger.error("the store cannot be read: %s", type(error).__name__)
-            raise Refused(503, "the store cannot be read") from None
-        return JSONResponse({"status": "ready"})
-
     routes = [
-        Route("/healthz", health, methods=["GET"]),
-        Route("/readyz", ready, methods=["GET"]),
+        *health_routes(keeper.prompts.check),  # not behind the requests that wait for the store's threads
         Route("/v1/chat/completions", chat.__call__, methods=["POST"]),
         Route("/v1/models", _models(upstream), methods=["GET"]),
         Route("/v1/models/{model:path}", _models(upstream), methods=["GET"]),

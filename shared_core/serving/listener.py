@@ -1,10 +1,14 @@
 """The server itself: uvicorn, with a socket, limits, and time to end what has begun."""
 
+import asyncio
 import os
 import socket
+import time
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from shared_core.serving.health import READY, not_ready
 
 __all__ = ["listener", "server_for", "url_of"]
 
@@ -48,16 +52,47 @@ def url_of(host: str, opened: socket.socket) -> str:
     return f"http://{shown}:{opened.getsockname()[1]}"
 
 
-def server_for(app: ASGIApp, *, grace: float) -> uvicorn.Server:
+def server_for(app: ASGIApp, *, grace: float, drain: float = 0) -> uvicorn.Server:
     """Return a server for an application. It logs nothing of a request, and only to loggers that are set up already.
 
     Args:
         app: the application.
         grace: the seconds that requests have to end when the server is told to stop; then they are broken off.
+        drain: the seconds before that in which it goes on serving and says at `/readyz` that it is not ready, so that
+            whoever distributes requests sends it no more.
     """
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="on",
         http="h11", ws="none", loop="asyncio", h11_max_incomplete_event_size=MOST_HEADER_BYTES,
         limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=max(1, round(grace)),
     )  # fmt: skip
-    return uvicorn.Server(config)
+    return _Server(config, app, drain)
+
+
+class _Readiness:
+    """Lets an application answer, but for `/readyz` once the server is stopping."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.stopping = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        stopped = self.stopping and scope["type"] == "http" and scope["path"] == READY
+        await (not_ready("stopping") if stopped else self._app)(scope, receive, send)
+
+
+class _Server(uvicorn.Server):
+    """A server that stops being ready `drain` seconds before it closes its port."""
+
+    def __init__(self, config: uvicorn.Config, app: ASGIApp, drain: float) -> None:
+        super().__init__(config)
+        self._gate, self.drain = _Readiness(app), drain
+        config.app = self._gate
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop being ready, then close the port, and then let requests end."""
+        self._gate.stopping = True
+        began = time.monotonic()
+        while time.monotonic() < began + self.drain and not self.force_exit:
+            await asyncio.sleep(0.05)
+        await super().shutdown(sockets)

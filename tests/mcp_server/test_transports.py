@@ -181,7 +181,7 @@ def test_a_request_is_that_of_its_token(tmp_path: Path) -> None:
     tokens = BearerTokens({token: user for user, token in TOKENS.items()})
     conversations = Conversations(tmp_path / "chat.db", embedder=HashingEmbedder())
     server = memory_server(conversations, tokens=tokens)
-    app = http_app(server, host="127.0.0.1", tokens=tokens, close=conversations.close)
+    app = http_app(server, conversations, host="127.0.0.1", tokens=tokens)
 
     async def run() -> None:
         async with app.router.lifespan_context(app):
@@ -197,7 +197,7 @@ def test_a_request_is_that_of_its_token(tmp_path: Path) -> None:
         with InfiniteMemory(tmp_path / "chat.db", user_id=user, embedder=HashingEmbedder()) as memory:
             assert [message.content for message in memory.messages()] == [f"I am {user}."]
     with pytest.raises(ValueError, match="other machines reach"):
-        http_app(server, host="0.0.0.0", tokens=None, close=conversations.close)
+        http_app(server, conversations, host="0.0.0.0", tokens=None)
     with pytest.raises(LookupError):
         _ = conversations.user  # outside of a request, it is nobody's
 

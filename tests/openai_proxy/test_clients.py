@@ -1,5 +1,6 @@
 """Programs that know nothing of the memory: OpenAI's SDK, LangChain's model and curl, through the server to a model."""
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -8,41 +9,22 @@ from typing import Any
 
 import httpx
 import pytest
-from langchain_core.messages import HumanMessage
+from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI
 from openai import APIStatusError, NotFoundError, OpenAI, RateLimitError
 from pydantic import SecretStr
 from starlette.responses import JSONResponse, Response
 
 from shared_core.store import Store
-from tests.openai_proxy.servers import ModelServer, chunk, completion, proxied, stream
+from tests.openai_proxy.servers import ModelServer, chunk, proxied, served, stream
+from tests.openai_proxy.weather_model import CALL, FACT, TOOL, small_talk, weather_model
 
-TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
-CALL = {"id": "call-1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Porto"}'}}
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
-
-
-def model(body: dict[str, Any]) -> Response | str:
-    """Call the tool if there is one; then say what it returned, or the number of messages."""
-    newest = body["messages"][-1]
-    if newest["role"] == "tool":
-        return f"It is {newest['content']}."
-    if "tools" not in body:
-        return f"I see {len(body['messages'])}."
-    if not body.get("stream"):
-        return JSONResponse(completion({"content": None, "tool_calls": [CALL]}, "tool_calls"))
-    begun = {"index": 0, **CALL, "function": {"name": "weather", "arguments": ""}}
-    more = [{"index": 0, "function": {"arguments": part}} for part in ('{"city"', ': "Porto"}')]
-    deltas: list[dict[str, Any]] = [
-        {"role": "assistant", "content": None, "tool_calls": [begun]},
-        *({"tool_calls": [one]} for one in more),
-    ]
-    return stream([*(chunk(delta) for delta in deltas), chunk({}, "tool_calls"), "[DONE]"])
 
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[tuple[str, ModelServer]]:
-    with proxied(model) as both:
+    with proxied(weather_model) as both:
         yield both
 
 
@@ -133,39 +115,103 @@ def test_langchain_chats_streams_and_calls_tools(servers: tuple[str, ModelServer
     llm = ChatOpenAI(base_url=servers[0], api_key=SecretStr("k"), model="m", max_retries=0)
     assert llm.invoke("Hello from a chain").content == "I see 1."
     assert "".join(str(piece.content) for piece in llm.stream("Hello in pieces")) == "I see 1."
-    called = llm.bind_tools([TOOL]).invoke([HumanMessage("How is it out there?")])
-    assert [(call["name"], call["args"]) for call in called.tool_calls] == [("weather", {"city": "Porto"})]
+    with_tools = llm.bind_tools([TOOL])
+    called = with_tools.invoke([HumanMessage("How is it out there?")])
+    pieces = list(with_tools.stream([HumanMessage("How is it out there, in pieces?")]))
+    for calls in (called.tool_calls, sum(pieces[1:], pieces[0]).tool_calls):
+        assert [(call["name"], call["args"]) for call in calls] == [("weather", {"city": "Porto"})]
+    asked = [HumanMessage("How is it out there?"), called, ToolMessage("sunny", tool_call_id="call-1")]
+    assert with_tools.invoke(asked).content == "It is sunny."
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-@pytest.mark.parametrize("streamed", [False, True])
-def test_curl(servers: tuple[str, ModelServer], streamed: bool) -> None:
-    body = json.dumps({"model": "m", "stream": streamed, "messages": [{"role": "user", "content": "By hand"}]})
-    command = ["curl", "-sSN", "--noproxy", "*", "-H", "Content-Type: application/json", "-d", body]
-    done = subprocess.run([*command, f"{servers[0]}/chat/completions"], capture_output=True, text=True, check=True)
+CURL = ["curl", "-sSN", "--noproxy", "*", "-H", "Content-Type: application/json", "--data-binary", "@-"]
+with_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+
+
+def curled(url: str, *messages: Any, **fields: Any) -> str:
+    """Return what curl writes, to which the request is sent as its input."""
+    body = json.dumps({"model": "m", "messages": messages, **fields})
+    done = subprocess.run([*CURL, f"{url}/chat/completions"], input=body, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    if streamed:
-        assert done.stdout.endswith("data: [DONE]\n\n")
-    else:
-        assert json.loads(done.stdout)["choices"][0]["message"]["content"] == "I see 1."
+    return done.stdout
+
+
+@with_curl
+def test_curl(servers: tuple[str, ModelServer]) -> None:
+    asked = {"role": "user", "content": "By hand"}
+    assert json.loads(curled(servers[0], asked))["choices"][0]["message"]["content"] == "I see 1."
+    called = json.loads(curled(servers[0], asked, tools=[TOOL]))["choices"][0]["message"]
+    assert called["tool_calls"] == [CALL]
+    told = [asked, called, {"role": "tool", "tool_call_id": "call-1", "content": "sunny"}]
+    assert json.loads(curled(servers[0], *told))["choices"][0]["message"]["content"] == "It is sunny."
+
+
+@with_curl
+@pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}])
+def test_curl_gets_the_bytes_of_the_model_s_stream(servers: tuple[str, ModelServer], tools: dict[str, Any]) -> None:
+    bare = ModelServer(weather_model)
+    with served(bare.app) as (bare_url, _):
+        through, direct = (
+            curled(url, {"role": "user", "content": "By hand, in pieces"}, stream=True, **tools)
+            for url in (servers[0], f"{bare_url}/v1")
+        )
+    assert through == direct
+    assert through.count("data: ") > 4
+    assert through.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("tools", [None, [TOOL]])
+def test_the_chunks_are_those_without_the_server(servers: tuple[str, ModelServer], tools: Any) -> None:
+    """In their order, for the SDK and for LangChain, which makes its own ids."""
+    words, bare = "Hello, in pieces", ModelServer(weather_model)
+    got: list[Any] = []
+    with served(bare.app) as (bare_url, _):
+        for url in (servers[0], f"{bare_url}/v1"):
+            with OpenAI(base_url=url, api_key="k") as client:
+                fields: Any = {} if tools is None else {"tools": tools}
+                asked: Any = [{"role": "user", "content": words}]
+                chunks = client.chat.completions.create(model="m", messages=asked, stream=True, **fields)
+                of_sdk = [chunk.model_dump() for chunk in chunks]
+            llm = ChatOpenAI(base_url=url, api_key=SecretStr("k"), model="m")
+            pieces = [one.model_dump(exclude={"id"}) for one in llm.stream([HumanMessage(words)], **fields)]
+            got.append((of_sdk, pieces))
+    assert got[0] == got[1]
+    assert all(len(chunks) > 3 for chunks in got[0])
+
+
+# A fact of the third turn, asked for in the three hundredth: the whole history is many times as large as the window
+
+
+@pytest.fixture(scope="module")
+def history() -> list[dict[str, Any]]:
+    *told, question = small_talk(300)
+    turns = [({"role": "user", "content": one}, {"role": "assistant", "content": "Noted."}) for one in told]
+    return [*itertools.chain(*turns), {"role": "user", "content": question}]
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_a_fact_of_the_third_turn_is_there_at_the_three_hundredth(named: bool) -> None:
-    """The client sends its whole history, which is many times as large as the window."""
-    history: list[Any] = []
-    for turn in range(1, 301):
-        told = "My locker code is 4471." if turn == 3 else f"Small talk number {turn} about tea, rain and trains. " * 5
-        history += [{"role": "user", "content": told}, {"role": "assistant", "content": f"Noted, turn {turn}."}]
-    history.append({"role": "user", "content": "What is my locker code?"})
-    with proxied(lambda _: "4471.") as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
+def test_the_sdk_gets_a_fact_of_the_third_turn(history: list[Any], named: bool) -> None:
+    with proxied(weather_model) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
         headers = {"x-session-id": "long"} if named else {}
         raw = client.chat.completions.with_raw_response.create(
             model="m", messages=history, extra_headers={**headers, "x-memory-report": "1"}
         )
+    assert raw.parse().choices[0].message.content == "4471."
     sent = model_server.texts()
-    assert "My locker code is 4471." in "\n".join(sent)
+    assert FACT in "\n".join(sent)
     assert len(sent) < 100
     report = json.loads(raw.text)["memory_report"]
     assert report["total_tokens"] <= report["budget"] == 3596
     assert raw.headers["x-memory-session"].startswith("long" if named else "chat-")
+
+
+def test_langchain_gets_a_fact_of_the_third_turn(history: list[Any]) -> None:
+    with proxied(weather_model) as (url, _):
+        llm = ChatOpenAI(base_url=url, api_key=SecretStr("k"), model="m", max_retries=0)
+        assert llm.invoke(history).content == "4471."
+
+
+@with_curl
+def test_curl_gets_a_fact_of_the_third_turn(history: list[Any]) -> None:
+    with proxied(weather_model) as (url, _):
+        assert json.loads(curled(url, *history))["choices"][0]["message"]["content"] == "4471."

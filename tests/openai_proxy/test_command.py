@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from openai import NotFoundError, OpenAI
+from openai import APIError, NotFoundError, OpenAI
 
 from shared_core import InfiniteMemory, SessionPool
 from shared_core.cli.app import run
@@ -20,7 +21,7 @@ from shared_core.openai_proxy.app import create_app
 from shared_core.openai_proxy.echo_upstream import EchoTransport
 from shared_core.openai_proxy.upstream import Upstream
 from shared_core.store import Store
-from tests.openai_proxy.servers import ModelServer, served, spoken, stream
+from tests.openai_proxy.servers import ModelServer, served, spoken, stream, until
 from tests.support.documents import ROOT
 
 SECRET = "ann-secret-0123456789"
@@ -89,11 +90,63 @@ def test_what_was_acknowledged_survives_the_end_of_the_server(tmp_path: Path, en
                 if seen == "Half of i":
                     break
         process.send_signal(end)
-        process.wait(30)
+        assert process.wait(30) == -end
         over.set()
+        with pytest.raises((APIError, httpx.TransportError)):  # the SDK does not take it for a whole answer
+            list(pieces)
     assert told(tmp_path / "chat.db", "one") == [("The first?", False), ("Whole.", False)]
     part = [("Half of i", True)] if end == signal.SIGTERM else []
     assert told(tmp_path / "chat.db", "two") == [("The second?", False), *part]
+
+
+def test_a_stream_ends_while_the_server_stops(tmp_path: Path) -> None:
+    """It arrives and is stored as if nothing was; nobody new is let in."""
+    over = threading.Event()
+    words: list[str | None] = [*spoken("All of it.")]
+    model = ModelServer(lambda _: stream([*words[:2], None, *words[2:], "[DONE]"], wait=over))
+    with (
+        served(model.app) as (model_url, _),
+        serving(tmp_path, ["--upstream", f"{model_url}/v1"]) as (url, process),
+        httpx.stream(
+            "POST", f"{url}/chat/completions", headers={"x-session-id": "s"}, timeout=60,
+            json={"model": "m", "stream": True, "messages": [{"role": "user", "content": "How much?"}]},
+        ) as response,
+    ):  # fmt: skip
+        lines = response.iter_lines()
+        assert next(lines).startswith("data: ")
+        process.send_signal(signal.SIGTERM)
+        until(lambda: is_closed(url))
+        over.set()
+        assert [line for line in lines if line][-1] == "data: [DONE]"
+        assert process.wait(30) == -signal.SIGTERM
+    assert told(tmp_path / "chat.db", "s") == [("How much?", False), ("All of it.", False)]
+
+
+def is_closed(url: str) -> bool:
+    """Return whether nothing listens at an address."""
+    try:
+        httpx.get(f"{url.removesuffix('/v1')}/healthz", timeout=20)
+    except httpx.ConnectError:
+        return True
+    except httpx.TransportError:  # it was let in just before the end
+        return False
+    return False
+
+
+def test_a_server_is_not_ready_before_it_closes(store: Store) -> None:
+    """It answers for as long as `--drain` says, so that requests that are on their way to it are served."""
+    app = create_app(SessionPool(store), Upstream("http://echo.invalid/v1", transport=EchoTransport()))
+    with served(app) as (url, server):
+        server.drain = 3600.0  # type: ignore[attr-defined]
+        assert httpx.get(f"{url}/readyz").status_code == 200
+        server.should_exit = True
+        until(lambda: httpx.get(f"{url}/readyz").status_code == 503)
+        assert httpx.get(f"{url}/readyz").headers["retry-after"] == "1"
+        assert httpx.get(f"{url}/healthz").status_code == 200
+        said = {"model": "echo", "messages": [{"role": "user", "content": "Is anybody there?"}]}
+        assert httpx.post(f"{url}/v1/chat/completions", json=said).status_code == 200
+        server.drain = 0.0  # type: ignore[attr-defined]
+        until(lambda: is_closed(url))
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ EXPECTED = {
 }
 ELSEWHERE = {
     "tutorial.md", "server.md", "openai.md", "import.md", "format.md", "langchain.md", "llama_index.md", "scaling.md",
-    "serve.md",
+    "serve.md", "clients.md",
 }  # fmt: skip
 """Pages whose blocks are run by other tests."""
 

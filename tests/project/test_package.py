@@ -118,7 +118,7 @@ def test_the_source_distribution_holds_what_a_packager_needs(tmp_path: Path) -> 
     assert "examples/data/conversation.json" in names
     tops = {name.partition("/")[0] for name in names}
     assert tops <= needed | IMPORT_PACKAGES | {
-        "docs", "examples", "tests", "mkdocs.yml", "constraints.txt", "PKG-INFO", ".gitignore"
+        "deploy", "docs", "examples", "tests", "mkdocs.yml", "constraints.txt", "PKG-INFO", ".gitignore"
     }  # fmt: skip
 
 

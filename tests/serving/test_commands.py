@@ -42,8 +42,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_both_say_the_same(capsys: pytest.CaptureFixture[str], options: list[str], expected: str) -> None:
-    if "192.0.2.1" in options:  # the file is right, so they open the store and come as far as the address
-        options = [*options, "--store", "other.db"]
     (said,) = errors(capsys, *options)
     assert expected in said
     assert TOKEN not in said
