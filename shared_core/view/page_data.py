@@ -3,13 +3,14 @@
 import heapq
 import math
 from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cache, partial
 from heapq import heappop, heappush
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from shared_core.arguments import whole_number
@@ -181,6 +182,24 @@ PATIENCE_MS = 60_000
 Progress = Callable[[int, int], None]
 
 
+@dataclass(frozen=True, slots=True)
+class SentPrompt:
+    """A prompt that was sent to a model.
+
+    Attributes:
+        report: the report on it.
+        at: when it was built.
+        model: the name of the model. None: it is not known.
+    """
+
+    report: ContextReport
+    at: datetime
+    model: str | None
+
+
+NOTHING_SENT: Mapping[str, SentPrompt] = MappingProxyType({})
+
+
 class _Visitor(InfiniteMemory):
     """A memory that moves along the tree freely: its position is its own, and no branch moves with it."""
 
@@ -197,7 +216,8 @@ class _Visitor(InfiniteMemory):
 
 def gather(
     store: str | Path | Store, *, session_id: str = "default", user_id: str | None = None,
-    questions: int | None = QUESTIONS, progress: Progress | None = None, **settings: Any,
+    questions: int | None = QUESTIONS, also: Collection[str] = (), sent: Mapping[str, SentPrompt] = NOTHING_SENT,
+    progress: Progress | None = None, **settings: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the data of a page that shows a session.
 
@@ -208,6 +228,8 @@ def gather(
         session_id: the ID of the conversation.
         user_id: the ID of its user. None: it has no user.
         questions: how many of the newest questions of each branch get their prompt built. None: all.
+        also: the ids of other questions that get theirs built.
+        sent: the prompts that were sent, by the ids of their questions. They are shown instead of others built anew.
         progress: called with the number of prompts built and the number of prompts to build.
         settings: other arguments of `InfiniteMemory`, such as `max_tokens`. Pass those of your application to see its
             prompts.
@@ -223,9 +245,10 @@ def gather(
         opened = all_of_it.for_user(user_id)
         session = _session(opened, user_id, session_id)
         memory = _Visitor(opened, session_id=session_id, user_id=user_id, **settings)
+        wanted = _Wanted(questions, also, sent, progress or (lambda done, total: None))
         while True:
             epoch = opened.state(session).epoch
-            data = _session_data(opened, session, memory, questions, progress or (lambda done, total: None))
+            data = _session_data(opened, session, memory, wanted)
             # Another epoch means that messages were forgotten in the meantime. The page must not show them.
             if opened.state(session).epoch == epoch:
                 return {"session": session_id, "user": user_id, "questions": questions, **data}
@@ -256,9 +279,17 @@ def _session(store: Store, user_id: str | None, session_id: str) -> int:
     return session
 
 
-def _session_data(
-    store: Store, session: int, memory: _Visitor, questions: int | None, progress: Progress
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which prompts a page shows; see `gather`."""
+
+    questions: int | None
+    also: Collection[str]
+    sent: Mapping[str, SentPrompt]
+    progress: Progress
+
+
+def _session_data(store: Store, session: int, memory: _Visitor, wanted: _Wanted) -> dict[str, Any]:
     # Branches are read before messages: then a message added in between lacks its branch name, but no branch lacks its
     # message.
     branches = {branch.name: branch.head for branch in store.branches(session)}
@@ -276,14 +307,17 @@ def _session_data(
         | ({"sums": sums[row]} if row in sums else {})
         for row, (entry, lane, owner) in enumerate(zip(entries, layout.lanes, layout.owners, strict=True))
     ]
-    asked = _asked(nodes, ends.values(), questions)
-    threshold = memory.cosine_threshold() if asked else 0.0
-    reports = _reports(memory, [entry.position for entry in entries], asked, partial(_report, ids, threshold), progress)
+    sent = {ids[id]: one for id, one in wanted.sent.items() if id in ids}
+    chosen = {*_asked(nodes, ends.values(), wanted.questions), *(ids[id] for id in wanted.also if id in ids)}
+    asked = sorted(row for row in chosen - sent.keys() if nodes[row]["role"] == "user")
+    threshold = memory.cosine_threshold() if asked or sent else 0.0
+    positions = [entry.position for entry in entries]
+    built = _reports(memory, positions, asked, partial(_report, ids, threshold), wanted.progress)
+    built |= {str(row): _sent_report(ids, threshold, one) for row, one in sent.items()}
+    reports = {row: built[row] for row in sorted(built, key=int)}
     return {
         "overview": overview(nodes, heads, reports, threshold),
-        "kinds": [kind.value for kind in Kind],
-        "bands": [each.value for each in Band],
-        "reasons": [reason.why for reason in Reason],
+        **WORDS,
         "branches": [{"name": name, "row": row} for name, row in zip(branches, heads, strict=True)],
         "stashes": [_stash(stash, ids) for stash in stashes],
         "lanes": layout.width,
@@ -405,6 +439,34 @@ def _report(ids: Mapping[str, int], threshold: float, report: ContextReport) -> 
     }
 
 
+def _sent_report(ids: Mapping[str, int], threshold: float, sent: SentPrompt) -> dict[str, Any]:
+    """Return the report on a prompt that was sent. Of a message that is not stored any more it shows no text."""
+    kept = [line if line.id is None or line.id in ids else line._replace(text="") for line in sent.report.lines]
+    report = replace(sent.report, lines=tuple(kept))
+    return _report(ids, threshold, report) | {"sent": {"at": sent.at.astimezone(UTC).isoformat(), "model": sent.model}}
+
+
+def sent_prompt(
+    store: Store, sent: SentPrompt, *, session_id: str | None, user_id: str | None, **settings: Any
+) -> dict[str, Any]:
+    """Return the data of a report alone: its lines are about `messages`, by their index.
+
+    Args:
+        store: the store.
+        sent: the prompt.
+        session_id: the conversation. None: it is not stored.
+        user_id: the user.
+        settings: other arguments of `InfiniteMemory`.
+    """
+    threshold = 0.0
+    if session_id is not None:
+        threshold = _Visitor(store, session_id=session_id, user_id=user_id, **settings).cosine_threshold()
+    shown = {line.id: line for line in sent.report.lines if line.id is not None}
+    messages = [{"id": id, "role": line.role, "text": line.preview} for id, line in shown.items()]
+    report = _sent_report({id: number for number, id in enumerate(shown)}, threshold, sent)
+    return {**WORDS, "messages": messages, **report}
+
+
 def _line(line: ReportLine, ids: Mapping[str, int], threshold: float) -> list[Any]:
     """Return a line: row, kind, included, reason, tokens, tokens left, score, lexical and dense score, band.
 
@@ -421,6 +483,13 @@ def _line(line: ReportLine, ids: Mapping[str, int], threshold: float) -> list[An
     newer = ids.get(line.superseded_by) if line.superseded_by is not None else None
     return cells if newer is None else [*cells, newer]
 
+
+WORDS: Mapping[str, list[str]] = {
+    "kinds": [kind.value for kind in Kind],
+    "bands": [each.value for each in Band],
+    "reasons": [reason.why for reason in Reason],
+}
+"""What the numbers in a report stand for."""
 
 KINDS = {kind: number for number, kind in enumerate(Kind)}
 REASONS = {reason: number for number, reason in enumerate(Reason)}
