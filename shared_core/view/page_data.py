@@ -1,14 +1,12 @@
-"""The data of the page: branches laid out in lanes, messages, and the prompts of questions with their reports."""
+"""The data of the page: messages in lanes, and the prompts of questions with their reports."""
 
 import heapq
 import math
-from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, partial
-from heapq import heappop, heappush
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,164 +18,24 @@ from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.paths import Head
 from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.terminal import on_one_line
 from shared_core.records import After, Position, Record
 from shared_core.store import Store
 from shared_core.stores import open_store, store_exists
 from shared_core.tree.copies import Stash
 from shared_core.tree.log import Lineage, LogEntry
+from shared_core.view.lanes import lay_out
 from shared_core.view.overview import BANDS, overview
 from shared_core.view.relevance import Band, band
-
-NO_BRANCH = -1
-"""The owner of a node that is on no branch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A line from a node to one of its children.
-
-    Attributes:
-        parent: row of the parent.
-        child: row of the child.
-        lane: the column of the line between the two rows, which it shares with no node.
-        owner: number of the branch that the line belongs to; -1: none.
-    """
-
-    parent: int
-    child: int
-    lane: int
-    owner: int
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The columns of a drawing. Each node has a row of its own.
-
-    Attributes:
-        lanes: the column of each node, from 0.
-        owners: the number of the branch that each node belongs to; -1: none.
-        edges: all lines, in the order of their children.
-        width: the number of columns.
-    """
-
-    lanes: tuple[int, ...]
-    owners: tuple[int, ...]
-    edges: tuple[Edge, ...]
-    width: int
-
-
-@dataclass(slots=True)
-class _Line:
-    """Something that occupies a column: a run of nodes, or the edge from a node inside a branch to a merge.
-
-    Attributes:
-        start: the first row it occupies.
-        end: the last row it occupies.
-        beside: the node whose column is to its left; -1: none.
-    """
-
-    start: int
-    end: int
-    beside: int
-
-
-def lay_out(parents: Sequence[Sequence[int]], heads: Sequence[int | None]) -> Layout:
-    """Return the columns of the nodes and the lines between them.
-
-    A node is drawn below its first parent if both belong to the same branch. Other children are drawn to the right of
-    the parent, in the first column that is free for all the rows they need.
-
-    Args:
-        parents: the rows of the parents of each node, first parent first. Parents come before their children.
-        heads: the row of the last node of each branch. None: the branch is empty. A node on several branches belongs to
-            the first of them.
-    """
-    owners = _owners(parents, heads)
-    follows = _follows(parents, owners)
-    run_of, lines = _runs(parents, follows)
-    loose: dict[tuple[int, int], int] = {}
-    for child, before in enumerate(parents):
-        for source in before[1:]:
-            if source not in follows:
-                lines[run_of[source]].end = max(lines[run_of[source]].end, child)
-            elif child > source + 1:
-                loose[source, child] = len(lines)
-                lines.append(_Line(source + 1, child - 1, source))
-    columns = _columns(lines, run_of)
-    lanes = [columns[run] for run in run_of]
-    edges = []
-    for child, before in enumerate(parents):
-        for number, parent in enumerate(before):
-            lane, owner = lanes[child], owners[child]
-            if number:
-                owner = owners[parent]
-                own = loose.get((parent, child))
-                lane = columns[own] if own is not None else lanes[child] if parent in follows else lanes[parent]
-            edges.append(Edge(parent, child, lane, owner))
-    return Layout(tuple(lanes), tuple(owners), tuple(edges), max(columns, default=-1) + 1)
-
-
-def _owners(parents: Sequence[Sequence[int]], heads: Sequence[int | None]) -> list[int]:
-    """Return for each node the first branch that reaches it through first parents."""
-    owners = [NO_BRANCH] * len(parents)
-    for branch, head in enumerate(heads):
-        node = head
-        while node is not None and owners[node] == NO_BRANCH:
-            owners[node] = branch
-            node = parents[node][0] if parents[node] else None
-    return owners
-
-
-def _follows(parents: Sequence[Sequence[int]], owners: Sequence[int]) -> dict[int, int]:
-    """Return node -> the node that is drawn directly below it."""
-    follows: dict[int, int] = {}
-    for child, before in enumerate(parents):
-        if before and owners[child] == owners[before[0]]:
-            follows.setdefault(before[0], child)
-    return follows
-
-
-def _runs(parents: Sequence[Sequence[int]], follows: dict[int, int]) -> tuple[list[int], list[_Line]]:
-    """Return the run that each node belongs to, and the runs."""
-    run_of: list[int] = []
-    lines: list[_Line] = []
-    for node, before in enumerate(parents):
-        if before and follows.get(before[0]) == node:
-            run_of.append(run_of[before[0]])
-            lines[run_of[node]].end = node
-        else:
-            beside = before[0] if before else -1
-            run_of.append(len(lines))
-            lines.append(_Line(beside + 1 if before else node, node, beside))
-    return run_of, lines
-
-
-def _columns(lines: Sequence[_Line], run_of: Sequence[int]) -> list[int]:
-    """Return a column for each line, so that lines with common rows have different columns."""
-    columns = [0] * len(lines)
-    free: list[int] = []
-    taken: list[tuple[int, int]] = []
-    count = 0
-    for number in sorted(range(len(lines)), key=lambda number: lines[number].start):
-        line = lines[number]
-        while taken and taken[0][0] < line.start:
-            insort(free, heappop(taken)[1])
-        beside = columns[run_of[line.beside]] if line.beside >= 0 else -1
-        at = bisect_right(free, beside)
-        if at < len(free):
-            columns[number] = free.pop(at)
-        else:
-            columns[number] = count
-            count += 1
-        heappush(taken, (line.end, columns[number]))
-    return columns
-
 
 QUESTIONS = 50
 """The default number of questions per branch whose prompts are built, newest first."""
 
 PATIENCE_MS = 60_000
 """How long one prompt may embed messages, in ms. Nobody waits for a page, and its reports should be complete."""
+
+BEGINNING = 240
+"""Characters of a message that are shown in a report that stands alone."""
 
 Progress = Callable[[int, int], None]
 
@@ -446,6 +304,11 @@ def _sent_report(ids: Mapping[str, int], threshold: float, sent: SentPrompt) -> 
     return _report(ids, threshold, report) | {"sent": {"at": sent.at.astimezone(UTC).isoformat(), "model": sent.model}}
 
 
+def cosine_threshold(store: Store, session_id: str, user_id: str | None, **settings: Any) -> float:
+    """Return the cosine from which a text is about a question, as `band` takes it; 0 without an embedder."""
+    return _Visitor(store, session_id=session_id, user_id=user_id, **settings).cosine_threshold()
+
+
 def sent_prompt(
     store: Store, sent: SentPrompt, *, session_id: str | None, user_id: str | None, **settings: Any
 ) -> dict[str, Any]:
@@ -458,11 +321,9 @@ def sent_prompt(
         user_id: the user.
         settings: other arguments of `InfiniteMemory`.
     """
-    threshold = 0.0
-    if session_id is not None:
-        threshold = _Visitor(store, session_id=session_id, user_id=user_id, **settings).cosine_threshold()
+    threshold = 0.0 if session_id is None else cosine_threshold(store, session_id, user_id, **settings)
     shown = {line.id: line for line in sent.report.lines if line.id is not None}
-    messages = [{"id": id, "role": line.role, "text": line.preview} for id, line in shown.items()]
+    messages = [{"id": id, "role": line.role, "text": on_one_line(line.text[:BEGINNING])} for id, line in shown.items()]
     report = _sent_report({id: number for number, id in enumerate(shown)}, threshold, sent)
     return {**WORDS, "messages": messages, **report}
 
