@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared_core.errors import StoreError
 from shared_core.openai_proxy.chat import ChatEndpoint, ClientGone, Keeper, client_key, frames_of
-from shared_core.openai_proxy.inspector.endpoints import PAGE, inspector_routes
+from shared_core.openai_proxy.inspector.endpoints import API, PAGE, POLLED, inspector_routes
 from shared_core.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.openai_proxy.prompts import Prompts
 from shared_core.openai_proxy.refusal import Refused
@@ -181,7 +181,8 @@ class Gate:
             if not self._inside:
                 self._nobody.set()
             took = (time.monotonic() - began) * 1000
-            access_log.info("%s %s %d %.0f ms", scope["method"], _known(scope["path"]), status, took)
+            if (scope["path"], status) != (POLLED, 200):  # an open page would fill the log
+                access_log.info("%s %s %d %.0f ms", scope["method"], _known(scope["path"]), status, took)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -228,7 +229,8 @@ def _reply(refused: Refused) -> Response:
 
 def _known(path: str) -> str:
     """Return a path as the log may show it."""
-    return path if path in PATHS else "/v1/models/*" if path.startswith("/v1/models/") else "-"
+    below = (f"{prefix}/*" for prefix in ("/v1/models", API) if path.startswith(f"{prefix}/"))
+    return path if path in (PAGE, *PATHS) else next(below, "-")
 
 
 async def _error_response(_: Request, error: Exception) -> Response:

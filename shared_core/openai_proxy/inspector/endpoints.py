@@ -19,12 +19,15 @@ from shared_core.openai_proxy.refusal import Refused
 from shared_core.serving.bearer_tokens import ANY_USER
 from shared_core.view.document import embedded
 
-__all__ = ["PAGE", "inspector_routes"]
+__all__ = ["API", "PAGE", "POLLED", "inspector_routes"]
 
 PAGE = "/"
 """The path of the page. It holds no data, so it needs no token."""
 
 API = "/inspector/api"
+
+POLLED = f"{API}/requests"
+"""The path that an open page asks every other second."""
 
 MOST_BYTES = 64 * 2**10
 """The bytes of the largest change that is asked for."""
@@ -65,8 +68,9 @@ def inspector_routes(keeper: Keeper, ring: RequestRing, *, user: str | None) -> 
 
 
 async def _page(request: Request) -> Response:
-    check_host(request, tokens_needed=request.scope["state"]["guarded"])
-    page = live_page()
+    guarded = request.scope["state"]["guarded"]
+    check_host(request, tokens_needed=guarded)
+    page = live_page(guarded)
     headers = {**SAFE, "cache-control": "no-cache", "content-security-policy": page.policy}
     return Response(page.html, headers=headers, media_type="text/html")
 
@@ -109,7 +113,7 @@ class _Inspector:
             _check(request)
             user = self._user_of(request)
             fields = read_body(await _received(request))
-            return _json(await asyncio.shield(self._keeper.call(work, user, fields)))
+            return _json(await self._keeper.call(work, user, fields))
 
         return answer
 
@@ -137,6 +141,8 @@ class _Inspector:
 
     def fork(self, user: str | None, fields: Fields) -> Any:
         session, name, at = (_text(fields, key, LONGEST_NAME) for key in ("session", "name", "at"))
+        if not name.isprintable():
+            raise Refused(400, "name: expected characters that can be printed")
         return self._live.fork(user, session, name, at)
 
     def forget(self, user: str | None, fields: Fields) -> Any:

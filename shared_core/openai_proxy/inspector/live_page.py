@@ -21,10 +21,15 @@ class LivePage(NamedTuple):
 
 
 @cache
-def live_page() -> LivePage:
-    """Return the page."""
+def live_page(tokens_needed: bool) -> LivePage:
+    """Return the page; it asks for a token at once if one is needed."""
     style = style_of(part_of(PACKAGE, "inspector.css"))
     script = script_of(*(part_of(PACKAGE, name) for name in SCRIPTS))
-    values = {"style": style, "script": script, "conversation": conversation_html()}
+    values = {
+        "style": style,
+        "script": script,
+        "conversation": conversation_html(),
+        "tokens": "needed" if tokens_needed else "unused",
+    }
     more = ("connect-src 'self'", "img-src data:", "frame-ancestors 'none'")
     return LivePage(filled(part_of(PACKAGE, "inspector.html"), values), policy_of(script, style, more))

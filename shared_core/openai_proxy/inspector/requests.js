@@ -3,7 +3,7 @@
 const EVERY = 2000; // milliseconds between two questions for what is new
 const SHORT = 60; // characters of the name of a session
 
-const live = { stamp: 0, words: null, requests: [], timer: 0 };
+const live = { stamp: 0, words: null, requests: [], timer: 0, problem: false };
 
 /** Ask what is new, again and again while the page is looked at, and tell the view. */
 async function listen() {
@@ -11,13 +11,16 @@ async function listen() {
   if (!document.hidden && who) {
     try {
       const news = await ask("requests", { after: live.stamp });
-      if (news.requests && news.stamp !== live.stamp) {
+      if (live.problem) note("");
+      live.problem = false;
+      if (news.requests) {
+        const changed = news.stamp !== live.stamp || news.requests.length !== live.requests.length;
         Object.assign(live, { stamp: news.stamp, words: news, requests: news.requests });
-        heard();
-      } else if (news.requests) Object.assign(live, { words: news, requests: news.requests });
-      note("");
+        if (changed) heard();
+      }
     } catch (error) {
       if (error.status === 401) return signOut(error.message);
+      live.problem = true;
       note(error.message);
     }
   }
@@ -67,10 +70,10 @@ function requestPanel(request) {
     : el("p", "quiet", "session ", isolated("span", "id", request.session));
   const back = el("a", "open backward", "All requests");
   back.href = address("requests");
-  return [back, head, about, request.session === null ? null : open, budget({ ...request, sent: request.sent })];
+  return [back, head, about, request.session === null ? null : open, budget(request)];
 }
 
-/** The view of the newest requests; `number` is the one that is read. */
+/** The view of the newest requests; `chosen` is the number of the one that is read, else it is always the newest. */
 async function showRequests(view, chosen) {
   const list = el("ul", "entries");
   const panel = el("article", "panel");
@@ -80,20 +83,25 @@ async function showRequests(view, chosen) {
   count.setAttribute("role", "status");
   const page = el("section", `page split${chosen === undefined ? "" : " chosen"}`);
   page.append(el("div", "side", el("div", "page-head", el("h1", "", "Requests")), count, list), panel);
-  const draw = () => {
+  let stamp = 0; // of the request in the panel
+  const read = async () => {
+    const shown = chosen ?? live.requests[0]?.number;
+    const focused = list.contains(document.activeElement) ? document.activeElement.hash : null;
     list.replaceChildren(...live.requests.map((one) => requestEntry(one, shown)));
+    if (focused) [...list.querySelectorAll("a")].find((entry) => entry.hash === focused)?.focus();
     const some = `${plural(live.requests.length, "request")}, newest first; the server keeps the newest ones in memory. Times are UTC.`;
     count.textContent = live.requests.length ? some : "No request yet. They appear here as they happen.";
+    const now = live.requests.find((one) => one.number === shown)?.stamp;
+    if (shown === undefined || now === stamp) return;
+    stamp = now;
+    try {
+      const request = await ask("request", { number: shown });
+      if (view.current() && stamp === now) panel.replaceChildren(...requestPanel(request).filter(Boolean));
+    } catch (error) {
+      panel.replaceChildren(complaint(error));
+    }
   };
-  const shown = chosen ?? live.requests[0]?.number;
-  draw();
-  view.heard = draw;
   view.fill(page);
-  if (shown === undefined) return;
-  try {
-    const request = await ask("request", { number: shown });
-    if (view.current()) panel.replaceChildren(...requestPanel(request).filter(Boolean));
-  } catch (error) {
-    panel.replaceChildren(complaint(error));
-  }
+  view.heard = read;
+  await read();
 }

@@ -138,6 +138,7 @@ function signOut(problem) {
 
 /** Ask the server who looks, and show the page or what is missing. */
 async function start(tried = false) {
+  if (document.body.dataset.tokens === "needed" && !sessionStorage.getItem(TOKEN)) return askToken();
   try {
     who = await ask("me");
   } catch (error) {
