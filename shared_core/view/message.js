@@ -87,6 +87,7 @@ function show(row, containing) {
   const body = [button("back", "Back to the conversation", leave), head, place(node, row, containing)];
   if (node.role === "merge") body.push(el("p", "said", `A merge: it ${line(node)}.`), links("It joins", node.parents));
   else body.push(...said(node));
+  if (live.actions && node.role !== "merge") body.push(live.actions(node));
   const report = reports.get(row);
   if (report) body.push(budget(report));
   else if (node.role === "user") body.push(missing(node));
@@ -102,7 +103,6 @@ function show(row, containing) {
     ["pinned", node.pinned ? "yes" : null], ["media tokens", node.media], ["original form", node.payload],
   ]);
   if (details.childElementCount) body.push(section("Details", details));
-  if (live.actions && node.role !== "merge") body.push(live.actions(node));
   part.message.replaceChildren(...body.filter(Boolean));
   part.message.scrollTop = 0;
 }

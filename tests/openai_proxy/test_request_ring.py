@@ -41,5 +41,7 @@ def test_what_is_dropped_or_unknown_is_not_there() -> None:
     numbers = [ring.note("ann", "s", None, REPORT) for _ in range(3)]
     ring.answered("ann", numbers[0], "s")
     assert [one.number for one in ring.of("ann")] == numbers[:0:-1]
+    ring.drop("ann", {numbers[1]})
+    assert [(one.number, one.stamp > numbers[2]) for one in ring.of("ann")] == [(numbers[2], True)]
     ring.drop("ann", {*numbers})
     assert ring.of("ann") == ring.of("ben") == []

@@ -108,10 +108,11 @@ class LiveSessions:
 
     def requests(self, user: str | None, after: int) -> dict[str, Any]:
         """Return the requests of a user, newest first, unless none of them was seen or changed after a stamp."""
+        newest = max((one.stamp for one in self._ring.of(user)), default=0)
+        if newest and newest <= after:
+            return {"stamp": newest}
         kept = self._kept(user)
         stamp = max((one.stamp for one in kept), default=0)
-        if stamp and stamp <= after:
-            return {"stamp": stamp}
         return {"stamp": stamp, **WORDS, "requests": [_summary(one) for one in kept]}
 
     def request(self, user: str | None, number: int) -> dict[str, Any]:

@@ -78,9 +78,12 @@ class RequestRing:
             return [*reversed(self._of.get(user, ()))]
 
     def drop(self, user: str | None, numbers: set[int]) -> None:
-        """Keep some requests no longer."""
+        """Keep some requests no longer. The newest of the others counts as changed, so that a poll notices it."""
         with self._lock:
-            self._of[user] = deque(one for one in self._of.get(user, ()) if one.number not in numbers)
+            left = deque(one for one in self._of.get(user, ()) if one.number not in numbers)
+            if left:
+                left[-1] = replace(left[-1], stamp=self._next())
+            self._of[user] = left
             self._tidy(user)
 
     def _next(self) -> int:

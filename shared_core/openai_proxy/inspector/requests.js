@@ -89,7 +89,7 @@ async function showRequests(view, chosen) {
     const focused = list.contains(document.activeElement) ? document.activeElement.hash : null;
     list.replaceChildren(...live.requests.map((one) => requestEntry(one, shown)));
     if (focused) [...list.querySelectorAll("a")].find((entry) => entry.hash === focused)?.focus();
-    const some = `${plural(live.requests.length, "request")}, newest first; the server keeps the newest ones in memory. Times are UTC.`;
+    const some = `${plural(live.requests.length, "request")}, newest first. Times are UTC.`;
     count.textContent = live.requests.length ? some : "No request yet. They appear here as they happen.";
     const now = live.requests.find((one) => one.number === shown)?.stamp;
     if (shown === undefined || now === stamp) return;
