@@ -296,6 +296,10 @@ def test_a_branch_begins_where_it_was_asked_for(mine: Page) -> None:
     assert mine.post("fork", session="s", name="aside", at=id) == {"branch": "aside", "at": id}
     branches = {branch["name"]: branch["row"] for branch in mine.get("session", session="s")["branches"]}
     assert branches == {"main": 3, "aside": 1}
+    mine.say("And so on", session="s")
+    data = mine.get("session", session="s")
+    assert {branch["name"]: branch["row"] for branch in data["branches"]} == {"main": 5, "aside": 1}
+    assert data["nodes"][4]["parents"] == [3], "the conversation goes on where it was"
     assert mine.post("fork", 409, session="s", name="aside", at=id)["error"]["code"] == "taken"
     for at in ("main", id[:6], "nothing"):
         mine.post("fork", 404, session="s", name="other", at=at)

@@ -58,7 +58,8 @@ class LiveSessions:
     """
 
     def __init__(self, pool: SessionPool, ring: RequestRing) -> None:
-        self._pool, self._ring = pool, ring
+        # Memories of its own: those of the conversations keep the branches that they have checked out.
+        self._pool, self._ring = pool.sharing(size=8, **pool.settings), ring
         self._confirmations = Confirmations()
 
     # Reading

@@ -8,9 +8,11 @@ const live = { stamp: 0, words: null, requests: [], timer: 0, problem: false };
 /** Ask what is new, again and again while the page is looked at, and tell the view. */
 async function listen() {
   clearTimeout(live.timer);
+  const asking = who;
   if (!document.hidden && who) {
     try {
       const news = await ask("requests", { after: live.stamp });
+      if (who !== asking) return;
       if (live.problem) note("");
       live.problem = false;
       if (news.requests) {
@@ -19,6 +21,7 @@ async function listen() {
         if (changed) heard();
       }
     } catch (error) {
+      if (who !== asking) return;
       if (error.status === 401) return signOut(error.message);
       live.problem = true;
       note(error.message);
