@@ -66,6 +66,9 @@ def serve(
     max_requests: Annotated[int, typer.Option(metavar="N", min=1, help="How many requests are served at a time.")] = 64,
     grace: Grace = 30,
     drain: Drain = 0,
+    no_inspector: Annotated[
+        bool, typer.Option("--no-inspector", help="Do not serve the page at / that shows what is stored.")
+    ] = False,
 ) -> None:
     """Serve the memory to any OpenAI client, as a proxy.
 
@@ -89,9 +92,11 @@ def serve(
         pool = SessionPool(options.store, max_tokens=max_tokens, reserve_tokens=reserve_tokens, embedder=embedder)
         app = create_app(
             pool, answers, tokens=known, user=options.user, windows=windows, most_bytes=int(max_body * 2**20),
-            most_requests=max_requests, own_host_only=known is None,
+            most_requests=max_requests, own_host_only=known is None, inspector=not no_inspector,
         )  # fmt: skip
         say(f"serving {options.shown_store} at {url_of(host, opened)}/v1; Ctrl-C stops it")
+        if not no_inspector:
+            say(f"what is stored and sent is shown at {url_of(host, opened)}/")
         server_for(app, grace=grace, drain=drain).run(sockets=[opened])
 
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from shared_core.errors import AmbiguousReferenceError, StoreError, StoreUnavailableError, UnknownReferenceError
-from shared_core.mcp_server.confirmation import Confirmations
 from shared_core.mcp_server.conversations import Conversations, standing_at
 from shared_core.mcp_server.limits import NAME, BranchName, MaxTokens, MessageId, Reference, SessionName, When
 from shared_core.mcp_server.read_tools import branch_names, with_notes
@@ -28,6 +27,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.terminal import counted
 from shared_core.records import MAIN
+from shared_core.serving.confirmation import Confirmations
 from shared_core.tree.merge import How
 
 __all__ = ["WriteTools"]

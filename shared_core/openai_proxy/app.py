@@ -18,6 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared_core.errors import StoreError
 from shared_core.openai_proxy.chat import ChatEndpoint, ClientGone, Keeper, client_key, frames_of
+from shared_core.openai_proxy.inspector.endpoints import API, PAGE, POLLED, inspector_routes
+from shared_core.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.openai_proxy.prompts import Prompts
 from shared_core.openai_proxy.refusal import Refused
 from shared_core.openai_proxy.upstream import Upstream, returned, unreachable
@@ -51,6 +53,7 @@ def create_app(
     pool: SessionPool, upstream: Upstream, *, tokens: BearerTokens | None = None, user: str | None = None,
     windows: Mapping[str, int] = MappingProxyType({}), most_bytes: int = MOST_BYTES,
     most_requests: int = MOST_REQUESTS, body_seconds: float = BODY_SECONDS, own_host_only: bool = False,
+    inspector: bool = False,
 ) -> ASGIApp:  # fmt: skip
     """Return the application. It closes pool and upstream when it ends.
 
@@ -65,11 +68,14 @@ def create_app(
         body_seconds: how long a client may take to send a body.
         own_host_only: whether a request must name this machine as its host. Otherwise a web page whose name leads to
             this machine could ask, with the browser of somebody who sits at it.
+        inspector: whether the page that shows a user's conversations and requests is served at `/`. The page needs no
+            token, and its data needs the user's; without tokens it is served under this machine's own names only.
 
     Raises:
         ValueError: the pool has `scope="user"`.
     """
-    keeper = Keeper(Prompts(pool, windows))
+    ring = RequestRing() if inspector else None
+    keeper = Keeper(Prompts(pool, windows, ring))
     chat = ChatEndpoint(keeper, upstream, most_bytes=most_bytes, body_seconds=body_seconds, user=user)
 
     @asynccontextmanager
@@ -86,10 +92,13 @@ def create_app(
         Route("/v1/models", _models(upstream), methods=["GET"]),
         Route("/v1/models/{model:path}", _models(upstream), methods=["GET"]),
     ]
+    if ring is not None:
+        routes += inspector_routes(keeper, ring, user=user)
     errors = (HTTPException, Refused, StoreError, ClientGone, ClientDisconnect, Exception)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=dict.fromkeys(errors, _error_response))
     app.router.redirect_slashes = False
-    gate = Gate(app, tokens=tokens, most_requests=most_requests, own_host_only=own_host_only)
+    free = frozenset({PAGE} if inspector else ())
+    gate = Gate(app, tokens=tokens, most_requests=most_requests, own_host_only=own_host_only, free=free)
     return gate
 
 
@@ -121,10 +130,14 @@ class Gate:
         tokens: as for `create_app`.
         most_requests: as for `create_app`.
         own_host_only: as for `create_app`.
+        free: paths that need no token.
     """
 
-    def __init__(self, app: ASGIApp, *, tokens: BearerTokens | None, most_requests: int, own_host_only: bool) -> None:
-        self._app, self._tokens = app, tokens
+    def __init__(
+        self, app: ASGIApp, *, tokens: BearerTokens | None, most_requests: int, own_host_only: bool,
+        free: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        self._app, self._tokens, self._free = app, tokens, free
         self._most, self._own_host_only = most_requests, own_host_only
         self._inside = 0
         self._nobody = asyncio.Event()
@@ -157,7 +170,8 @@ class Gate:
             if not self._inside:
                 self._nobody.set()
             took = (time.monotonic() - began) * 1000
-            access_log.info("%s %s %d %.0f ms", scope["method"], _known(scope["path"]), status, took)
+            if (scope["path"], status) != (POLLED, 200):  # an open page would fill the log
+                access_log.info("%s %s %d %.0f ms", scope["method"], _known(scope["path"]), status, took)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -175,7 +189,7 @@ class Gate:
             return
         if self._own_host_only and not all(is_loopback(host) for host in _values(scope, b"host")):
             raise Refused(403, "the header Host names another machine than this one", code="wrong_host")
-        if self._tokens is not None:
+        if self._tokens is not None and scope["path"] not in self._free:
             given = _values(scope, b"authorization")
             if len(given) > 1:
                 raise Refused(400, "the header authorization was sent more than once")
@@ -204,7 +218,8 @@ def _reply(refused: Refused) -> Response:
 
 def _known(path: str) -> str:
     """Return a path as the log may show it."""
-    return path if path in PATHS else "/v1/models/*" if path.startswith("/v1/models/") else "-"
+    below = (f"{prefix}/*" for prefix in ("/v1/models", API) if path.startswith(f"{prefix}/"))
+    return path if path in (PAGE, *PATHS) else next(below, "-")
 
 
 async def _error_response(_: Request, error: Exception) -> Response:

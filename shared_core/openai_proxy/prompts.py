@@ -13,6 +13,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.openai_proxy.chat_request import ChatRequest
 from shared_core.openai_proxy.identity import new_session, session_like
+from shared_core.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.openai_proxy.refusal import Refused
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context
@@ -36,6 +37,7 @@ class Prompted:
         history: what was followed. None: nothing was.
         said: the messages of a new conversation.
         report: why each message is in the prompt or not, as plain data.
+        number: its number in the ring of requests. None: it is in none.
     """
 
     messages: tuple[Any, ...]
@@ -44,6 +46,7 @@ class Prompted:
     history: FollowedHistory | None = None
     said: tuple[Message, ...] = ()
     report: Mapping[str, Any] | None = None
+    number: int | None = None
 
     @property
     def remembered(self) -> bool:
@@ -57,12 +60,15 @@ class Prompts:
     Args:
         pool: the memories.
         windows: context limits of models, in tokens, by their names. The others have that of the pool.
+        ring: keeps the reports of the newest requests. None: none are kept.
 
     Raises:
         ValueError: the pool's memories search all conversations of a user.
     """
 
-    def __init__(self, pool: SessionPool, windows: Mapping[str, int] = MappingProxyType({})) -> None:
+    def __init__(
+        self, pool: SessionPool, windows: Mapping[str, int] = MappingProxyType({}), ring: RequestRing | None = None
+    ) -> None:
         if pool.settings.get("scope") == "user":
             # The first question of a conversation without a name is answered before the store knows the conversation.
             raise ValueError(
@@ -71,6 +77,7 @@ class Prompts:
             )
         self.pool = pool
         self._windows = dict(windows)
+        self._ring = ring
         self._naming = threading.Lock()
         self._locks = [threading.Lock() for _ in range(LOCKS)]
 
@@ -113,8 +120,9 @@ class Prompts:
                 with _standing_still(memory, history):
                     context = self._context(memory, request)
         return Prompted(
-            _sent(context, request, history), user, session, history, (), context.report.to_dict() if report else None
-        )
+            _sent(context, request, history), user, session, history, (), context.report.to_dict() if report else None,
+            self._noted(request, context, user, session),
+        )  # fmt: skip
 
     def _first_prompt(self, request: ChatRequest, user: str | None, *, report: bool) -> Prompted:
         """Return the prompt of a conversation of which nothing is stored."""
@@ -124,7 +132,17 @@ class Prompts:
             history = memory.follow(request.messages, removed="leave_out")
             context = self._context(memory, request)
         sent = _sent(context, request, history)
-        return Prompted(sent, user, said=request.messages, report=context.report.to_dict() if report else None)
+        return Prompted(
+            sent, user, said=request.messages, report=context.report.to_dict() if report else None,
+            number=self._noted(request, context, user, None),
+        )  # fmt: skip
+
+    def _noted(self, request: ChatRequest, context: Context, user: str | None, session: str | None) -> int | None:
+        """Put a request into the ring, if there is one, and return its number."""
+        if self._ring is None:
+            return None
+        model = request.body.get("model")
+        return self._ring.note(user, session, model if isinstance(model, str) else None, context.report)
 
     def _context(self, memory: InfiniteMemory, request: ChatRequest) -> Context:
         """Return the prompt for a request, within the window of its model."""
@@ -143,6 +161,12 @@ class Prompts:
         Raises:
             StoreError: the store cannot be written.
         """
+        session = self._kept(prompted, answer)
+        if self._ring is not None and prompted.number is not None:
+            self._ring.answered(prompted.user, prompted.number, session)
+        return session
+
+    def _kept(self, prompted: Prompted, answer: Message) -> str | None:
         if prompted.session is not None and prompted.history is not None:
             with self._alone(prompted.session, prompted.user) as memory:
                 memory.follow([answer], after=prompted.history)

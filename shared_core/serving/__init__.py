@@ -1,1 +1,1 @@
-"""What every server of the memory shares: the bearer tokens of its users, and the address at which it listens."""
+"""What every server of the memory shares: the tokens of its users, its address, and what confirms an erasure."""

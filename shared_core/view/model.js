@@ -1,12 +1,11 @@
 // What the page knows: the nodes of the tree, their paths, and the reports; nothing here touches the page.
 
-const data = JSON.parse(document.getElementById("data").textContent);
 const nodes = data.nodes;
+const { kindName, bar, relevance, budget, budgetBar } = reporting(data, link);
 const reports = new Map(Object.entries(data.reports).map(([row, report]) => [Number(row), report]));
 const rowOf = new Map();
 const answers = new Map(); // a tool call's id -> the rows of its results
 const stashed = new Map(); // row -> names of the stashes that end there
-const [NODE, KIND, IN, WHY, TOKENS, LEFT, SCORE, WORDS, COSINE, BAND, SAYS] = Array(11).keys();
 
 nodes.forEach((node, row) => {
   if (node.id !== undefined) rowOf.set(node.id, row);
@@ -24,21 +23,7 @@ nodes.forEach((node, row) => {
   for (const covered of node.sums ?? []) summaries.set(covered, [...(summaries.get(covered) ?? []), row]);
 });
 
-const kindName = (kind) => data.kinds[kind];
-const written = new Intl.NumberFormat("en");
-const number = (value) => written.format(value);
-const plural = (count, word, words = `${word}s`) => `${number(count)} ${count === 1 ? word : words}`;
 const colour = (owner) => (owner < 0 ? "nobody" : owner === 0 ? "c0" : `c${1 + ((owner - 1) % 7)}`);
-
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
-/** A day such as 2026-05-04 as it is written, with its year if asked for. Times and days are UTC. */
-function dayName(day, withYear = false) {
-  const [year, month, date] = day.slice(0, 10).split("-");
-  return `${Number(date)} ${MONTHS[month - 1]}${withYear ? ` ${Number(year)}` : ""}`;
-}
-
-const clock = (at) => at.slice(11, 16);
 
 /** What a node says on one line. */
 function line(node, length = 240) {

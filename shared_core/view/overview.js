@@ -24,15 +24,6 @@ function quote(row, question) {
   return element;
 }
 
-/** How relevant a match is, as three bars and a word; the numbers behind it are in its title. */
-function relevance(entry) {
-  if (entry[BAND] === null || entry[BAND] === undefined) return null;
-  const name = data.bands[entry[BAND]];
-  const element = el("span", `band ${name}`, el("i"), el("i"), el("i"), name);
-  element.title = numbers(entry);
-  return element;
-}
-
 /** The card of the question answered best: what it asks, what was found for it, and the reply. */
 function bestAnswered() {
   const best = data.overview.best;

@@ -190,7 +190,7 @@ document.addEventListener("keydown", (event) => {
   } else if (event.key === "Escape" && part.message.contains(event.target)) leave();
   else return;
   event.preventDefault();
-});
+}, { signal: live.signal });
 
 const CHIPS = 40; // branches that have a button; more are in a list
 
@@ -215,10 +215,10 @@ function fillBranches() {
   part.branches.append(list);
 }
 
-/** The row that the page's address names after a #, by its id. */
+/** The row that is asked for by its id: by the page's address after a #, unless `live` says. */
 function named() {
   try {
-    return rowOf.get(decodeURIComponent(location.hash.slice(1)));
+    return rowOf.get(live.at === undefined ? decodeURIComponent(location.hash.slice(1)) : live.at);
   } catch {
     return undefined;
   }
@@ -236,6 +236,7 @@ function head() {
   const session = el("span", "", "session ", isolated("b", "", whose));
   session.title = whose;
   part.counts.replaceChildren(session, ...facts.filter(Boolean).map((fact) => el("span", "", fact)));
+  if (live.head) part.counts.append(live.head());
 }
 
 /** From when to when it was talked. */
@@ -265,5 +266,5 @@ function start() {
 
 part.scroller.addEventListener("scroll", () => soon(render), { passive: true });
 new ResizeObserver(() => soon(fit)).observe(part.scroller);
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => soon(fit));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => soon(fit), { signal: live.signal });
 start();

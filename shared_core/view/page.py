@@ -1,41 +1,27 @@
 """The HTML page: a single file that needs no network and no library, and runs no code from a message."""
 
-import base64
-import hashlib
-import json
-import re
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from shared_core.sharing.export import atomically
 from shared_core.store import Store
 from shared_core.stores.sqlite.database_file import is_database
+from shared_core.view.document import conversation_html, embedded, filled, part_of, policy_of, script_of, style_of
 from shared_core.view.page_data import QUESTIONS, Progress, gather
 
-SCRIPTS = ("model.js", "tree.js", "message.js", "branches.js", "overview.js", "page.js")
-"""The parts of the page's script, in order. They share one scope."""
-
-UNSAFE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")
-"""Characters that could end the script element or that UTF-8 cannot encode. In JSON they are escaped."""
-
-PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
+DRAW = 'conversation(JSON.parse(document.getElementById("data").textContent), {});\n'
+"""What the script of the page ends with."""
 
 
 def page(data: Mapping[str, Any]) -> str:
     """Return the page for data that `gather` returned. Equal data gives an equal page."""
-    parts = files(__package__)
-    style = parts.joinpath("page.css").read_text(encoding="utf-8")
-    code = "\n".join(parts.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
-    script = f'(() => {{\n"use strict";\n{code}}})();\n'
-    policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; base-uri 'none'; "
-        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
-    )
-    values = {"policy": policy, "style": style, "data": _embedded(data), "script": script}
-    # One pass over the template only: a message may contain text that looks like a placeholder.
-    return PLACEHOLDER.sub(lambda found: values[found[1]], parts.joinpath("page.html").read_text(encoding="utf-8"))
+    style, script = style_of(), script_of(DRAW)
+    values = {
+        "policy": policy_of(script, style), "style": style, "data": embedded(data), "script": script,
+        "conversation": conversation_html(),
+    }  # fmt: skip
+    return filled(part_of("shared_core.view", "page.html"), values)
 
 
 def write_page(
@@ -81,12 +67,3 @@ def _check_path(out: Path) -> None:
         raise FileNotFoundError(f"there is no directory {str(out.parent)!r}")
     if out.is_dir():
         raise IsADirectoryError(f"{str(out)!r} is a directory: give the name of a file")
-
-
-def _embedded(data: Mapping[str, Any]) -> str:
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,15 +1,14 @@
-"""The data of the page: branches laid out in lanes, messages, and the prompts of questions with their reports."""
+"""The data of the page: messages in lanes, and the prompts of questions with their reports."""
 
 import heapq
 import math
-from bisect import bisect_right, insort
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import UTC
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cache, partial
-from heapq import heappop, heappush
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from shared_core.arguments import whole_number
@@ -19,158 +18,15 @@ from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.paths import Head
 from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.terminal import on_one_line
 from shared_core.records import After, Position, Record
 from shared_core.store import Store
 from shared_core.stores import open_store, store_exists
 from shared_core.tree.copies import Stash
 from shared_core.tree.log import Lineage, LogEntry
+from shared_core.view.lanes import lay_out
 from shared_core.view.overview import BANDS, overview
 from shared_core.view.relevance import Band, band
-
-NO_BRANCH = -1
-"""The owner of a node that is on no branch."""
-
-
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A line from a node to one of its children.
-
-    Attributes:
-        parent: row of the parent.
-        child: row of the child.
-        lane: the column of the line between the two rows, which it shares with no node.
-        owner: number of the branch that the line belongs to; -1: none.
-    """
-
-    parent: int
-    child: int
-    lane: int
-    owner: int
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The columns of a drawing. Each node has a row of its own.
-
-    Attributes:
-        lanes: the column of each node, from 0.
-        owners: the number of the branch that each node belongs to; -1: none.
-        edges: all lines, in the order of their children.
-        width: the number of columns.
-    """
-
-    lanes: tuple[int, ...]
-    owners: tuple[int, ...]
-    edges: tuple[Edge, ...]
-    width: int
-
-
-@dataclass(slots=True)
-class _Line:
-    """Something that occupies a column: a run of nodes, or the edge from a node inside a branch to a merge.
-
-    Attributes:
-        start: the first row it occupies.
-        end: the last row it occupies.
-        beside: the node whose column is to its left; -1: none.
-    """
-
-    start: int
-    end: int
-    beside: int
-
-
-def lay_out(parents: Sequence[Sequence[int]], heads: Sequence[int | None]) -> Layout:
-    """Return the columns of the nodes and the lines between them.
-
-    A node is drawn below its first parent if both belong to the same branch. Other children are drawn to the right of
-    the parent, in the first column that is free for all the rows they need.
-
-    Args:
-        parents: the rows of the parents of each node, first parent first. Parents come before their children.
-        heads: the row of the last node of each branch. None: the branch is empty. A node on several branches belongs to
-            the first of them.
-    """
-    owners = _owners(parents, heads)
-    follows = _follows(parents, owners)
-    run_of, lines = _runs(parents, follows)
-    loose: dict[tuple[int, int], int] = {}
-    for child, before in enumerate(parents):
-        for source in before[1:]:
-            if source not in follows:
-                lines[run_of[source]].end = max(lines[run_of[source]].end, child)
-            elif child > source + 1:
-                loose[source, child] = len(lines)
-                lines.append(_Line(source + 1, child - 1, source))
-    columns = _columns(lines, run_of)
-    lanes = [columns[run] for run in run_of]
-    edges = []
-    for child, before in enumerate(parents):
-        for number, parent in enumerate(before):
-            lane, owner = lanes[child], owners[child]
-            if number:
-                owner = owners[parent]
-                own = loose.get((parent, child))
-                lane = columns[own] if own is not None else lanes[child] if parent in follows else lanes[parent]
-            edges.append(Edge(parent, child, lane, owner))
-    return Layout(tuple(lanes), tuple(owners), tuple(edges), max(columns, default=-1) + 1)
-
-
-def _owners(parents: Sequence[Sequence[int]], heads: Sequence[int | None]) -> list[int]:
-    """Return for each node the first branch that reaches it through first parents."""
-    owners = [NO_BRANCH] * len(parents)
-    for branch, head in enumerate(heads):
-        node = head
-        while node is not None and owners[node] == NO_BRANCH:
-            owners[node] = branch
-            node = parents[node][0] if parents[node] else None
-    return owners
-
-
-def _follows(parents: Sequence[Sequence[int]], owners: Sequence[int]) -> dict[int, int]:
-    """Return node -> the node that is drawn directly below it."""
-    follows: dict[int, int] = {}
-    for child, before in enumerate(parents):
-        if before and owners[child] == owners[before[0]]:
-            follows.setdefault(before[0], child)
-    return follows
-
-
-def _runs(parents: Sequence[Sequence[int]], follows: dict[int, int]) -> tuple[list[int], list[_Line]]:
-    """Return the run that each node belongs to, and the runs."""
-    run_of: list[int] = []
-    lines: list[_Line] = []
-    for node, before in enumerate(parents):
-        if before and follows.get(before[0]) == node:
-            run_of.append(run_of[before[0]])
-            lines[run_of[node]].end = node
-        else:
-            beside = before[0] if before else -1
-            run_of.append(len(lines))
-            lines.append(_Line(beside + 1 if before else node, node, beside))
-    return run_of, lines
-
-
-def _columns(lines: Sequence[_Line], run_of: Sequence[int]) -> list[int]:
-    """Return a column for each line, so that lines with common rows have different columns."""
-    columns = [0] * len(lines)
-    free: list[int] = []
-    taken: list[tuple[int, int]] = []
-    count = 0
-    for number in sorted(range(len(lines)), key=lambda number: lines[number].start):
-        line = lines[number]
-        while taken and taken[0][0] < line.start:
-            insort(free, heappop(taken)[1])
-        beside = columns[run_of[line.beside]] if line.beside >= 0 else -1
-        at = bisect_right(free, beside)
-        if at < len(free):
-            columns[number] = free.pop(at)
-        else:
-            columns[number] = count
-            count += 1
-        heappush(taken, (line.end, columns[number]))
-    return columns
-
 
 QUESTIONS = 50
 """The default number of questions per branch whose prompts are built, newest first."""
@@ -178,7 +34,28 @@ QUESTIONS = 50
 PATIENCE_MS = 60_000
 """How long one prompt may embed messages, in ms. Nobody waits for a page, and its reports should be complete."""
 
+BEGINNING = 240
+"""Characters of a message that are shown in a report that stands alone."""
+
 Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SentPrompt:
+    """A prompt that was sent to a model.
+
+    Attributes:
+        report: the report on it.
+        at: when it was built.
+        model: the name of the model. None: it is not known.
+    """
+
+    report: ContextReport
+    at: datetime
+    model: str | None
+
+
+NOTHING_SENT: Mapping[str, SentPrompt] = MappingProxyType({})
 
 
 class _Visitor(InfiniteMemory):
@@ -197,7 +74,8 @@ class _Visitor(InfiniteMemory):
 
 def gather(
     store: str | Path | Store, *, session_id: str = "default", user_id: str | None = None,
-    questions: int | None = QUESTIONS, progress: Progress | None = None, **settings: Any,
+    questions: int | None = QUESTIONS, also: Collection[str] = (), sent: Mapping[str, SentPrompt] = NOTHING_SENT,
+    progress: Progress | None = None, **settings: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Return the data of a page that shows a session.
 
@@ -208,6 +86,8 @@ def gather(
         session_id: the ID of the conversation.
         user_id: the ID of its user. None: it has no user.
         questions: how many of the newest questions of each branch get their prompt built. None: all.
+        also: the ids of other questions that get theirs built.
+        sent: the prompts that were sent, by the ids of their questions. They are shown instead of others built anew.
         progress: called with the number of prompts built and the number of prompts to build.
         settings: other arguments of `InfiniteMemory`, such as `max_tokens`. Pass those of your application to see its
             prompts.
@@ -223,9 +103,10 @@ def gather(
         opened = all_of_it.for_user(user_id)
         session = _session(opened, user_id, session_id)
         memory = _Visitor(opened, session_id=session_id, user_id=user_id, **settings)
+        wanted = _Wanted(questions, also, sent, progress or (lambda done, total: None))
         while True:
             epoch = opened.state(session).epoch
-            data = _session_data(opened, session, memory, questions, progress or (lambda done, total: None))
+            data = _session_data(opened, session, memory, wanted)
             # Another epoch means that messages were forgotten in the meantime. The page must not show them.
             if opened.state(session).epoch == epoch:
                 return {"session": session_id, "user": user_id, "questions": questions, **data}
@@ -256,9 +137,17 @@ def _session(store: Store, user_id: str | None, session_id: str) -> int:
     return session
 
 
-def _session_data(
-    store: Store, session: int, memory: _Visitor, questions: int | None, progress: Progress
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which prompts a page shows; see `gather`."""
+
+    questions: int | None
+    also: Collection[str]
+    sent: Mapping[str, SentPrompt]
+    progress: Progress
+
+
+def _session_data(store: Store, session: int, memory: _Visitor, wanted: _Wanted) -> dict[str, Any]:
     # Branches are read before messages: then a message added in between lacks its branch name, but no branch lacks its
     # message.
     branches = {branch.name: branch.head for branch in store.branches(session)}
@@ -276,14 +165,17 @@ def _session_data(
         | ({"sums": sums[row]} if row in sums else {})
         for row, (entry, lane, owner) in enumerate(zip(entries, layout.lanes, layout.owners, strict=True))
     ]
-    asked = _asked(nodes, ends.values(), questions)
-    threshold = memory.cosine_threshold() if asked else 0.0
-    reports = _reports(memory, [entry.position for entry in entries], asked, partial(_report, ids, threshold), progress)
+    sent = {ids[id]: one for id, one in wanted.sent.items() if id in ids}
+    chosen = {*_asked(nodes, ends.values(), wanted.questions), *(ids[id] for id in wanted.also if id in ids)}
+    asked = sorted(row for row in chosen - sent.keys() if nodes[row]["role"] == "user")
+    threshold = memory.cosine_threshold() if asked or sent else 0.0
+    positions = [entry.position for entry in entries]
+    built = _reports(memory, positions, asked, partial(_report, ids, threshold), wanted.progress)
+    built |= {str(row): _sent_report(ids, threshold, one) for row, one in sent.items()}
+    reports = {row: built[row] for row in sorted(built, key=int)}
     return {
         "overview": overview(nodes, heads, reports, threshold),
-        "kinds": [kind.value for kind in Kind],
-        "bands": [each.value for each in Band],
-        "reasons": [reason.why for reason in Reason],
+        **WORDS,
         "branches": [{"name": name, "row": row} for name, row in zip(branches, heads, strict=True)],
         "stashes": [_stash(stash, ids) for stash in stashes],
         "lanes": layout.width,
@@ -405,6 +297,37 @@ def _report(ids: Mapping[str, int], threshold: float, report: ContextReport) -> 
     }
 
 
+def _sent_report(ids: Mapping[str, int], threshold: float, sent: SentPrompt) -> dict[str, Any]:
+    """Return the report on a prompt that was sent. Of a message that is not stored any more it shows no text."""
+    kept = [line if line.id is None or line.id in ids else line._replace(text="") for line in sent.report.lines]
+    report = replace(sent.report, lines=tuple(kept))
+    return _report(ids, threshold, report) | {"sent": {"at": sent.at.astimezone(UTC).isoformat(), "model": sent.model}}
+
+
+def cosine_threshold(store: Store, session_id: str, user_id: str | None, **settings: Any) -> float:
+    """Return the cosine from which a text is about a question, as `band` takes it; 0 without an embedder."""
+    return _Visitor(store, session_id=session_id, user_id=user_id, **settings).cosine_threshold()
+
+
+def sent_prompt(
+    store: Store, sent: SentPrompt, *, session_id: str | None, user_id: str | None, **settings: Any
+) -> dict[str, Any]:
+    """Return the data of a report alone: its lines are about `messages`, by their index.
+
+    Args:
+        store: the store.
+        sent: the prompt.
+        session_id: the conversation. None: it is not stored.
+        user_id: the user.
+        settings: other arguments of `InfiniteMemory`.
+    """
+    threshold = 0.0 if session_id is None else cosine_threshold(store, session_id, user_id, **settings)
+    shown = {line.id: line for line in sent.report.lines if line.id is not None}
+    messages = [{"id": id, "role": line.role, "text": on_one_line(line.text[:BEGINNING])} for id, line in shown.items()]
+    report = _sent_report({id: number for number, id in enumerate(shown)}, threshold, sent)
+    return {**WORDS, "messages": messages, **report}
+
+
 def _line(line: ReportLine, ids: Mapping[str, int], threshold: float) -> list[Any]:
     """Return a line: row, kind, included, reason, tokens, tokens left, score, lexical and dense score, band.
 
@@ -421,6 +344,13 @@ def _line(line: ReportLine, ids: Mapping[str, int], threshold: float) -> list[An
     newer = ids.get(line.superseded_by) if line.superseded_by is not None else None
     return cells if newer is None else [*cells, newer]
 
+
+WORDS: Mapping[str, list[str]] = {
+    "kinds": [kind.value for kind in Kind],
+    "bands": [each.value for each in Band],
+    "reasons": [reason.why for reason in Reason],
+}
+"""What the numbers in a report stand for."""
 
 KINDS = {kind: number for number, kind in enumerate(Kind)}
 REASONS = {reason: number for number, reason in enumerate(Reason)}

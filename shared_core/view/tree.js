@@ -4,7 +4,6 @@ const [ROW, TALL_ROW] = [38, 56]; // pixels, on wide and on narrow screens, as i
 const EDGE = 6; // pixels above the first row and below the last, as in page.css
 const SPARE = 8; // rows kept above and below what is in sight
 const BUCKET = 64; // rows that share a list of the lines that cross them
-const SVG = "http://www.w3.org/2000/svg";
 
 const part = Object.fromEntries(
   ["scroller", "ground", "graph", "list", "none", "map", "message", "search", "only", "branches", "found", "stripes", "counts", "session", "overview", "to-overview", "to-messages"]
@@ -22,33 +21,6 @@ const buckets = [];
 data.edges.forEach(([parent, child], edge) => {
   for (let at = Math.floor(parent / BUCKET); at <= Math.floor(child / BUCKET); at++) (buckets[at] ??= []).push(edge);
 });
-
-/** Make an element; strings among its children become text and never anything else. */
-function el(tag, kind, ...children) {
-  const element = document.createElement(tag);
-  if (kind) element.className = kind;
-  element.append(...children.filter((child) => child !== null && child !== undefined));
-  return element;
-}
-
-function svg(tag, attributes) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
-}
-
-/** A bar of what a prompt is made of; widths are shares of what may be sent. */
-function bar(report) {
-  const whole = Math.max(report.budget, report.total_tokens, 1);
-  const parts = report.totals.map((tokens, kind) => {
-    if (!tokens) return null;
-    const piece = el("span", `k-${kindName(kind)}`);
-    piece.style.width = `${(100 * tokens) / whole}%`;
-    piece.dataset.tokens = tokens;
-    return piece;
-  });
-  return el("span", "bar", ...parts);
-}
 
 /** When a row was said; the day only where it is another one than in the row above. */
 function moment(place) {

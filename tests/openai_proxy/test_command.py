@@ -73,11 +73,13 @@ def test_what_was_acknowledged_survives_the_end_of_the_server(tmp_path: Path, en
     over = threading.Event()
     half: list[str | None] = [*spoken("Half of it.")[:4], None]
     model = ModelServer(lambda body: "Whole." if "first" in str(body) else stream(half, wait=over))
+    page = [] if end == signal.SIGTERM else ["--no-inspector"]
     with (
         served(model.app) as (model_url, _),
-        serving(tmp_path, ["--upstream", f"{model_url}/v1", "--grace", "1"]) as (url, process),
+        serving(tmp_path, ["--upstream", f"{model_url}/v1", "--grace", "1", *page]) as (url, process),
         OpenAI(base_url=url, api_key="k", max_retries=0) as client,
     ):
+        assert httpx.get(url.removesuffix("v1")).status_code == (404 if page else 200)
         asked: list[tuple[str, str]] = [("one", "The first?"), ("two", "The second?")]
         for session, question in asked:
             pieces = client.chat.completions.create(

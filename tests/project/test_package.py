@@ -94,8 +94,9 @@ def test_the_wheel_holds_every_module_and_its_types(wheel: list[str]) -> None:
     inside = {name for name in wheel if ".dist-info/" not in name}
     typed = {f"{name}/py.typed" for name in IMPORT_PACKAGES if (ROOT / name).is_dir()}
     kinds = (".html", ".css", ".js")
-    parts = {f"shared_core/view/{path.name}" for path in (ROOT / "shared_core/view").iterdir() if path.suffix in kinds}
-    assert {"page.html", "page.css", "page.js"} <= {Path(part).name for part in parts}
+    pages = [ROOT / "shared_core" / "view", ROOT / "shared_core" / "openai_proxy" / "inspector"]
+    parts = {path.relative_to(ROOT).as_posix() for page in pages for path in page.iterdir() if path.suffix in kinds}
+    assert {"page.html", "page.css", "page.js", "inspector.html", "shell.js"} <= {Path(part).name for part in parts}
     stubs = {f"{name}/__init__.pyi" for name in IMPORT_PACKAGES if (ROOT / name / "__init__.pyi").exists()}
     assert inside - sources == typed | parts | stubs | {
         "shared_core/sharing/schema.json",
