@@ -45,7 +45,7 @@ class StreamedAnswer(AnswerStream):
     goes_on = False
 
     def __init__(self) -> None:
-        self.ended = False
+        self.ended = self.complete = False
         self.failed = False
         self._texts: dict[str, list[str]] = {"content": [], "refusal": []}
         self._calls: dict[int, dict[str, Any]] = {}
@@ -56,7 +56,9 @@ class StreamedAnswer(AnswerStream):
         if data is None:
             return False
         self.add(chunk_of(data) or {})
-        return data.strip() == DONE
+        done = data.strip() == DONE
+        self.complete = self.ended or done
+        return done
 
     def add(self, chunk: Mapping[str, Any]) -> None:
         """Take a chunk. Of several answers, the first is taken; what has another form is left out."""

@@ -15,12 +15,14 @@ class AnswerStream(ABC):
 
     Attributes:
         goes_on: whether events may follow the one that ends the answer; they are passed on.
-        ended: whether the answer is whole.
+        ended: whether an event said that the answer ends.
+        complete: whether the answer is whole.
         failed: whether an event was an error.
     """
 
     goes_on: ClassVar[bool]
     ended: bool
+    complete: bool
     failed: bool
 
     @abstractmethod

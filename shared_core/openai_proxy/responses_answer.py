@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from shared_core.messages import Message
 from shared_core.openai_proxy.answer import interrupted
-from shared_core.openai_proxy.event_stream import chunk_of
+from shared_core.openai_proxy.event_stream import DONE, chunk_of
 from shared_core.openai_proxy.protocol import AnswerStream
 from shared_core.openai_proxy.refusal import Refused
 from shared_core.openai_proxy.responses_items import grouped, to_keep, wordless
@@ -63,7 +63,7 @@ class StreamedResponse(AnswerStream):
     goes_on = True
 
     def __init__(self, *, keep_id: bool) -> None:
-        self.ended = False
+        self.ended = self.complete = False
         self.failed = False
         self._keep_id = keep_id
         self._id: str | None = None
@@ -84,8 +84,8 @@ class StreamedResponse(AnswerStream):
             place = tuple(event[key] if isinstance(event.get(key), int) else 0 for key in _PLACE)
             self._words.setdefault((place[0], place[1]), []).append(event["delta"])
         self.failed = self.failed or kind in _ERRORS or bool(event.get("error"))
-        self.ended = self.ended or kind in _LAST
-        return kind in _LAST
+        self.ended = self.complete = self.ended or kind in _LAST
+        return self.ended or (data is not None and data.strip() == DONE)
 
     @override
     def whole(self) -> Sequence[Message]:

@@ -109,7 +109,7 @@ class StreamedReply(Response):
 
     async def _end(self, last: bytes) -> bytes:
         """Store the answer, and return the events that end it; `last` is its last event, empty if none came."""
-        if self._answer.failed or not (last or self._answer.ended):
+        if self._answer.failed or not self._answer.complete:
             await self._settle_part("upstream")
             cut = Refused(502, "upstream broke off", code="upstream_unreachable")
             return last if self._answer.failed else self._answer.error(cut)
