@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from shared_core.formats.openai_responses import CALLS, ITEMS, OUTPUTS, message_groups
-from shared_core.formats.parts import RESPONSES_FORMAT, text_of
+from shared_core.formats.openai_responses import ITEMS, OUTPUTS, is_call, is_output, is_own_call, message_groups
+from shared_core.formats.parts import RESPONSES_FORMAT, link_of, text_of
 from shared_core.messages import Message, Payload, message_list
 
 Item = Mapping[str, Any]
+
+_BEGUN = ("in_progress", "incomplete")
+"""The states of a call whose arguments are not whole."""
 
 
 class Grouped(NamedTuple):
@@ -31,11 +34,11 @@ def grouped(items: Sequence[Item]) -> Grouped:
     Raises:
         ValueError: an item that makes a message has another form. The error names its index.
     """
-    known = [(index, _with_type(item)) for index, item in enumerate(items) if _with_type(item).get("type") in ITEMS]
+    known = _known(items)
     messages: list[Message] = []
     ends: list[int] = []
     for first, group in message_groups([item for _, item in known]):
-        if not any(item["type"] == "message" or item["type"] in (*CALLS, *OUTPUTS) for item in group):
+        if not any(item["type"] == "message" or is_call(item) or is_output(item) for item in group):
             continue
         messages.append(_message(group, known[first][0]))
         ends.append(known[first + len(group) - 1][0] + 1)
@@ -44,6 +47,28 @@ def grouped(items: Sequence[Item]) -> Grouped:
     bounds = [0, *ends[:-1], len(items)]
     parts = (tuple(items[start:end]) for start, end in zip(bounds, bounds[1:], strict=False))
     return Grouped(tuple(messages), tuple(parts), ())
+
+
+def _known(items: Sequence[Item]) -> list[tuple[int, Item]]:
+    """Return the items that the memory can read, with their indexes.
+
+    A result belongs to a call. If what the model said is sent, and the call is not, the call is in an item that only
+    the model's server can read, such as a reference.
+    """
+    known: list[tuple[int, Item]] = []
+    calls: set[Any] = set()
+    answered = False
+    for index, item in enumerate(map(_with_type, items)):
+        if is_output(item):
+            readable = not answered or link_of(item) in calls
+        else:
+            answered = answered or item.get("role") in (None, "assistant")
+            readable = item.get("type") in ITEMS or is_call(item)
+        if is_call(item):
+            calls.add(link_of(item))
+        if readable:
+            known.append((index, item))
+    return known
 
 
 def _with_type(item: Item) -> Item:
@@ -63,22 +88,25 @@ def to_keep(output: Sequence[Item]) -> list[Item]:
     """Return what is kept of the items of a response: the words, the calls of tools, and what calls cannot go without.
 
     That is reasoning that the model's server encrypted, as far as a call comes with it. All other reasoning, and what
-    the server did itself, such as searches, it refuses in another request unless it has it stored.
+    the server did itself, such as searches, it refuses in another request unless it has it stored. Beside a call of a
+    tool that the API defines, such as a computer's, everything is kept as it came: servers check that it is whole.
     """
-    whole = [item for item in output if item.get("status") in (None, "completed") or item.get("type") not in CALLS]
-    calls = any(item.get("type") in CALLS for item in whole)
+    whole = [item for item in output if not (is_call(item) and item.get("status") in _BEGUN)]
+    if any(map(is_own_call, whole)):
+        return whole
+    calls = any(map(is_call, whole))
     return [portable(item) for item in whole if _is_kept(item, calls=calls)]
 
 
 def _is_kept(item: Item, *, calls: bool) -> bool:
     if item.get("type") == "reasoning":
         return calls and isinstance(item.get("encrypted_content"), str)
-    return item.get("type") in CALLS or item.get("type") == "message"
+    return is_call(item) or item.get("type") == "message"
 
 
 def portable(item: Item) -> Item:
     """Return an item as any server takes it: without the ids that one server gave, and the model's words as text."""
-    if item.get("type") == "reasoning":
+    if item.get("type") == "reasoning" or (is_output(item) and item["type"] not in OUTPUTS):
         return item
     kept = {key: value for key, value in item.items() if key not in ("id", "status")}
     if kept.get("role") == "assistant":
@@ -97,7 +125,9 @@ def to_send(message: Message, items: Sequence[Item], *, current: bool) -> list[I
     if message.role != "assistant":
         return [portable(item) for item in items]
     kept = to_keep(items)
-    return kept if current else [item for item in kept if item.get("type") != "reasoning"]
+    if current or any(map(is_own_call, kept)):
+        return kept
+    return [item for item in kept if item.get("type") != "reasoning"]
 
 
 def wordless(answer_id: str) -> Message:

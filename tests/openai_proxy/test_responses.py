@@ -288,6 +288,36 @@ def test_what_the_model_does_itself_is_passed_on_and_not_sent_again(store: Store
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["computer", "approval"])
+def test_a_tool_of_the_api_s_own_is_used_over_several_responses(store: Store, kind: str) -> None:
+    screen = {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"}
+    steps: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for number in range(3):
+        if kind == "computer":
+            call = {"type": "computer_call", "action": {"type": "wait"}, "status": "completed", "id": f"cu_{number}"}
+            output = {"type": "computer_call_output", "output": screen, "call_id": f"c{number}"}
+            steps.append(({**call, "call_id": f"c{number}", "pending_safety_checks": []}, output))
+        else:
+            own = {"id": f"mcpr_{number}", "name": "f", "server_label": "s", "arguments": "{}"}
+            answer = {"approval_request_id": f"mcpr_{number}", "approve": True}
+            steps.append(({"type": "mcp_approval_request", **own}, {"type": "mcp_approval_response", **answer}))
+    expected: list[Any] = [{"type": "message", "role": "user", "content": "Book it"}]
+    with proxied(lambda _: "Booked.", store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
+        script, given, previous = model_server.script, "Book it", None
+        for call, output in steps:
+            said = [reasoning_item(), call]
+            model_server.script = lambda _, said=said: JSONResponse(response(said))
+            previous = ask(client, given, previous_response_id=previous).id
+            assert model_server.bodies[-1]["input"] == expected
+            expected += [*said, output]
+            given = [output]
+        model_server.script = script
+        last = ask(client, given, previous_response_id=previous)
+        assert (last.output_text, model_server.bodies[-1]["input"]) == ("Booked.", expected)
+        ask(client, "Thanks", previous_response_id=last.id)
+        assert shown(model_server.bodies[-1]["input"])[-2:] == [("assistant", "Booked."), ("user", "Thanks")]
+
+
 def test_errors_of_upstream_reach_the_client(store: Store) -> None:
     limited = {"error": {"message": "slow down", "type": "requests", "param": None, "code": "rate_limit_exceeded"}}
     no_model = {"error": {"message": "no such model", "type": "invalid_request_error", "code": "model_not_found"}}
