@@ -54,7 +54,7 @@ def _held(
 ) -> list[tuple[SessionKey, Record]]:
     """Return the messages with these ids, with their sessions."""
     if session_id is None:
-        sessions = store.sessions(user_id)
+        sessions = store.sessions_with(user_id, ids[0])
     else:
         key = store.session(user_id, session_id)
         sessions = [] if key is None else [SessionKey(key, user_id, session_id)]
