@@ -116,7 +116,7 @@ class StreamedAnswer(AnswerStream):
     @override
     def closing(self, last: bytes, report: Mapping[str, Any] | None) -> bytes:
         # The event with the report has no choices, as the one on usage.
-        told = {"object": "chat.completion.chunk", "choices": [], "memory_report": report}
+        told: dict[str, Any] = {"object": "chat.completion.chunk", "choices": [], "memory_report": report}
         return (b"" if report is None else event(told)) + (last or event(DONE))
 
     @override

@@ -98,11 +98,6 @@ class ChatRequest(ApiRequest):
         return StreamedAnswer()
 
 
-def written(self, messages: Sequence[Any]) -> bytes:
-        """Return the body with these messages instead, and everything else as the client sent it."""
-        return written({**self.body, "messages": list(messages)})
-
-
 def written(data: Any) -> bytes:
     """Return JSON; Refused with 400 if JSON has no form for a number, or the data is nested too deeply."""
     try:

@@ -99,35 +99,24 @@ class Prompts:
             Refused: what must be sent does not fit, or the response that it goes on after is not known.
             StoreError: the store cannot be read or written.
         """
+        named, after = session is not None, None
         if request.previous is not None:
             session, after = answer_named(self.pool.store.for_user(user), user, session, request.previous)
-            with self._alone(session, user) as memory:
-                return self._prompted(memory, request, memory.follow(request.messages, after=after), report=report)
-        named = session is not None
-        if session is None:
+        elif session is None:
             session = session_like(self.pool.store.for_user(user), user, request.messages)
         if session is None:
             return self._first_prompt(request, user, report=report)
         with self._alone(session, user) as memory:
-            history = memory.follow(request.messages, removed="keep" if named else "leave_out")
-            if named and all(message.role != "assistant" for message in request.messages):
-                # The client sends only what is new: answers of two requests at once belong to one branch.
-                history = replace(history, branch=memory.branch)
-            return self._prompted(memory, request, history, report=report)
-
-    def _prompted(
-        self, memory: InfiniteMemory, request: ApiRequest, history: FollowedHistory, *, report: bool
-    ) -> Prompted:
-        """Return the prompt for a request that was followed."""
-        context = self._context(memory, request)
-        if (
-            context.messages and context.messages[-1].id not in history.ids
-        ):  # another request stored something after this history
-            with _standing_still(memory, history):
-                context = self._context(memory, request)
-        told = context.report.to_dict() if report else None
-        sent = _sent(context, request, history)
-        return Prompted(sent, memory.user_id, memory.session_id, history, (), told)
+            history = _followed(memory, request, after, named=named)
+            context = self._context(memory, request)
+            if (
+                context.messages and context.messages[-1].id not in history.ids
+            ):  # another request stored something after this history
+                with _standing_still(memory, history):
+                    context = self._context(memory, request)
+        return Prompted(
+            _sent(context, request, history), user, session, history, (), context.report.to_dict() if report else None
+        )
 
     def _first_prompt(self, request: ApiRequest, user: str | None, *, report: bool) -> Prompted:
         """Return the prompt of a conversation of which nothing is stored."""
@@ -177,6 +166,19 @@ class Prompts:
     def check(self) -> None:
         """Read from the store; StoreError if it cannot be read."""
         self.pool.store.sessions(limit=1)
+
+
+def _followed(
+    memory: InfiniteMemory, request: ApiRequest, after: FollowedHistory | None, *, named: bool
+) -> FollowedHistory:
+    """Store what is new in a request, after a response if it names one."""
+    if after is not None:
+        return memory.follow(request.messages, after=after)
+    history = memory.follow(request.messages, removed="keep" if named else "leave_out")
+    if named and all(message.role != "assistant" for message in request.messages):
+        # The client sends only what is new: answers of two requests at once belong to one branch.
+        history = replace(history, branch=memory.branch)
+    return history
 
 
 @contextmanager

@@ -90,4 +90,4 @@ def keep_name(memory: InfiniteMemory, stored: Sequence[Message], followed: Follo
     before = followed.ids[-2] if len(followed) > 1 else None
     if before is not None:
         memory.checkout(before)
-        memory.add(last)
+    memory.add(last)

@@ -1,6 +1,5 @@
 """The answer in a response as messages: of a whole response, or put together from the events of a stream; pure."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +7,7 @@ from typing_extensions import override
 
 from shared_core.messages import Message
 from shared_core.openai_proxy.answer import interrupted
-from shared_core.openai_proxy.event_stream import DONE, chunk_of
+from shared_core.openai_proxy.event_stream import DONE, chunk_of, named_event
 from shared_core.openai_proxy.protocol import AnswerStream
 from shared_core.openai_proxy.refusal import Refused
 from shared_core.openai_proxy.responses_items import grouped, to_keep, wordless
@@ -101,20 +100,15 @@ class StreamedResponse(AnswerStream):
     def closing(self, last: bytes, report: Mapping[str, Any] | None) -> bytes:
         if report is None:
             return last
-        return _named_event({"type": "memory.report", "memory_report": report}) + last
+        return named_event({"type": "memory.report", "memory_report": report}) + last
 
     @override
     def error(self, refused: Refused) -> bytes:
         # Programs look for the fields of the protocol's own error; OpenAI's SDKs raise what `error` says.
         told = refused.data()["error"]
         fields = {key: told[key] for key in ("code", "message", "param")}
-        return _named_event({"type": "error", **fields, "sequence_number": self._next_number, "error": told})
+        return named_event({"type": "error", **fields, "sequence_number": self._next_number, "error": told})
 
 
 _PLACE = ("output_index", "content_index")
 """Where words belong: among the items of the response, and among the parts of the item."""
-
-
-def _named_event(data: Mapping[str, Any]) -> bytes:
-    """Return the bytes of an event that is named by its type, as all events of this protocol are."""
-    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()

@@ -1,6 +1,7 @@
 """Items of the Responses API: which belong to which message, and what the memory keeps and sends of them; pure."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from shared_core.formats.openai_responses import ITEMS, OUTPUTS, is_call, is_output, is_own_call, message_groups
@@ -45,7 +46,7 @@ def grouped(items: Sequence[Item]) -> Grouped:
     if not messages:
         return Grouped((), (), tuple(items))
     bounds = [0, *ends[:-1], len(items)]
-    parts = (tuple(items[start:end]) for start, end in zip(bounds, bounds[1:], strict=False))
+    parts = (tuple(items[start:end]) for start, end in pairwise(bounds))
     return Grouped(tuple(messages), tuple(parts), ())
 
 

@@ -120,7 +120,9 @@ def read_responses_request(body: Mapping[str, Any]) -> ResponsesRequest:
     given = body.get("input")
     if given is None and body.get("prompt") is None and body.get("previous_response_id") is None:
         raise Refused(400, "input: expected a string or a list of items")
-    items: list[Any] = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given or []
+    items: list[Any] = (
+        [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given or []
+    )
     for index, one in enumerate(items):
         _check(index, one)
     try:

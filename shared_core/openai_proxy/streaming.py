@@ -82,7 +82,7 @@ class StreamedReply(Response):
             async for each in self._events():
                 if not self._closed:
                     if self._answer.take(data_of(each)):
-                        each = await self._end(each)  # noqa: PLW2901
+                        each = await self._end(each)
                         if not self._answer.goes_on:
                             return each
                         self._closed = True

@@ -164,7 +164,12 @@ OWN_CALLS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 def test_a_call_of_a_tool_of_the_api_s_own_goes_with_its_result(
     call: dict[str, Any], output: dict[str, Any], text: str
 ) -> None:
-    items = [QUESTION, REASONING, {**call, "id": "i", "call_id": "c", "status": "completed"}, {**output, "call_id": "c"}]
+    items = [
+        QUESTION,
+        REASONING,
+        {**call, "id": "i", "call_id": "c", "status": "completed"},
+        {**output, "call_id": "c"},
+    ]
     question, asked, result = read = message_list(items)
     (made,) = asked.tool_calls
     assert (made.id, made.name, result.role, result.tool_call_id) == ("c", call["type"], "tool", "c")

@@ -9,7 +9,7 @@ from uuid import uuid4
 def response(output: Sequence[Mapping[str, Any]], status: str = "completed", **fields: Any) -> dict[str, Any]:
     """Return a response with an id of its own."""
     made = {"id": f"resp_{uuid4().hex}", "object": "response", "created_at": 7, "status": status, "model": "scripted"}
-    rest = {"error": None, "incomplete_details": None, "instructions": None, "metadata": {}, "temperature": 1.0}
+    rest: dict[str, Any] = {"error": None, "incomplete_details": None, "instructions": None, "metadata": {}, "temperature": 1.0}
     usage = {
         "input_tokens": 1, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 1,
         "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 2,
@@ -65,7 +65,9 @@ def _pieces(item: Mapping[str, Any], where: Mapping[str, Any]) -> list[dict[str,
     for number, part in enumerate(item.get("content", ())):
         at = {**where, "content_index": number}
         events.append({"type": "response.content_part.added", **at, "part": {**part, "text": ""}})
-        words = [{"type": "response.output_text.delta", **at, "delta": one, "logprobs": []} for one in cut(part["text"])]
+        words = [
+            {"type": "response.output_text.delta", **at, "delta": one, "logprobs": []} for one in cut(part["text"])
+        ]
         done = {"type": "response.output_text.done", **at, "text": part["text"], "logprobs": []}
         events += [*words, done, {"type": "response.content_part.done", **at, "part": part}]
     return events

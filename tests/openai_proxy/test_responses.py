@@ -1,4 +1,4 @@
-"""The Responses API through the server: OpenAI's SDK and LangChain, with streams, tools, images and ids of responses."""
+"""The Responses API through the server: OpenAI's SDK and LangChain, with streams, tools and ids of responses."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,10 @@ from openai import BadRequestError, NotFoundError, OpenAI, RateLimitError
 from pydantic import SecretStr
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
-from shared_core import InfiniteMemory
+from shared_core import InfiniteMemory, SessionPool
+from shared_core.openai_proxy.app import create_app
+from shared_core.openai_proxy.echo_upstream import EchoTransport
+from shared_core.openai_proxy.upstream import Upstream
 from shared_core.store import Store
 from tests.openai_proxy.response_shapes import (
     call_item,
@@ -24,9 +27,10 @@ from tests.openai_proxy.response_shapes import (
     said_item,
     spoken_events,
 )
-from tests.openai_proxy.servers import ModelServer, proxied, stream
+from tests.openai_proxy.servers import ModelServer, proxied, served, stream
 
 TOOL: Any = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": False}
+SESSION = {"x-session-id": "s"}
 ARGUMENTS = '{"city": "Porto"}'
 PICTURE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "low"}
 
@@ -105,7 +109,11 @@ def test_the_sdk_sends_what_is_new_after_a_response(
     assert last.output_text == "It is sunny."
     sent = servers[1].bodies[-1]
     call = {"type": "function_call", "call_id": "call-1", "name": "weather", "arguments": ARGUMENTS}
-    assert shown(sent["input"][:3]) == [("user", f"Hello {streamed}"), ("assistant", "I see 1."), ("user", "How is it?")]
+    assert shown(sent["input"][:3]) == [
+        ("user", f"Hello {streamed}"),
+        ("assistant", "I see 1."),
+        ("user", "How is it?"),
+    ]
     assert sent["input"][3]["encrypted_content"] == "secret"
     assert sent["input"][4:] == [call, output]
     assert sent.keys() == {"model", "input", "tools"} | ({"stream"} if streamed else set())
@@ -157,7 +165,9 @@ def test_a_fact_of_the_third_turn_is_there_at_the_sixtieth(tmp_path: Path) -> No
             OpenAI(base_url=url, api_key="k") as client,
         ):
             for turn in range(start, {1: 25, 25: 45, 45: 60}[start]):
-                told = "My locker code is 4471." if turn == 3 else f"Small talk number {turn} about tea and trains. " * 4
+                told = (
+                    "My locker code is 4471." if turn == 3 else f"Small talk number {turn} about tea and trains. " * 4
+                )
                 previous = ask(client, told, previous_response_id=previous).id
             if start < 45:
                 continue
@@ -269,7 +279,12 @@ def test_a_history_without_a_name_goes_on_by_its_beginning(store: Store) -> None
 
 
 def test_what_the_model_does_itself_is_passed_on_and_not_sent_again(store: Store) -> None:
-    search = {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}}
+    search = {
+        "id": "ws_1",
+        "type": "web_search_call",
+        "status": "completed",
+        "action": {"type": "search", "query": "x"},
+    }
     picture = {"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": "AAAA"}
     cut_off = call_item("weather", '{"ci', status="incomplete")
     answers = [[reasoning_item(), search, said_item("Found.")], [picture], [said_item("Wait"), cut_off]]
@@ -361,6 +376,66 @@ def test_the_report_comes_before_the_end(store: Store) -> None:
     assert end.type == "response.completed"
     report = last.model_dump()["memory_report"]
     assert [line["kind"] for line in report["lines"] if line["included"]] == ["question"]
+
+
+def test_echo_needs_no_model(store: Store) -> None:
+    app = create_app(SessionPool(store), Upstream("http://echo.invalid/v1", transport=EchoTransport()))
+    with served(app) as (url, _), OpenAI(base_url=f"{url}/v1", api_key="k") as client:
+        first = ask(client, "My locker code is 4471.", instructions="Be brief.")
+        assert first.output_text == "Noted. I was shown 2 messages."
+        for streamed in (True, False):
+            asked = ask(client, "What is my locker code?", previous_response_id=first.id, streamed=streamed)
+            assert asked.output_text == "You said: My locker code is 4471."
+
+
+def test_instructions_take_part_of_the_window_and_are_sent_with_their_request_alone(store: Store) -> None:
+    long = "Answer in verse. " * 60
+    with proxied(lambda _: "Yes.", store, settings={"max_tokens": 600}) as (url, model_server):
+        client = OpenAI(base_url=url, api_key="k", default_headers={**SESSION, "x-memory-report": "1"})
+        budgets = []
+        for number in range(12):
+            given = {"instructions": long} if number == 10 else {}
+            whole = ask(client, f"Small talk number {number} about tea and trains. " * 3, max_output_tokens=50, **given)
+            budgets.append((whole.to_dict()["memory_report"]["budget"], len(model_server.bodies[-1]["input"])))
+        assert budgets[9][0] == budgets[11][0] == 550
+        assert budgets[10][0] < 350
+        assert budgets[10][1] < budgets[9][1]
+        assert [body.get("instructions") for body in model_server.bodies].count(long) == 1
+        with pytest.raises(BadRequestError) as refused:
+            ask(client, "And now?", instructions=long * 4)
+        assert refused.value.code == "context_length_exceeded"
+        client.close()
+    assert long not in " ".join(texts(store, "s"))
+
+
+@pytest.mark.parametrize("given", [{"prompt": {"id": "pmpt_1"}}, {"input": []}, {"input": [{"id": "msg_1"}]}])
+def test_what_asks_nothing_goes_on_as_it_is(store: Store, given: dict[str, Any]) -> None:
+    developer = {"input": [{"role": "developer", "content": "Say something new"}]}
+    with proxied(lambda _: "New.", store) as (url, model_server):
+        for body in ({"model": "m", **given}, {"model": "m", **developer}):
+            answer = httpx.post(f"{url}/responses", json=body)
+            assert (answer.status_code, answer.headers["x-memory"]) == (200, "off")
+            assert model_server.bodies[-1] == body
+        assert store.overview(None) == []
+        # In a conversation, it is answered there.
+        httpx.post(f"{url}/responses", json={"input": "Hi"}, headers=SESSION)
+        assert httpx.post(f"{url}/responses", json=given, headers=SESSION).status_code == 200
+    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "New."}]
+    assert model_server.bodies[-1]["input"] == [*({"type": "message", **one} for one in said), *given.get("input", ())]
+    assert texts(store, "s") == ["Hi", "New.", "New."]
+
+
+def test_a_call_in_a_reference_keeps_its_result(store: Store) -> None:
+    """Some clients send the ids of items that the model's server has stored, instead of the items."""
+    history = [
+        {"role": "user", "content": "How is it?"},
+        {"type": "item_reference", "id": "fc_1"},
+        {"type": "function_call_output", "call_id": "call-1", "output": "sunny"},
+    ]
+    with proxied(lambda _: "Sunny.", store) as (url, model_server):
+        httpx.post(f"{url}/responses", json={"input": history}, headers=SESSION)
+        assert model_server.bodies[-1]["input"] == history
+    assert texts(store, "s") == ["How is it?", "Sunny."]
 
 
 def test_a_stream_is_numbered() -> None:

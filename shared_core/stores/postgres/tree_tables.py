@@ -30,9 +30,7 @@ _check = partial(check_row, FORM)
 _SESSION = "SELECT session FROM {s}.names WHERE listed AND session_id = %(name)s AND user_id = %(user)s"
 _SESSION_OF_NOBODY = "SELECT session FROM {s}.names WHERE listed AND session_id = %(name)s AND user_id IS NULL"
 _SESSIONS = "SELECT session, user_id, session_id FROM {s}.names WHERE listed "
-_HOLDS = (
-    "AND EXISTS (SELECT 1 FROM {s}.messages AS m WHERE m.session = names.session AND m.id = %(id)s COLLATE \"C\") "
-)
+_HOLDS = 'AND EXISTS (SELECT 1 FROM {s}.messages AS m WHERE m.session = names.session AND m.id = %(id)s COLLATE "C") '
 _OF_USERS = "AND (user_id = ANY(%(users)s::text[]) OR %(nobody)s AND user_id IS NULL) "
 
 # Each table is given the session itself: through a join, all partitions would be looked into.
