@@ -9,7 +9,13 @@ from uuid import uuid4
 def response(output: Sequence[Mapping[str, Any]], status: str = "completed", **fields: Any) -> dict[str, Any]:
     """Return a response with an id of its own."""
     made = {"id": f"resp_{uuid4().hex}", "object": "response", "created_at": 7, "status": status, "model": "scripted"}
-    rest: dict[str, Any] = {"error": None, "incomplete_details": None, "instructions": None, "metadata": {}, "temperature": 1.0}
+    rest: dict[str, Any] = {
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "temperature": 1.0,
+    }
     usage = {
         "input_tokens": 1, "input_tokens_details": {"cached_tokens": 0}, "output_tokens": 1,
         "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 2,
@@ -45,10 +51,14 @@ def numbered(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def spoken_events(whole: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the events of a response that is streamed, its texts and arguments in pieces of three characters."""
     begun = {**whole, "status": "in_progress", "output": [], "usage": None}
-    events = [{"type": f"response.{state}", "response": begun} for state in ("created", "in_progress")]
+    events: list[dict[str, Any]] = [
+        {"type": f"response.{state}", "response": begun} for state in ("created", "in_progress")
+    ]
     for index, item in enumerate(whole["output"]):
-        where = {"output_index": index, "item_id": item["id"]}
-        empty = {"content": []} if "content" in item else {"arguments": ""} if "arguments" in item else {}
+        where: dict[str, Any] = {"output_index": index, "item_id": item["id"]}
+        empty: dict[str, Any] = (
+            {"content": []} if "content" in item else {"arguments": ""} if "arguments" in item else {}
+        )
         added = {**item, "status": "in_progress", **empty}
         events.append({"type": "response.output_item.added", "output_index": index, "item": added})
         events += _pieces(item, where)
