@@ -33,7 +33,7 @@ def answer_of_response(response: Mapping[str, Any], *, keep_id: bool) -> tuple[M
         ValueError: it is no response.
     """
     output = response.get("output")
-    if not isinstance(output, list) or not all(isinstance(item, dict) for item in output):
+    if not isinstance(output, list) or not all(map(_is_item, output)):
         raise ValueError("the response has no output")
     own = response.get("id")
     answer_id = own if keep_id and isinstance(own, str) and own else None
@@ -48,6 +48,10 @@ def answer_of_response(response: Mapping[str, Any], *, keep_id: bool) -> tuple[M
     if not messages:
         return () if answer_id is None else (wordless(answer_id),)
     return (*messages[:-1], messages[-1].replace(id=answer_id))
+
+
+def _is_item(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
 class StreamedResponse(AnswerStream):

@@ -57,16 +57,17 @@ def _known(items: Sequence[Item]) -> list[tuple[int, Item]]:
     the model's server can read, such as a reference.
     """
     known: list[tuple[int, Item]] = []
-    calls: set[Any] = set()
+    calls: set[str] = set()
     answered = False
     for index, item in enumerate(map(_with_type, items)):
+        link = link_of(item)
         if is_output(item):
-            readable = not answered or link_of(item) in calls
+            readable = not answered or not isinstance(link, str) or link in calls
         else:
             answered = answered or item.get("role") in (None, "assistant")
             readable = item.get("type") in ITEMS or is_call(item)
-        if is_call(item):
-            calls.add(link_of(item))
+        if is_call(item) and isinstance(link, str):
+            calls.add(link)
         if readable:
             known.append((index, item))
     return known
@@ -74,7 +75,7 @@ def _known(items: Sequence[Item]) -> list[tuple[int, Item]]:
 
 def _with_type(item: Item) -> Item:
     """Return an item with its type, which a message need not have."""
-    return {"type": "message", **item} if "role" in item and item.get("type") is None else item
+    return {**item, "type": "message"} if "role" in item and item.get("type") is None else item
 
 
 def _message(group: Sequence[Item], index: int) -> Message:

@@ -181,6 +181,13 @@ def test_a_fact_of_the_third_turn_is_there_at_the_sixtieth(tmp_path: Path) -> No
     assert raw.headers["x-memory-session"].startswith("chat-")
 
 
+def test_an_image_is_there_after_its_response(client: OpenAI, servers: tuple[str, ModelServer]) -> None:
+    content: list[Any] = [{"type": "input_text", "text": "Which train is this?"}, PICTURE]
+    first = ask(client, [{"role": "user", "content": content}])
+    ask(client, "And what colour?", previous_response_id=first.id)
+    assert servers[1].bodies[-1]["input"][0] == {"type": "message", "role": "user", "content": content}
+
+
 def test_an_older_response_is_gone_on_after_on_a_branch(store: Store) -> None:
     with proxied(model, store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
         first = ask(client, "Where to?")
@@ -352,16 +359,19 @@ def test_errors_of_upstream_reach_the_client(store: Store) -> None:
     assert store.overview(None) == []
 
 
-def test_langchain_chats_streams_and_calls_tools(servers: tuple[str, ModelServer]) -> None:
+@pytest.mark.parametrize("by_id", [False, True])
+def test_langchain_chats_streams_and_calls_tools(servers: tuple[str, ModelServer], by_id: bool) -> None:
     llm = ChatOpenAI(
         base_url=servers[0], api_key=SecretStr("k"), model="m", max_retries=0, use_responses_api=True,
-        use_previous_response_id=True,
+        use_previous_response_id=by_id,
     )  # fmt: skip
-    first = llm.invoke("Hello from a chain")
+    question = f"Hello from a chain {by_id}"
+    first = llm.invoke(question)
     assert first.text == "I see 1."
-    pieces = list(llm.stream([HumanMessage("Hello from a chain"), first, HumanMessage("And in pieces?")]))
+    pieces = list(llm.stream([HumanMessage(question), first, HumanMessage("And in pieces?")]))
     assert "".join(piece.text for piece in pieces) == "I see 3."
-    assert shown(servers[1].bodies[-1]["input"])[1] == ("assistant", "I see 1.")
+    asked, answer, again = (item["content"] for item in servers[1].bodies[-1]["input"])
+    assert (asked, "I see 1." in str(answer), again) == (question, True, "And in pieces?")
     called = llm.bind_tools([TOOL]).invoke([HumanMessage("How is it out there?")])
     assert isinstance(called, AIMessage)
     assert [(call["name"], call["args"]) for call in called.tool_calls] == [("weather", {"city": "Porto"})]

@@ -67,6 +67,7 @@ def received(opened: socket.socket, end: bytes) -> None:
 
 FAILED = {"type": "response.failed", "response": {**WHOLE, "status": "failed", "error": {"message": "overloaded"}}}
 ERROR = {"type": "error", "code": "server_error", "message": "overloaded", "param": None, "sequence_number": 9}
+UNLINKED = {"type": "function_call", "call_id": {}, "name": "f", "arguments": ""}
 BREAKS: dict[str, list[str | None]] = {
     "cut": [None], "no end": [], "only [DONE]": ["[DONE]"], "failed": [named(FAILED)], "error": [named(ERROR)],
     "an error of another kind": [json.dumps({"error": {"message": "overloaded"}})],
@@ -160,7 +161,17 @@ def test_an_answer_that_cannot_be_stored_is_not_acknowledged(store: Store, monke
         assert (whole.status_code, "disk" in streamed + whole.text) == (503, False)
 
 
-@pytest.mark.parametrize("body", [{}, {"output": None}, {"output": [7]}, {"output": [{"type": "message", "role": 7}]}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"output": None},
+        {"output": [7]},
+        {"output": [{"type": []}]},
+        {"output": [{"type": "message", "role": 7}]},
+        {"output": [UNLINKED]},
+    ],
+)
 def test_what_is_no_response_is_told(store: Store, body: dict[str, Any]) -> None:
     with proxied(lambda _: JSONResponse(body), store) as (url, model):
         answer = httpx.post(f"{url}/responses", json={**SENT, "stream": False}, headers=NAMED)
