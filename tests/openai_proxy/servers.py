@@ -87,6 +87,11 @@ Script = Callable[[dict[str, Any]], Response | str]
 """Takes the body of a request and returns the response, or the text that the model says."""
 
 
+def always(answer: Response | str) -> Script:
+    """Return a script that answers every request alike."""
+    return lambda _: answer
+
+
 class ModelServer:
     """A model server that plays a script.
 

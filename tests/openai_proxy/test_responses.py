@@ -27,7 +27,7 @@ from tests.openai_proxy.response_shapes import (
     said_item,
     spoken_events,
 )
-from tests.openai_proxy.servers import ModelServer, proxied, served, stream
+from tests.openai_proxy.servers import ModelServer, always, proxied, served, stream
 
 TOOL: Any = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": False}
 SESSION = {"x-session-id": "s"}
@@ -171,7 +171,7 @@ def test_a_fact_of_the_third_turn_is_there_at_the_sixtieth(tmp_path: Path) -> No
                 previous = ask(client, told, previous_response_id=previous).id
             if start < 45:
                 continue
-            asked = {"model": "m", "input": "What is my locker code?", "previous_response_id": previous}
+            asked: Any = {"model": "m", "input": "What is my locker code?", "previous_response_id": previous}
             raw = client.responses.with_raw_response.create(**asked, extra_headers={"x-memory-report": "1"})
     sent = model_server.bodies[-1]["input"]
     assert "My locker code is 4471." in json.dumps(sent)
@@ -299,7 +299,7 @@ def test_what_the_model_does_itself_is_passed_on_and_not_sent_again(store: Store
         previous = None
         for number, output in enumerate(answers):
             whole = response(output, "incomplete" if number == 2 else "completed")
-            model_server.script = lambda _, whole=whole: JSONResponse(whole)
+            model_server.script = always(JSONResponse(whole))
             given = ask(client, f"Question {number}", previous_response_id=previous)
             assert given.to_dict()["output"] == output
             previous = given.id
@@ -325,10 +325,11 @@ def test_a_tool_of_the_api_s_own_is_used_over_several_responses(store: Store, ki
             steps.append(({"type": "mcp_approval_request", **own}, {"type": "mcp_approval_response", **answer}))
     expected: list[Any] = [{"type": "message", "role": "user", "content": "Book it"}]
     with proxied(lambda _: "Booked.", store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
-        script, given, previous = model_server.script, "Book it", None
+        given: Any = "Book it"
+        script, previous = model_server.script, None
         for call, output in steps:
             said = [reasoning_item(), call]
-            model_server.script = lambda _, said=said: JSONResponse(response(said))
+            model_server.script = always(JSONResponse(response(said)))
             previous = ask(client, given, previous_response_id=previous).id
             assert model_server.bodies[-1]["input"] == expected
             expected += [*said, output]
@@ -352,7 +353,7 @@ def test_errors_of_upstream_reach_the_client(store: Store) -> None:
         with pytest.raises(NotFoundError, match="no such model"):
             ask(client, "Hi")
         for answer in (JSONResponse({"detail": "Not Found"}, 404), PlainTextResponse("404 page not found", 404)):
-            server.script = lambda _, answer=answer: answer
+            server.script = always(answer)
             with pytest.raises(NotFoundError, match="/v1/chat/completions") as absent:
                 ask(client, "Hi")
             assert absent.value.code == "upstream_without_responses"
@@ -404,7 +405,7 @@ def test_instructions_take_part_of_the_window_and_are_sent_with_their_request_al
         client = OpenAI(base_url=url, api_key="k", default_headers={**SESSION, "x-memory-report": "1"})
         budgets = []
         for number in range(12):
-            given = {"instructions": long} if number == 10 else {}
+            given: dict[str, Any] = {"instructions": long} if number == 10 else {}
             whole = ask(client, f"Small talk number {number} about tea and trains. " * 3, max_output_tokens=50, **given)
             budgets.append((whole.to_dict()["memory_report"]["budget"], len(model_server.bodies[-1]["input"])))
         assert budgets[9][0] == budgets[11][0] == 550

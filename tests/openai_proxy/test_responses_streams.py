@@ -16,14 +16,14 @@ from shared_core import InfiniteMemory, Message, StoreError
 from shared_core.openai_proxy.answer import INTERRUPTED
 from shared_core.store import Store
 from tests.openai_proxy.response_shapes import call_item, named, response, said_item, spoken_events
-from tests.openai_proxy.servers import proxied, stream, until
+from tests.openai_proxy.servers import always, proxied, stream, until
 
 WHOLE = response([said_item("The code is 4471.")])
 EVENTS = [*map(named, spoken_events(WHOLE))]
 HALF = EVENTS[:6]
 """The events of a response up to "The co"."""
 
-SENT = {"model": "m", "stream": True, "input": "What is the code?"}
+SENT: dict[str, Any] = {"model": "m", "stream": True, "input": "What is the code?"}
 NAMED = {"x-session-id": "s"}
 
 
@@ -141,7 +141,7 @@ def test_a_response_that_reached_its_limit_is_stored_as_far_as_it_came(store: St
 def test_a_response_that_failed_in_one_piece_leaves_its_words(store: Store) -> None:
     for status, words in (("failed", "The co"), ("failed", ""), ("in_progress", "The")):
         whole = response([said_item(words)] if words else [], status)
-        with proxied(lambda _, whole=whole: JSONResponse(whole), store) as (url, _):
+        with proxied(always(JSONResponse(whole)), store) as (url, _):
             answer = httpx.post(f"{url}/responses", json={**SENT, "stream": False}, headers=NAMED)
             assert answer.json() == whole
     asked, answer_ = stored(store)
