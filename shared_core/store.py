@@ -105,6 +105,13 @@ class Store(ABC):
         """Return the sessions of this name, of all users, oldest first. By default, this reads all names."""
         return [one for one in self.sessions() if one.session_id == session_id]
 
+    def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
+        """Return the sessions of a user that hold a message with this id, oldest first; None: of nobody.
+
+        By default, this looks into each session of the user.
+        """
+        return [one for one in self.sessions(user_id) if self.get(one.key, [message_id])]
+
     @abstractmethod
     def rename_session(self, session: int, session_id: str) -> None:
         """Give a session another name. It keeps its key and everything it holds.

@@ -1,17 +1,20 @@
 """Items of OpenAI's Responses API, as fields and back. One message of the model may be several items."""
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from shared_core.formats.fields import ROLE_NAMES, CallFields, MessageFields, own_copy, role_named, short
 from shared_core.formats.openai_chat import check_chat, custom_calls, read_chat
 from shared_core.formats.parts import (
+    APPROVAL_REQUEST,
     RESPONSES_FORMAT,
     RESPONSES_PARTS,
     chat_parts,
     check_parts,
     fitted,
     items_content,
+    link_of,
     media_tokens,
     responses_part,
     says,
@@ -37,6 +40,9 @@ BESIDE = (
 
 ITEMS = ("message", *CALLS, *OUTPUTS, *BESIDE)
 
+_LINKS = ("type", "id", "call_id", "status")
+"""Fields of a call that do not say what is to be done."""
+
 ITEM_ROLES = ("user", "assistant", "system", "developer")
 
 
@@ -48,6 +54,28 @@ def is_item(given: Any) -> bool:
         return "role" not in given or given["type"] == "message"
     content = given.get("content")
     return isinstance(content, list) and any(_is_responses_part(part) for part in content)
+
+
+def is_call(item: Mapping[str, Any]) -> bool:
+    """Return whether an item is a call that the program answers: of a function, or of what the API defines itself.
+
+    Of the second kind are `computer_call`, `shell_call`, `apply_patch_call` and the like, and requests for approval.
+    """
+    return item.get("type") in CALLS or is_own_call(item)
+
+
+def is_own_call(item: Mapping[str, Any]) -> bool:
+    """Return whether an item is a call of a tool that the API defines and the program runs."""
+    kind = item.get("type")
+    if not isinstance(kind, str) or kind in (*CALLS, *BESIDE):
+        return False
+    ends = kind.endswith("_call") or kind == APPROVAL_REQUEST
+    return ends and isinstance(link_of(item), str)
+
+
+def is_output(item: Mapping[str, Any]) -> bool:
+    """Return whether an item is the result of a call that the program made."""
+    return says(item) and "role" not in item and (item.get("type") in OUTPUTS or isinstance(link_of(item), str))
 
 
 def _is_responses_part(part: Any) -> bool:
@@ -76,12 +104,12 @@ def message_groups(given: Sequence[Any]) -> Iterator[tuple[int, list[Any]]]:
 def _of_model(entry: Any) -> bool:
     if not is_item(entry):
         return False
-    return entry.get("role") == "assistant" if "role" in entry else entry.get("type") in (*CALLS, *BESIDE)
+    return entry.get("role") == "assistant" if "role" in entry else is_call(entry) or entry.get("type") in BESIDE
 
 
 def _begins(entry: Mapping[str, Any], group: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether the model says something new: it has said something before, and called nothing since."""
-    if entry.get("type") in CALLS or any(item.get("type") in CALLS for item in group):
+    if is_call(entry) or any(is_call(item) for item in group):
         return False
     return any("role" in item for item in group)
 
@@ -108,7 +136,7 @@ def read_group(group: Sequence[Mapping[str, Any]]) -> MessageFields:
 
 def _check(item: Mapping[str, Any]) -> None:
     kind = item.get("type", "message")
-    if kind not in ITEMS:
+    if kind not in ITEMS and not is_call(item) and not is_output(item):
         raise ValueError(f"unknown item type {short(kind)}; expected a message with a role, or {', '.join(ITEMS)}")
     if kind == "message":
         if "stop_reason" in item:
@@ -142,7 +170,7 @@ def _need(item: Mapping[str, Any], *keys: str) -> None:
 
 def _said(group: Sequence[Mapping[str, Any]]) -> MessageFields:
     words = [item for item in group if says(item)]
-    calls = [_call(item) for item in group if item.get("type") in CALLS]
+    calls = [_call(item) for item in group if is_call(item)]
     if not words and not calls:
         kinds = ", ".join(dict.fromkeys(str(item["type"]) for item in group))
         raise ValueError(f"there is no message and no call after these items: {kinds}")
@@ -154,12 +182,15 @@ def _said(group: Sequence[Mapping[str, Any]]) -> MessageFields:
         "tool_calls": calls,
         "media_tokens": media_tokens(content),
     }
-    if "call_id" in first:
-        fields["tool_call_id"] = first["call_id"]
+    if is_output(first):
+        fields["tool_call_id"] = link_of(first)
     return fields
 
 
 def _call(item: Mapping[str, Any]) -> CallFields:
+    if is_own_call(item):
+        rest = {key: value for key, value in item.items() if key not in _LINKS}
+        return {"id": link_of(item), "name": item["type"], "arguments": json.dumps(rest, ensure_ascii=False)}
     return {"id": item["call_id"], "name": item["name"], "arguments": item[CALLS[item["type"]]]}
 
 
@@ -214,12 +245,13 @@ def _given_items(fields: MessageFields) -> list[dict[str, Any]] | None:
     if payload is None or payload["format"] != RESPONSES_FORMAT:
         return None
     items = [dict(item) for item in payload["data"]["items"]]
-    if [_call(item) for item in items if item.get("type") in CALLS] != list(_calls(fields)):
+    if [_call(item) for item in items if is_call(item)] != list(_calls(fields)):
         return None
     content, text = items_content(items), fields["content"]
-    if text_of(content) == text:
-        return items
     words = [item for item in items if says(item)]
+    # The result of a call that the API defines has a form of its own, in which no text can be cut.
+    if text_of(content) == text or any(is_output(item) and item.get("type") not in OUTPUTS for item in words):
+        return items
     if len(words) != 1:
         return None
     kind = "output_text" if fields["role"] == "assistant" else "input_text"

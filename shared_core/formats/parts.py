@@ -37,6 +37,11 @@ RESPONSES_FORMAT = "openai-responses/1"
 CHAT_PARTS = ("text", "image_url", "input_audio", "file", "refusal")
 RESPONSES_PARTS = ("input_text", "output_text", "input_image", "input_file", "refusal")
 
+APPROVAL_REQUEST = "mcp_approval_request"
+_APPROVAL_RESPONSE = "mcp_approval_response"
+_LINKED_BY = {APPROVAL_REQUEST: "id", _APPROVAL_RESPONSE: "approval_request_id"}
+"""The items of a call and its result that are not linked by a `call_id`, and the key that links them."""
+
 _TEXTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 """The kinds of parts that are text, and the key of the text."""
 
@@ -171,7 +176,7 @@ def _given_content(payload: PayloadFields) -> Any:
 
 def items_content(items: Sequence[Mapping[str, Any]]) -> Any:
     """Return what items of the Responses API say: one content, or the parts of all."""
-    contents = [item.get("content", item.get("output")) for item in items if says(item)]
+    contents = [_item_content(item) for item in items if says(item)]
     if len(contents) == 1:
         return contents[0]
     parts: list[Any] = []
@@ -182,7 +187,27 @@ def items_content(items: Sequence[Mapping[str, Any]]) -> Any:
 
 def says(item: Mapping[str, Any]) -> bool:
     """Return whether an item of the Responses API holds words: a message, or the output of a call."""
-    return "role" in item or str(item.get("type")).endswith("_call_output")
+    kind = str(item.get("type"))
+    return "role" in item or kind.endswith("_call_output") or kind == _APPROVAL_RESPONSE
+
+
+def link_of(item: Mapping[str, Any]) -> Any:
+    """Return the id that links a call with its result."""
+    return item.get(_LINKED_BY.get(str(item.get("type")), "call_id"))
+
+
+def _item_content(item: Mapping[str, Any]) -> Any:
+    """Return what an item says, as text or parts: a screenshot is an image, and the output of a shell is text."""
+    content = item.get("content", item.get("output"))
+    if "role" in item or item.get("type") in ("function_call_output", "custom_tool_call_output"):
+        return content
+    if isinstance(content, Mapping):
+        return [{"type": "input_image", **{key: content[key] for key in ("image_url", "file_id") if key in content}}]
+    if isinstance(content, list):
+        runs = [run for run in content if isinstance(run, Mapping)]
+        said = [run[key] for run in runs for key in ("stdout", "stderr") if isinstance(run.get(key), str)]
+        return "\n".join(text for text in said if text)
+    return content if isinstance(content, str) else None
 
 
 def chat_part(part: Any) -> dict[str, Any]:

@@ -1,9 +1,14 @@
 """The answer of a model as a message: of a whole completion, or put together from the chunks of a stream; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from shared_core.messages import Message, Payload
+from shared_core.openai_proxy.event_stream import DONE, chunk_of, event
+from shared_core.openai_proxy.protocol import AnswerStream
+from shared_core.openai_proxy.refusal import Refused
 
 KEPT = ("role", "content", "refusal", "tool_calls", "function_call", "audio")
 """Fields of an answer that are stored. The others, such as reasoning, some APIs refuse in a request."""
@@ -34,20 +39,26 @@ def message_from(fields: Mapping[str, Any]) -> Message | None:
     return message if message.content or message.tool_calls or message.payload is not None else None
 
 
-class StreamedAnswer:
-    """Puts an answer together from the chunks of a stream.
+class StreamedAnswer(AnswerStream):
+    """Puts an answer together from the chunks of a stream. It has ended when a chunk said why."""
 
-    Attributes:
-        ended: whether a chunk said why the answer ends.
-        failed: whether a chunk was an error.
-    """
+    goes_on = False
 
     def __init__(self) -> None:
-        self.ended = False
+        self.ended = self.complete = False
         self.failed = False
         self._texts: dict[str, list[str]] = {"content": [], "refusal": []}
         self._calls: dict[int, dict[str, Any]] = {}
         self._newest_call = -1
+
+    @override
+    def take(self, data: str | None) -> bool:
+        if data is None:
+            return False
+        self.add(chunk_of(data) or {})
+        done = data.strip() == DONE
+        self.complete = self.ended or done
+        return done
 
     def add(self, chunk: Mapping[str, Any]) -> None:
         """Take a chunk. Of several answers, the first is taken; what has another form is left out."""
@@ -92,14 +103,31 @@ class StreamedAnswer:
         texts = {key: "".join(pieces) for key, pieces in self._texts.items() if any(pieces)}
         return message_from({**texts, "tool_calls": calls or None})
 
-    def part(self, why: str) -> Message | None:
-        """Return what came of an answer that broke off, marked as such; None: nothing did.
+    @override
+    def whole(self) -> Sequence[Message]:
+        message = self.message()
+        return () if message is None else (message,)
 
-        Calls are left out: the arguments of the last one are not whole, and no tool answers it.
-        """
-        text = "".join(self._texts["content"])
-        mark = Payload(format=INTERRUPTED, data={"interrupted": why})
-        return Message.assistant(text, payload=mark) if text else None
+    @override
+    def part(self, why: str) -> Message | None:
+        # Calls are left out: the arguments of the last one are not whole, and no tool answers it.
+        return interrupted("".join(self._texts["content"]), why)
+
+    @override
+    def closing(self, last: bytes, report: Mapping[str, Any] | None) -> bytes:
+        # The event with the report has no choices, as the one on usage.
+        told: dict[str, Any] = {"object": "chat.completion.chunk", "choices": [], "memory_report": report}
+        return (b"" if report is None else event(told)) + (last or event(DONE))
+
+    @override
+    def error(self, refused: Refused) -> bytes:
+        return event(refused.data())
+
+
+def interrupted(text: str, why: str) -> Message | None:
+    """Return what came of an answer that broke off, marked as such; None: nothing did."""
+    mark = Payload(format=INTERRUPTED, data={"interrupted": why})
+    return Message.assistant(text, payload=mark) if text else None
 
 
 def _join(body: dict[str, Any], delta: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import MappingProxyType
+from typing import Any
 from urllib.parse import quote
 
 import httpx
@@ -17,11 +18,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared_core.errors import StoreError
-from shared_core.openai_proxy.chat import ChatEndpoint, ClientGone, Keeper, client_key, frames_of
+from shared_core.openai_proxy.chat import ClientGone, Endpoint, Keeper, client_key, frames_of
+from shared_core.openai_proxy.chat_request import read_chat_request
 from shared_core.openai_proxy.inspector.endpoints import API, PAGE, POLLED, inspector_routes
 from shared_core.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.openai_proxy.prompts import Prompts
 from shared_core.openai_proxy.refusal import Refused
+from shared_core.openai_proxy.responses_request import read_responses_request
 from shared_core.openai_proxy.upstream import Upstream, returned, unreachable
 from shared_core.pool import SessionPool
 from shared_core.serving.bearer_tokens import BearerTokens, is_loopback
@@ -42,7 +45,7 @@ BODY_SECONDS = 60.0
 GONE = 499
 """The status in the log of a request whose client went away."""
 
-PATHS = (HEALTH, READY, "/v1/chat/completions", "/v1/models")
+PATHS = (HEALTH, READY, "/v1/chat/completions", "/v1/models", "/v1/responses")
 """Paths that the log names."""
 
 OPEN = (HEALTH, READY)
@@ -76,7 +79,9 @@ def create_app(
     """
     ring = RequestRing() if inspector else None
     keeper = Keeper(Prompts(pool, windows, ring))
-    chat = ChatEndpoint(keeper, upstream, most_bytes=most_bytes, body_seconds=body_seconds, user=user)
+    limits: Any = {"most_bytes": most_bytes, "body_seconds": body_seconds, "user": user}
+    chat = Endpoint(keeper, read_chat_request, upstream, **limits)
+    responses = Endpoint(keeper, read_responses_request, upstream, **limits)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -89,6 +94,7 @@ def create_app(
     routes = [
         *health_routes(keeper.prompts.check),  # not behind the requests that wait for the store's threads
         Route("/v1/chat/completions", chat.__call__, methods=["POST"]),
+        Route("/v1/responses", responses.__call__, methods=["POST"]),
         Route("/v1/models", _models(upstream), methods=["GET"]),
         Route("/v1/models/{model:path}", _models(upstream), methods=["GET"]),
     ]
@@ -227,7 +233,7 @@ async def _error_response(_: Request, error: Exception) -> Response:
     if isinstance(error, ClientGone | ClientDisconnect):
         return Response(status_code=GONE)
     if isinstance(error, HTTPException):
-        no_path = "there is no such path; see /v1/chat/completions and /v1/models"
+        no_path = "there is no such path; see /v1/chat/completions, /v1/responses and /v1/models"
         said = no_path if error.status_code == 404 else error.detail
         return _reply(Refused(error.status_code, said, headers=error.headers or {}))
     if isinstance(error, StoreError):

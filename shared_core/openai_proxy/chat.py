@@ -1,9 +1,9 @@
-"""The endpoint of chat completions: it builds the prompt, asks the model, passes the answer on and stores it."""
+"""The endpoint of a protocol: it builds the prompt, asks the model, passes the answer on and stores it."""
 
 import asyncio
 import logging
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 from urllib.parse import quote
 
@@ -13,10 +13,10 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from shared_core.messages import Message
-from shared_core.openai_proxy.answer import answer_of
-from shared_core.openai_proxy.chat_request import ChatRequest, read_body, read_chat_request, written
+from shared_core.openai_proxy.chat_request import read_body, written
 from shared_core.openai_proxy.identity import session_of, user_of
 from shared_core.openai_proxy.prompts import Prompted, Prompts
+from shared_core.openai_proxy.protocol import ApiRequest
 from shared_core.openai_proxy.refusal import Refused
 from shared_core.openai_proxy.streaming import StreamedReply, disconnected
 from shared_core.openai_proxy.upstream import Upstream, returned, unreachable
@@ -57,9 +57,9 @@ class Keeper:
         """Call a function in a thread."""
         return await self._threads.run(self, function, *args, **kwargs)
 
-    async def keep(self, prompted: Prompted, answer: Message | None) -> str | None:
+    async def keep(self, prompted: Prompted, answer: Sequence[Message]) -> str | None:
         """Store an answer, even if the caller is cancelled meanwhile, and return the name of the conversation."""
-        if answer is None or not prompted.remembered:
+        if not answer or not prompted.remembered:
             return prompted.session
         task = asyncio.ensure_future(self.call(self.prompts.keep, prompted, answer))
         self._writing.add(task)
@@ -73,11 +73,12 @@ class Keeper:
         self._threads.leave(self)
 
 
-class ChatEndpoint:
-    """Answers chat completions.
+class Endpoint:
+    """Answers the requests of a protocol.
 
     Args:
         keeper: the memory.
+        read: reads a request; Refused if it is none.
         upstream: the server of the model.
         most_bytes: the size of the largest body.
         body_seconds: how long a client may take to send it.
@@ -85,27 +86,29 @@ class ChatEndpoint:
     """
 
     def __init__(
-        self, keeper: Keeper, upstream: Upstream, *, most_bytes: int, body_seconds: float, user: str | None
-    ) -> None:
-        self._keeper, self._upstream = keeper, upstream
+        self, keeper: Keeper, read: Callable[[Mapping[str, Any]], ApiRequest], upstream: Upstream, *, most_bytes: int,
+        body_seconds: float, user: str | None,
+    ) -> None:  # fmt: skip
+        self._keeper, self._read, self._upstream = keeper, read, upstream
         self._most_bytes, self._body_seconds, self._user = most_bytes, body_seconds, user
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
         raw = await self._received(request)
         wants_report = _flag(request, REPORT, default=False)
-        prompted, chat, content = await self._keeper.call(self._prepared, request, raw, wants_report)
+        prompted, asked, content = await self._keeper.call(self._prepared, request, raw, wants_report)
         response = await _unless_gone(
             self._upstream.send(
-                "POST", "chat/completions", content=content, headers=_headers(request),
+                "POST", asked.path, content=content, headers=_headers(request),
                 authorization=client_key(request),
             ),
             request.receive,
         )  # fmt: skip
         own = returned(response.headers) | ({} if prompted.remembered else {MEMORY: "off"})
         stream = response.headers.get("content-type", "").startswith("text/event-stream")
-        if response.is_success and chat.streamed and stream:
-            return StreamedReply(response, self._keeper.keep, prompted, own | _naming(prompted.session))
+        if response.is_success and asked.streamed and stream:
+            answer = asked.answer_stream()
+            return StreamedReply(response, answer, self._keeper.keep, prompted, own | _naming(prompted.session))
         try:
             body = await _unless_gone(response.aread(), request.receive)
         except httpx.HTTPError as error:
@@ -114,23 +117,25 @@ class ChatEndpoint:
             await response.aclose()
         session = prompted.session
         if response.is_success:
-            body, session = await self._kept(prompted, body)
+            body, session = await self._kept(asked, prompted, body)
+        elif (refused := asked.refusal(response.status_code, body)) is not None:
+            raise refused
         return Response(body, response.status_code, own | _naming(session))
 
-    def _prepared(self, request: Request, raw: bytes, wants_report: bool) -> tuple[Prompted, ChatRequest, bytes]:
+    def _prepared(self, request: Request, raw: bytes, wants_report: bool) -> tuple[Prompted, ApiRequest, bytes]:
         """Return the prompt for a request, the request, and the body to send to the model; runs in a thread."""
-        chat = read_chat_request(read_body(raw))
-        user = user_of(request.scope["state"].get("bearer"), _headers(request), chat.body, self._user)
-        session = session_of(_headers(request), chat.body)
-        as_it_came = written(chat.body)  # what cannot be sent is not stored
+        asked = self._read(read_body(raw))
+        user = user_of(request.scope["state"].get("bearer"), _headers(request), asked.body, self._user)
+        session = session_of(_headers(request), asked.body)
+        as_it_came = written(asked.body)  # what cannot be sent is not stored
         if not _flag(request, MEMORY, default=True):
-            return Prompted(tuple(chat.body["messages"])), chat, as_it_came
+            return Prompted(()), asked, as_it_came
         try:
-            prompted = self._keeper.prompts.prompt(chat, user=user, session=session, report=wants_report)
+            prompted = self._keeper.prompts.prompt(asked, user=user, session=session, report=wants_report)
         except (ValueError, RecursionError) as error:
             logger.warning("a history cannot be stored: %s\n%s", type(error).__name__, frames_of(error))
             raise Refused(400, "messages: these cannot be stored; see the log of the server") from error
-        return prompted, chat, chat.written(prompted.messages)
+        return prompted, asked, asked.written(prompted.messages) if prompted.remembered else as_it_came
 
     async def _received(self, request: Request) -> bytes:
         """Return the body of a request; Refused if it is too large or too slow, or is no JSON by its headers."""
@@ -154,15 +159,15 @@ class ChatEndpoint:
             raise Refused(408, f"the body took longer than {self._body_seconds:g} seconds") from None
         return bytes(body)
 
-    async def _kept(self, prompted: Prompted, body: bytes) -> tuple[bytes, str | None]:
+    async def _kept(self, asked: ApiRequest, prompted: Prompted, body: bytes) -> tuple[bytes, str | None]:
         """Store the answer in the body of a response; return the body, with the report if wanted, and the session."""
         if not prompted.remembered and prompted.report is None:
             return body, prompted.session  # whatever it is
         try:
             completion = read_body(body)
-            answer = answer_of(completion) if prompted.remembered else None
+            answer = asked.answer(completion) if prompted.remembered else ()
         except (Refused, ValueError):
-            raise Refused(502, "upstream sent no chat completion", code="upstream_invalid") from None
+            raise Refused(502, "upstream sent no answer that can be read", code="upstream_invalid") from None
         session = await self._keeper.keep(prompted, answer)
         if prompted.report is not None:
             body = written({**completion, "memory_report": prompted.report})

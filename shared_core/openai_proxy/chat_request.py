@@ -5,25 +5,36 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from shared_core.messages import Message, message_list
-from shared_core.openai_proxy.refusal import Refused
+from typing_extensions import override
 
-__all__ = ["ChatRequest", "read_body", "read_chat_request", "written"]
+from shared_core.messages import Message, message_list
+from shared_core.openai_proxy.answer import StreamedAnswer, answer_of
+from shared_core.openai_proxy.protocol import ApiRequest
+from shared_core.openai_proxy.refusal import Refused
+from shared_core.prompt.context import Context
+
+__all__ = ["SHARED_FORMS", "ChatRequest", "Forms", "check_fields", "read_body", "read_chat_request", "written"]
+
+Forms = Mapping[str, tuple[Callable[[Any], bool], str]]
+"""What fields must be if they are there and not null, with the words for it."""
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _is_count(value: Any) -> bool:
+def is_count(value: Any) -> bool:
+    """Return whether a value is a whole number above 0."""
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _is_text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
+    """Return whether a value is a text."""
     return isinstance(value, str)
 
 
-def _is_flag(value: Any) -> bool:
+def is_flag(value: Any) -> bool:
+    """Return whether a value is true or false."""
     return isinstance(value, bool)
 
 
@@ -35,49 +46,56 @@ def _are_objects(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
 
-_FORMS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+SHARED_FORMS: Forms = {
     "conversation": (lambda value: isinstance(value, str | dict), "a string or an object"),
-    "max_completion_tokens": (_is_count, "a whole number above 0"),
-    "max_tokens": (_is_count, "a whole number above 0"),
     "metadata": (_is_object, "an object"),
-    "model": (_is_text, "a string"),
-    "n": (_is_count, "a whole number above 0"),
-    "stream": (_is_flag, "true or false"),
+    "model": (is_text, "a string"),
+    "stream": (is_flag, "true or false"),
     "stream_options": (_is_object, "an object"),
     "temperature": (_is_number, "a number"),
     "tools": (_are_objects, "a list of objects"),
     "top_p": (_is_number, "a number"),
-    "user": (_is_text, "a string"),
+    "user": (is_text, "a string"),
 }
-"""What fields must be if they are there and not null. All others are for the model's server to judge."""
+"""The fields of all protocols. Those that are not checked are for the model's server to judge."""
+
+_FORMS: Forms = {
+    **SHARED_FORMS,
+    "max_completion_tokens": (is_count, "a whole number above 0"),
+    "max_tokens": (is_count, "a whole number above 0"),
+    "n": (is_count, "a whole number above 0"),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class ChatRequest:
-    """A request for a chat completion.
+class ChatRequest(ApiRequest):
+    """A request for a chat completion."""
 
-    Attributes:
-        body: the fields, as the client sent them.
-        messages: the messages among them.
-    """
-
-    body: Mapping[str, Any]
-    messages: tuple[Message, ...]
+    path = "chat/completions"
 
     @property
-    def streamed(self) -> bool:
-        """Whether the answer is to come in pieces."""
-        return bool(self.body.get("stream"))
-
-    @property
+    @override
     def reply_tokens(self) -> int | None:
         """The tokens that the reply may take; None: the client does not say."""
         given = self.body.get("max_completion_tokens") or self.body.get("max_tokens")
         return given if isinstance(given, int) else None
 
-    def written(self, messages: Sequence[Any]) -> bytes:
-        """Return the body with these messages instead, and everything else as the client sent it."""
-        return written({**self.body, "messages": list(messages)})
+    @override
+    def entries(self, context: Context) -> list[list[Any]]:
+        return [[message] for message in context.to_openai()]
+
+    @override
+    def written(self, entries: Sequence[Any]) -> bytes:
+        return written({**self.body, "messages": list(entries)})
+
+    @override
+    def answer(self, body: Mapping[str, Any]) -> Sequence[Message]:
+        answer = answer_of(body)
+        return () if answer is None else (answer,)
+
+    @override
+    def answer_stream(self) -> StreamedAnswer:
+        return StreamedAnswer()
 
 
 def written(data: Any) -> bytes:
@@ -107,12 +125,17 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
-    """Return a request for a chat completion; Refused with 400 if a field has another form."""
-    for name, (fits, form) in _FORMS.items():
+def check_fields(body: Mapping[str, Any], forms: Forms) -> None:
+    """Raise Refused with 400 if a field has another form."""
+    for name, (fits, form) in forms.items():
         value = body.get(name)
         if value is not None and not fits(value):
             raise Refused(400, f"{name}: expected {form}")
+
+
+def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
+    """Return a request for a chat completion; Refused with 400 if a field has another form."""
+    check_fields(body, _FORMS)
     given = body.get("messages")
     if not isinstance(given, list) or not given:
         raise Refused(400, "messages: expected a list with one message or more")
@@ -126,4 +149,4 @@ def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
         raise Refused(400, said if said.startswith("messages[") else f"messages: {said}") from None
     if len(messages) != len(given):
         raise Refused(400, "messages: these are items of the Responses API; expected those of chat completions")
-    return ChatRequest(body, tuple(messages))
+    return ChatRequest(body, tuple(messages), tuple((one,) for one in given))

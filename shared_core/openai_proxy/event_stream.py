@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -64,3 +65,8 @@ def chunk_of(data: str) -> dict[str, Any] | None:
 def event(data: Any) -> bytes:
     """Return the bytes of an event that holds this data, a text or what becomes JSON."""
     return f"data: {data if isinstance(data, str) else json.dumps(data)}\n\n".encode()
+
+
+def named_event(data: Mapping[str, Any]) -> bytes:
+    """Return the bytes of an event that is named by its type, as those of the Responses API are."""
+    return f"event: {data['type']}\ndata: {json.dumps(data)}\n\n".encode()

@@ -1,12 +1,13 @@
 """Whose request it is and which conversation it belongs to: headers, fields of the API, or how the history begins."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from shared_core.messages import Message
 from shared_core.openai_proxy.refusal import Refused
-from shared_core.recognition import chained, said_of
-from shared_core.records import After
+from shared_core.recognition import Sent, chained, said_of, says_the_same
+from shared_core.records import After, Record
 from shared_core.serving.bearer_tokens import ANY_USER
 from shared_core.store import Store
 
@@ -45,7 +46,7 @@ def header(headers: Headers, names: Sequence[str]) -> str | None:
             raise Refused(400, f"the header {name} was sent more than once")
         for value in values:
             try:
-                found = _checked(name, value.encode("latin-1").decode("utf-8"))
+                found = checked_name(name, value.encode("latin-1").decode("utf-8"))
             except UnicodeError:
                 raise Refused(400, f"the header {name} is not UTF-8") from None
             if found is not None:
@@ -99,13 +100,13 @@ def _field(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
         value = fields.get(name)
         if value is not None and not isinstance(value, str):
             raise Refused(400, f"{name} must be a string")
-        found = None if value is None else _checked(name, value)
+        found = None if value is None else checked_name(name, value)
         if found is not None:
             return found
     return None
 
 
-def _checked(name: str, value: str) -> str | None:
+def checked_name(name: str, value: str) -> str | None:
     """Return a name; None: a program sent what stands for none, which all who send it would share."""
     if value.strip().lower() in UNSET:
         return None
@@ -133,18 +134,31 @@ def session_like(store: Store, user_id: str | None, messages: Sequence[Message])
     Of those that hold equally much of it, the one that ends where the history does is taken, and then the oldest.
     """
     name = beginning(messages)
-    chains = [one.chain for one in said_of([*chained(messages, "")])][-COMPARED:]
+    said = said_of([*chained(messages, "")])[-COMPARED:]
     best: tuple[tuple[int, bool], str] | None = None
     for each in _alike(name) if name is not None else ():
         session = store.session(user_id, each)
         if session is None:  # never begun, or renamed since
             continue
-        known = {record.message.id for record in store.get(session, chains)}
-        newest = store.find(session, After(store.state(session).last_seq - 1, 1))
-        fit = (len(known), any(record.message.id in known for record in newest))
+        known = {record.message.id for record in store.get(session, [one.chain for one in said])}
+        newest = store.find(session, After(store.state(session).last_seq - 2, 2))
+        fit = (len(known), _is_the_end(newest, said, known))
         if best is None or fit > best[0]:
             best = fit, each
     return None if best is None else best[1]
+
+
+def _is_the_end(newest: Sequence[Record], said: Sequence[Sent], known: Collection[str | None]) -> bool:
+    """Return whether the newest messages of a conversation are some of a history; `known` are the ids that it has.
+
+    The answer in a response is stored under the id of the response. It is known by what it says after a known message.
+    """
+    if not newest or newest[-1].message.id in known:
+        return bool(newest)
+    if len(newest) < 2 or newest[0].message.id not in known:
+        return False
+    after = (then.message for one, then in pairwise(said) if one.chain == newest[0].message.id)
+    return any(says_the_same(newest[-1].message, message) for message in after)
 
 
 def new_session(store: Store, user_id: str | None, messages: Sequence[Message]) -> str:

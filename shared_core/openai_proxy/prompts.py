@@ -1,9 +1,10 @@
 """The memory of the server: the prompt for a request, and the answer that is stored. All of it runs in threads."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
@@ -11,10 +12,11 @@ from shared_core.errors import BudgetError
 from shared_core.followed_history import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.openai_proxy.chat_request import ChatRequest
 from shared_core.openai_proxy.identity import new_session, session_like
 from shared_core.openai_proxy.inspector.request_ring import RequestRing
+from shared_core.openai_proxy.protocol import ApiRequest
 from shared_core.openai_proxy.refusal import Refused
+from shared_core.openai_proxy.response_ids import answer_named, keep_name, to_be_named
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context
 from shared_core.recognition import says_the_same
@@ -31,7 +33,7 @@ class Prompted:
     """The prompt for a request, and where its answer belongs.
 
     Attributes:
-        messages: the messages to send, as dicts of the API.
+        messages: the messages to send, as the API writes them.
         user: the user whom the conversation belongs to.
         session: the conversation. None: it is a new one, and nothing of it is stored before it is answered.
         history: what was followed. None: nothing was.
@@ -90,29 +92,29 @@ class Prompts:
         with self._locks[hash((session, user)) % LOCKS], self.pool.use(session, user) as memory:
             yield memory
 
-    def prompt(self, request: ChatRequest, *, user: str | None, session: str | None, report: bool) -> Prompted:
+    def prompt(self, request: ApiRequest, *, user: str | None, session: str | None, report: bool) -> Prompted:
         """Store what is new in a request and return the prompt.
 
         Args:
             request: the request.
             user: the user it belongs to.
-            session: the conversation that it names. None: the one that its history began, or a new one.
+            session: the conversation that it names. None: the one that its history began or that holds the response
+                it goes on after, or a new one.
             report: whether the report on the prompt is wanted.
 
         Raises:
-            Refused: what must be sent does not fit.
+            Refused: what must be sent does not fit, or the response that it goes on after is not known.
             StoreError: the store cannot be read or written.
         """
-        named = session is not None
-        if session is None:
+        named, after = session is not None, None
+        if request.previous is not None:
+            session, after = answer_named(self.pool.store.for_user(user), user, session, request.previous)
+        elif session is None:
             session = session_like(self.pool.store.for_user(user), user, request.messages)
         if session is None:
             return self._first_prompt(request, user, report=report)
         with self._alone(session, user) as memory:
-            history = memory.follow(request.messages, removed="keep" if named else "leave_out")
-            if named and all(message.role != "assistant" for message in request.messages):
-                # The client sends only what is new: answers of two requests at once belong to one branch.
-                history = replace(history, branch=memory.branch)
+            history = _followed(memory, request, after, named=named)
             context = self._context(memory, request)
             if (
                 context.messages and context.messages[-1].id not in history.ids
@@ -124,10 +126,10 @@ class Prompts:
             self._noted(request, context, user, session),
         )  # fmt: skip
 
-    def _first_prompt(self, request: ChatRequest, user: str | None, *, report: bool) -> Prompted:
+    def _first_prompt(self, request: ApiRequest, user: str | None, *, report: bool) -> Prompted:
         """Return the prompt of a conversation of which nothing is stored."""
         if all(message.role != "user" for message in request.messages):
-            return Prompted(tuple(request.body["messages"]))
+            return Prompted(())
         with InfiniteMemory(user_id=user or "nobody", **self.pool.settings) as memory:  # in this process alone
             history = memory.follow(request.messages, removed="leave_out")
             context = self._context(memory, request)
@@ -137,25 +139,27 @@ class Prompts:
             number=self._noted(request, context, user, None),
         )  # fmt: skip
 
-    def _noted(self, request: ChatRequest, context: Context, user: str | None, session: str | None) -> int | None:
+    def _noted(self, request: ApiRequest, context: Context, user: str | None, session: str | None) -> int | None:
         """Put a request into the ring, if there is one, and return its number."""
         if self._ring is None:
             return None
         model = request.body.get("model")
         return self._ring.note(user, session, model if isinstance(model, str) else None, context.report)
 
-    def _context(self, memory: InfiniteMemory, request: ChatRequest) -> Context:
+    def _context(self, memory: InfiniteMemory, request: ApiRequest) -> Context:
         """Return the prompt for a request, within the window of its model."""
         limit = self._windows.get(str(request.body.get("model")), memory.max_tokens)
         # Clients often allow a reply as long as the window, or longer; the prompt has at least half of it.
         reserve = min(request.reply_tokens or memory.reserve_tokens, limit // 2)
+        beside = memory.count(request.beside) if request.beside is not None else 0
+        if beside >= limit - reserve:
+            raise _too_large(beside, limit - reserve)
         try:
-            return memory.context(tools=request.body.get("tools"), max_tokens=limit, reserve_tokens=reserve)
+            return memory.context(tools=request.body.get("tools"), max_tokens=limit - beside, reserve_tokens=reserve)
         except BudgetError as error:
-            text = f"the newest message, system prompt and tools take {error.needed} tokens of {error.available}"
-            raise Refused(400, text, code="context_length_exceeded") from None
+            raise _too_large(error.needed + beside, error.available + beside) from None
 
-    def keep(self, prompted: Prompted, answer: Message) -> str | None:
+    def keep(self, prompted: Prompted, answer: Sequence[Message]) -> str | None:
         """Store the answer to a prompt, and return the name of the conversation.
 
         Raises:
@@ -166,23 +170,39 @@ class Prompts:
             self._ring.answered(prompted.user, prompted.number, session)
         return session
 
-    def _kept(self, prompted: Prompted, answer: Message) -> str | None:
+    def _kept(self, prompted: Prompted, answer: Sequence[Message]) -> str | None:
+        store = self.pool.store.for_user(prompted.user)
         if prompted.session is not None and prompted.history is not None:
             with self._alone(prompted.session, prompted.user) as memory:
-                memory.follow([answer], after=prompted.history)
+                answer = to_be_named(store, memory, answer)
+                keep_name(memory, answer, memory.follow(answer, after=prompted.history))
             return prompted.session
         if not prompted.said:
             return None
-        whole = (*prompted.said, answer)
+        whole = (*prompted.said, *answer)
         with self._naming:  # two that begin alike at the same time are two
-            session = new_session(self.pool.store.for_user(prompted.user), prompted.user, whole)
+            session = new_session(store, prompted.user, whole)
             with self._alone(session, prompted.user) as memory:
-                memory.follow(whole, removed="leave_out")
+                whole = (*prompted.said, *to_be_named(store, memory, answer))
+                keep_name(memory, whole, memory.follow(whole, removed="leave_out"))
         return session
 
     def check(self) -> None:
         """Read from the store; StoreError if it cannot be read."""
         self.pool.store.sessions(limit=1)
+
+
+def _followed(
+    memory: InfiniteMemory, request: ApiRequest, after: FollowedHistory | None, *, named: bool
+) -> FollowedHistory:
+    """Store what is new in a request, after a response if it names one."""
+    if after is not None:
+        return memory.follow(request.messages, after=after)
+    history = memory.follow(request.messages, removed="keep" if named else "leave_out")
+    if named and all(message.role != "assistant" for message in request.messages):
+        # The client sends only what is new: answers of two requests at once belong to one branch.
+        history = replace(history, branch=memory.branch)
+    return history
 
 
 @contextmanager
@@ -199,19 +219,25 @@ def _standing_still(memory: InfiniteMemory, history: FollowedHistory) -> Iterato
             memory.checkout(branch)
 
 
-def _sent(context: Context, request: ChatRequest, history: FollowedHistory) -> tuple[Any, ...]:
-    """Return the messages of a prompt as dicts; what the client sent itself goes on as it was sent.
+def _too_large(needed: int, available: int) -> Refused:
+    text = f"the newest message, system prompt and tools take {needed} tokens of {available}"
+    return Refused(400, text, code="context_length_exceeded")
+
+
+def _sent(context: Context, request: ApiRequest, history: FollowedHistory) -> tuple[Any, ...]:
+    """Return the messages of a prompt as the API writes them; what the client sent itself goes on as it was sent.
 
     The memory keeps what it knows of a message. A client may send more, such as fields of its provider.
     """
     if all(message.role != "user" for message in context.messages):
-        return tuple(request.body["messages"])  # nothing is asked that a prompt could be built for
-    given = zip(history.ids, request.messages, request.body["messages"], strict=True)
+        return tuple(chain(*request.sent))  # nothing is asked that a prompt could be built for
+    ids = history.ids[len(history) - len(request.messages) :]
+    given = zip(ids, request.messages, request.sent, strict=True)
     own = {id_: (message, raw) for id_, message, raw in given if id_ is not None}
-    sent = []
-    for message, made in zip(context.messages, context.to_openai(), strict=True):
-        said, raw = own.get(message.id or "", (None, made))
-        sent.append(raw if said is not None and _unchanged(message, said) else made)
+    sent: list[Any] = []
+    for message, made in zip(context.messages, request.entries(context), strict=True):
+        said, raw = own.get(message.id or "", (None, ()))
+        sent += raw if said is not None and _unchanged(message, said) else made
     return tuple(sent)
 
 

@@ -83,6 +83,10 @@ class Rows(ABC):
         """Return the sessions of this name, of all users, oldest first."""
         return [one for one in self.sessions(None) if one.session_id == session_id]
 
+    def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
+        """Return what `Store.sessions_with` does. By default, this looks into each session of the user."""
+        return [one for one in self.sessions([user_id]) if self.get(one.key, [message_id])]
+
     @abstractmethod
     def insert_session(self, user_id: str | None, session_id: str) -> int:
         """Insert a session that does not exist yet, with epoch 0 and without branches; return its key.

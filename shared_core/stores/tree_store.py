@@ -100,6 +100,11 @@ class TreeStore(Store):
         with self._reading() as rows:
             return rows.sessions_named(session_id)
 
+    def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
+        """See `Store`."""
+        with self._reading() as rows:
+            return rows.sessions_with(user_id, message_id)
+
     def rename_session(self, session: int, session_id: str) -> None:
         """See `Store`."""
         with self._writing() as rows:

@@ -104,6 +104,10 @@ class CountedStore(Store):
         """See `Store`."""
         return self._noted("sessions_named").sessions_named(session_id)
 
+    def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
+        """See `Store`."""
+        return self._noted("sessions_with").sessions_with(user_id, message_id)
+
     def rename_session(self, session: int, session_id: str) -> None:
         """See `Store`."""
         self._noted("rename_session").rename_session(session, session_id)

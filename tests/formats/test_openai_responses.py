@@ -1,6 +1,7 @@
 """Items of the Responses API become messages, one for what the model said at once, and come back as they were."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -140,6 +141,54 @@ def test_the_mark_of_a_cached_prompt_is_kept_in_both_apis() -> None:
 
 def test_a_name_stands_before_the_text() -> None:
     assert Message.user("hi", name="Ann").to_responses()[0]["content"] == "Ann: hi"
+
+
+SCREEN = {"type": "computer_screenshot", "image_url": PNG}
+OWN_CALLS: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    ({"type": "computer_call", "action": {"type": "wait"}}, {"type": "computer_call_output", "output": SCREEN}, ""),
+    (
+        {"type": "shell_call", "action": {"commands": ["ls", "cat x"]}},
+        {"type": "shell_call_output", "output": [{"stdout": "a.txt", "stderr": ""}, {"stdout": "", "stderr": "no x"}]},
+        "a.txt\nno x",
+    ),
+    (
+        {"type": "apply_patch_call", "operation": {"type": "delete_file", "path": "x"}},
+        {"type": "apply_patch_call_output", "status": "completed"},
+        "",
+    ),
+    ({"type": "x_call"}, {"type": "x_call_output", "output": "Done."}, "Done."),
+]
+
+
+@pytest.mark.parametrize(("call", "output", "text"), OWN_CALLS)
+def test_a_call_of_a_tool_of_the_api_s_own_goes_with_its_result(
+    call: dict[str, Any], output: dict[str, Any], text: str
+) -> None:
+    items = [
+        QUESTION,
+        REASONING,
+        {**call, "id": "i", "call_id": "c", "status": "completed"},
+        {**output, "call_id": "c"},
+    ]
+    question, asked, result = read = message_list(items)
+    (made,) = asked.tool_calls
+    assert (made.id, made.name, result.role, result.tool_call_id) == ("c", call["type"], "tool", "c")
+    assert json.loads(made.arguments) == {key: value for key, value in call.items() if key != "type"}
+    assert (result.content, result.media_tokens > 0) == (text, output.get("output") is SCREEN)
+    assert sent(read).to_responses() == items
+    # Nothing can be cut out of a result of such a form.
+    assert result.replace(content="[…]").to_responses() == items[-1:]
+    chat = sent(read).to_openai()
+    assert [one["role"] for one in chat] == ["user", "assistant", "tool"]
+    assert question.content == "What is the weather?"
+
+
+def test_an_approval_answers_the_request_with_its_id() -> None:
+    request = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "f", "server_label": "s", "arguments": "{}"}
+    response = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    asked, answer = read = message_list([request, response])
+    assert ([call.id for call in asked.tool_calls], answer.tool_call_id) == (["mcpr_1"], "mcpr_1")
+    assert sent(read).to_responses() == [request, response]
 
 
 def test_the_output_of_a_response_is_stored_as_the_sdk_returns_it() -> None:

@@ -22,6 +22,7 @@ from shared_core.openai_proxy.upstream import Upstream
 from shared_core.serving.listener import listener, server_for
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
+from tests.openai_proxy.response_shapes import named, response, said_item, spoken_events
 
 
 @contextmanager
@@ -86,11 +87,16 @@ Script = Callable[[dict[str, Any]], Response | str]
 """Takes the body of a request and returns the response, or the text that the model says."""
 
 
+def always(answer: Response | str) -> Script:
+    """Return a script that answers every request alike."""
+    return lambda _: answer
+
+
 class ModelServer:
     """A model server that plays a script.
 
     Attributes:
-        bodies: the bodies of the requests for completions.
+        bodies: the bodies of the requests for completions and responses.
         headers: the headers of all requests.
         paths: the paths of all requests.
     """
@@ -103,19 +109,33 @@ class ModelServer:
         self.app = Starlette(
             routes=[
                 Route("/v1/chat/completions", self._completions, methods=["POST"]),
+                Route("/v1/responses", self._responses, methods=["POST"]),
                 Route("/v1/{rest:path}", self._other, methods=["GET"]),
             ]
         )
 
     async def _completions(self, request: Request) -> Response:
-        self.headers.append(dict(request.headers))
-        self.paths.append(request.url.path)
-        body = json.loads(await request.body())
-        self.bodies.append(body)
+        body = await self._noted(request)
         said = self.script(body)
         if isinstance(said, Response):
             return said
         return stream([*spoken(said), "[DONE]"]) if body.get("stream") else JSONResponse(completion({"content": said}))
+
+    async def _responses(self, request: Request) -> Response:
+        body = await self._noted(request)
+        said = self.script(body)
+        if isinstance(said, Response):
+            return said
+        whole = response([said_item(said)])
+        return stream([*map(named, spoken_events(whole))]) if body.get("stream") else JSONResponse(whole)
+
+    async def _noted(self, request: Request) -> dict[str, Any]:
+        """Note a request, and return its body."""
+        self.headers.append(dict(request.headers))
+        self.paths.append(request.url.path)
+        body: dict[str, Any] = json.loads(await request.body())
+        self.bodies.append(body)
+        return body
 
     async def _other(self, request: Request) -> Response:
         self.headers.append(dict(request.headers))
@@ -130,12 +150,15 @@ class ModelServer:
 
 
 def stream(events: Sequence[str | None], *, wait: threading.Event | None = None) -> StreamingResponse:
-    """Return a response that streams events. At None it waits for the event; without one, it breaks off there."""
+    """Return a response that streams events. At None it waits for the event; without one, it breaks off there.
+
+    An event is its data, or the whole of it.
+    """
 
     async def body() -> AsyncIterator[bytes]:
         for each in events:
             if each is not None:
-                yield f"data: {each}\n\n".encode()
+                yield (each if each.endswith("\n\n") else f"data: {each}\n\n").encode()
             elif wait is None:
                 raise ConnectionAbortedError
             else:

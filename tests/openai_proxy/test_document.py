@@ -7,7 +7,7 @@ from typer.main import get_command
 
 from shared_core import SessionPool
 from shared_core.cli.app import app as command
-from shared_core.openai_proxy import app, chat, identity
+from shared_core.openai_proxy import app, chat, identity, responses_request
 from shared_core.openai_proxy.app import create_app
 from shared_core.openai_proxy.echo_upstream import EchoTransport
 from shared_core.openai_proxy.upstream import Upstream
@@ -19,18 +19,26 @@ TEXT = (ROOT / "docs" / "serve.md").read_text(encoding="utf-8")
 
 
 def test_its_programs_print_what_it_shows(tmp_path: Path, store: Store) -> None:
-    client, own = blocks_of("docs/serve.md", tmp_path)
+    *clients, own = blocks_of("docs/serve.md", tmp_path)
     transport = EchoTransport()
     with served(create_app(SessionPool(store), Upstream("http://echo.invalid/v1", transport=transport))) as (url, _):
-        client.write_text(client.read_text(encoding="utf-8").replace("http://127.0.0.1:8765", url), encoding="utf-8")
-        ran = run([client, own], tmp_path)
-    shown = re.findall(r"```text\n(.*?)```", TEXT, flags=re.DOTALL)[0]
-    assert [one.out for one in ran] == [shown, ""]
+        for client in clients:
+            text = client.read_text(encoding="utf-8").replace("http://127.0.0.1:8765", url)
+            client.write_text(text, encoding="utf-8")
+        ran = run([*clients, own], tmp_path)
+    chat, *_, responses = re.findall(r"```text\n(.*?)```", TEXT, flags=re.DOTALL)
+    assert [one.out for one in ran] == [chat, responses, ""]
 
 
 def test_it_names_every_path_header_and_field() -> None:
     headers = [*identity.USER_HEADERS, *identity.SESSION_HEADERS, chat.REPORT, chat.MEMORY, chat.SESSION]
-    fields = [*identity.USER_FIELDS, *identity.USER_METADATA, *identity.SESSION_METADATA, *identity.UNSET - {""}]
+    fields = [
+        *responses_request.OWN,
+        *identity.USER_FIELDS,
+        *identity.USER_METADATA,
+        *identity.SESSION_METADATA,
+        *identity.UNSET - {""},
+    ]
     missing = [name for name in headers if f"`{name}".lower() not in TEXT.lower()]
     missing += [name for name in (*fields, *app.PATHS) if f"`{name}`" not in TEXT and f" {name}`" not in TEXT]
     assert missing == []

@@ -71,6 +71,49 @@ WRONG_MESSAGES: list[Any] = [
     {"type": "function_call", "call_id": "a", "name": "f", "arguments": ""},
 ]
 
+GOOD_RESPONSE: dict[str, Any] = {"model": "m", "input": [USER]}
+
+WRONG_RESPONSES: dict[str, list[Any]] = {
+    "input": [None, *NOT_TEXT[:3], {}, [None], ["hi"], [7], [[USER]], [{}], [USER, None], [{"id": 7}], [{"type": 7}],
+              [{"type": ["message"], "role": "user"}], [{"role": 7, "content": "hi"}], [{"content": "hi"}]],
+    "instructions": [*NOT_TEXT, ["hi"]],
+    "previous_response_id": [*NOT_TEXT, "resp_unknown", "a\nb", "{{ID}}", "x" * 257, "\ud800", "a\0b"],
+    "max_output_tokens": NOT_COUNT,
+    "store": ["true", 1, []],
+    "background": ["true", 1, True],
+    "prompt": ["x", 7, []],
+    **{name: WRONG_FIELDS[name] for name in ("model", "stream", "tools", "temperature", "user", "metadata",
+                                             "conversation", "stream_options")},
+}  # fmt: skip
+
+WRONG_ITEMS: list[Any] = [
+    {"role": "nobody", "content": "hi"},
+    {"role": "tool", "content": "hi", "tool_call_id": "a"},
+    {"role": "user"},
+    {"role": "user", "content": None},
+    {"role": "user", "content": 7},
+    {"role": "user", "content": {"text": "hi"}},
+    {"role": "user", "content": [7]},
+    {"role": "user", "content": [{"text": "hi"}]},
+    {"role": "user", "content": [{"type": 7}]},
+    {"role": "user", "content": [{"type": "text", "text": "hi"}]},
+    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
+    {"role": "user", "content": [{"type": "input_text"}]},
+    {"role": "user", "content": [{"type": "input_text", "text": 7}]},
+    {"type": "message", "content": "hi"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text"}]},
+    {"type": "function_call"},
+    {"type": "function_call", "call_id": "a", "name": "f"},
+    {"type": "function_call", "call_id": "a", "name": 7, "arguments": ""},
+    {"type": "function_call", "call_id": 7, "name": "f", "arguments": ""},
+    {"type": "custom_tool_call", "call_id": "a", "name": "f", "input": {}},
+    {"type": "function_call_output", "output": "hi"},
+    {"type": "function_call_output", "call_id": "a"},
+    {"type": "function_call_output", "call_id": "a", "output": 7},
+    {"type": "function_call_output", "call_id": "a", "output": [{"type": "unknown"}]},
+    {"type": "message", "role": "user", "content": "hi", "previous": {"deep": 1e999}},
+]
+
 BODIES: list[bytes] = [
     b"", b" ", b"{", b"}", b"[]", b"null", b"7", b'"text"', b"{'a': 1}", b'{"messages": [}', b"\xff\xfe\x00", b"\x00",
     json.dumps(GOOD).encode("utf-16"), b"\xef\xbb\xbf" + json.dumps(GOOD).encode(), b'{"messages": [NaN]}',
@@ -156,10 +199,26 @@ def test_a_wrong_field(server: Server, body: dict[str, Any]) -> None:
     refused(server[0].post("/chat/completions", content=json.dumps(body).encode(), headers=json_type))
 
 
+def response_cases() -> list[Any]:
+    wrong = [(name, value) for name, values in WRONG_RESPONSES.items() for value in values]
+    fields = [pytest.param({**GOOD_RESPONSE, name: value}, id=f"{name} {value!r:.30}") for name, value in wrong]
+    both = {**GOOD_RESPONSE, "conversation": "c", "previous_response_id": "resp_1"}
+    items = [pytest.param({**GOOD_RESPONSE, "input": [USER, one]}, id=f"{one!r:.60}") for one in WRONG_ITEMS]
+    return [*fields, pytest.param(both, id="both"), *items]
+
+
+@pytest.mark.parametrize("body", response_cases())
+def test_a_wrong_field_or_item_of_a_response(server: Server, body: dict[str, Any]) -> None:
+    json_type = {"content-type": "application/json"}
+    refused(server[0].post("/responses", content=json.dumps(body).encode(), headers=json_type))
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/responses"])
 @pytest.mark.parametrize("number", range(len(BODIES)))
-def test_a_wrong_body(server: Server, number: int) -> None:
+def test_a_wrong_body(server: Server, number: int, path: str) -> None:
     json_type = {"content-type": "application/json; charset=utf-8"}
-    refused(server[0].post("/chat/completions", content=BODIES[number], headers=json_type))
+    body = BODIES[number].replace(b'"messages"', b'"input"') if path == "/responses" else BODIES[number]
+    refused(server[0].post(path, content=body, headers=json_type))
 
 
 @pytest.mark.parametrize("headers", HEADERS)
@@ -172,7 +231,9 @@ def test_wrong_headers(server: Server, headers: list[tuple[str, bytes]]) -> None
 @pytest.mark.parametrize(
     ("method", "path"),
     [("GET", "/chat/completions"), ("PUT", "/chat/completions"), ("DELETE", "/models"), ("POST", "/models"),
-     ("POST", "/responses"), ("GET", "/chat"), ("GET", "/models/../../admin"), ("GET", "/models/%2e%2e/x"),
+     ("GET", "/responses"), ("GET", "/responses/resp_1"), ("POST", "/responses/resp_1/cancel"),
+     ("POST", "/conversations"), ("DELETE", "/responses/resp_1"),
+     ("GET", "/chat"), ("GET", "/models/../../admin"), ("GET", "/models/%2e%2e/x"),
      ("GET", "/models/a/%2E%2E/%2e%2e/b"), ("PATCH", "/"), ("OPTIONS", "/chat/completions"),
      ("GET", "/chat/completions/"), ("GET", "//models"), ("GET", "/%00"), ("GET", "/" + "x" * 5000)],
 )  # fmt: skip

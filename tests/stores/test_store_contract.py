@@ -431,6 +431,11 @@ class NamesNobodys(SQLiteStore):
         return [one for one in super().sessions_named(session_id) if one.user_id is None]
 
 
+class FindsInEverybodysSessions(SQLiteStore):
+    def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
+        return [one for one in super().sessions() if super(SQLiteStore, self).get(one.key, [message_id])]
+
+
 class DescribesEverybody(SQLiteStore):
     def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
         return super().overview(limit=limit)
@@ -759,6 +764,7 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (AsksTheFirstSession, "test_it_can_be_asked_which_ids_are_forgotten"),
     (KnowsNobody, "test_users_are_known"),
     (NamesNobodys, "test_no_two_sessions_share_anything"),
+    (FindsInEverybodysSessions, "test_no_two_sessions_share_anything"),
     (LosesOrder, "test_reading_is_limited_and_paged"),
     (AnswersInOrderOfStoring, "test_reading_is_limited_and_paged"),
     (PagesWithGaps, "test_reading_is_limited_and_paged"),

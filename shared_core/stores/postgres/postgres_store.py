@@ -418,6 +418,7 @@ class PostgresStore(TreeStore):
     sessions = repeating(TreeStore.sessions)
     users = repeating(TreeStore.users)
     sessions_named = repeating(TreeStore.sessions_named)
+    sessions_with = repeating(TreeStore.sessions_with)
     rename_session = repeating(TreeStore.rename_session)
     state = repeating(TreeStore.state)
     main_states = repeating(TreeStore.main_states)

@@ -101,6 +101,8 @@ class MessageContract:
         for user in (None, *NASTY):
             own = {name: s.key for (u, name), s in zip(pairs, sessions, strict=True) if u == user}
             assert store.sessions(user) == [(key, user, name) for name, key in own.items()]
+            assert store.sessions_with(user, "same") == Store.sessions_with(store, user, "same") == store.sessions(user)
+            assert store.sessions_with(user, "other") == []
         for name in (*NASTY, "unused"):
             found = [(s.key, u, n) for (u, n), s in zip(pairs, sessions, strict=True) if n == name]
             assert store.sessions_named(name) == Store.sessions_named(store, name) == found

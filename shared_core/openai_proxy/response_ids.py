@@ -1,0 +1,93 @@
+"""The responses that a request may go on after: the answer in a response is stored under the response's id."""
+
+from collections.abc import Sequence
+
+from shared_core.followed_history import FollowedHistory
+from shared_core.memory import InfiniteMemory
+from shared_core.messages import Message
+from shared_core.openai_proxy.refusal import Refused
+from shared_core.records import Record, SessionKey
+from shared_core.store import Store
+
+ALIKE = 8
+"""How many answers of a conversation whose responses have the same id are told apart.
+
+Most servers make ids that are unique. Ollama draws them from a million, and some programs number every response alike.
+"""
+
+
+def _names(response_id: str) -> list[str]:
+    """Return the ids that messages with the answer of such a response may have, in the order of their use."""
+    return [response_id, *(f"{response_id}~{number}" for number in range(2, ALIKE + 1))]
+
+
+def answer_named(
+    store: Store, user_id: str | None, session_id: str | None, response_id: str
+) -> tuple[str, FollowedHistory]:
+    """Return the conversation that holds the answer of a response, and that answer as the history to go on after.
+
+    Of several responses with this id, the newest is meant.
+
+    Args:
+        store: the store, as the user sees it.
+        user_id: whose conversations are looked through.
+        session_id: the conversation. None: any of the user's.
+        response_id: the id of the response.
+
+    Raises:
+        Refused: with 400, if there is none.
+    """
+    found = [
+        (record.message.created_at, record.seq, session.session_id, record.message.id or "")
+        for session, record in _held(store, user_id, session_id, _names(response_id))
+        if record.message.role == "assistant"
+    ]
+    if not found:
+        text = "previous_response_id: no such response is stored; send the history as input instead"
+        raise Refused(400, text, code="previous_response_not_found")
+    *_, session, own = max(found, key=lambda one: (one[0] is not None, *one))
+    return session, FollowedHistory((own,), (own,), own_ids=(own,))
+
+
+def _held(
+    store: Store, user_id: str | None, session_id: str | None, ids: Sequence[str]
+) -> list[tuple[SessionKey, Record]]:
+    """Return the messages with these ids, with their sessions."""
+    if session_id is None:
+        sessions = store.sessions_with(user_id, ids[0])
+    else:
+        key = store.session(user_id, session_id)
+        sessions = [] if key is None else [SessionKey(key, user_id, session_id)]
+    return [(session, record) for session in sessions for record in store.get(session.key, ids)]
+
+
+def to_be_named(store: Store, memory: InfiniteMemory, answer: Sequence[Message]) -> tuple[Message, ...]:
+    """Return an answer as it is to be stored: its last message has the id of the response, or a free one like it."""
+    *others, last = answer
+    key = None if last.id is None else store.session(memory.user_id, memory.session_id)
+    if last.id is None or key is None:
+        return (*others, last)
+    names = _names(last.id)
+    taken = {record.message.id for record in store.get(key, names)} | store.are_forgotten(key, names)
+    free = next((name for name in names if name not in taken), None)
+    return (*others, last.replace(id=free))
+
+
+def keep_name(memory: InfiniteMemory, stored: Sequence[Message], followed: FollowedHistory) -> None:
+    """See to it that the last of some messages is found by its id.
+
+    Of two responses to a question that say the same, `follow` takes the second one for the first. A client may go on
+    after either, so the second one is a message of its own, on a branch.
+
+    Args:
+        memory: the memory of the conversation.
+        stored: the messages.
+        followed: what `follow` returned for them.
+    """
+    last = stored[-1]
+    if last.id is None or followed.ids[-1] == last.id:
+        return
+    before = followed.ids[-2] if len(followed) > 1 else None
+    if before is not None:
+        memory.checkout(before)
+    memory.add(last)

@@ -1,0 +1,453 @@
+"""The Responses API through the server: OpenAI's SDK and LangChain, with streams, tools and ids of responses."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_openai import ChatOpenAI
+from openai import BadRequestError, NotFoundError, OpenAI, RateLimitError
+from pydantic import SecretStr
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from shared_core import InfiniteMemory, SessionPool
+from shared_core.openai_proxy.app import create_app
+from shared_core.openai_proxy.echo_upstream import EchoTransport
+from shared_core.openai_proxy.upstream import Upstream
+from shared_core.store import Store
+from tests.openai_proxy.response_shapes import (
+    call_item,
+    named,
+    numbered,
+    reasoning_item,
+    response,
+    said_item,
+    spoken_events,
+)
+from tests.openai_proxy.servers import ModelServer, always, proxied, served, stream
+
+TOOL: Any = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": False}
+SESSION = {"x-session-id": "s"}
+ARGUMENTS = '{"city": "Porto"}'
+PICTURE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "low"}
+
+
+def model(body: dict[str, Any]) -> Response | str:
+    """Call the tool if there is one; then say what it returned, or the number of items."""
+    newest = body["input"][-1]
+    if newest.get("type") == "function_call_output":
+        return f"It is {newest['output']}."
+    if "tools" not in body:
+        return f"I see {len(body['input'])}."
+    whole = response([reasoning_item("secret"), call_item("weather", ARGUMENTS)])
+    return stream([*map(named, spoken_events(whole))]) if body.get("stream") else JSONResponse(whole)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[tuple[str, ModelServer]]:
+    with proxied(model) as both:
+        yield both
+
+
+@pytest.fixture
+def client(servers: tuple[str, ModelServer]) -> Iterator[OpenAI]:
+    with OpenAI(base_url=servers[0], api_key="a key", max_retries=0) as opened:
+        yield opened
+
+
+def ask(client: OpenAI, given: Any, *, streamed: bool = False, **fields: Any) -> Any:
+    """Return the response, put together by the SDK."""
+    if not streamed:
+        return client.responses.create(model="m", input=given, **fields)
+    with client.responses.stream(model="m", input=given, **fields) as events:
+        return events.get_final_response()
+
+
+def shown(items: list[Any]) -> list[Any]:
+    """Return what items say: role and text, call, or output."""
+    said = []
+    for item in items:
+        kind = item.get("type", "message")
+        said.append((item["role"], item["content"]) if kind == "message" else item.get("output", kind))
+    return said
+
+
+def texts(store: Store, session: str, user: str | None = None) -> list[str]:
+    with InfiniteMemory(store, session_id=session, user_id=user) as memory:
+        return [message.content for message in memory.messages()]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_sdk_sends_its_history_and_calls_tools(
+    client: OpenAI, servers: tuple[str, ModelServer], streamed: bool
+) -> None:
+    history: list[Any] = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": f"Hi {streamed}"}]
+    first = ask(client, history, streamed=streamed)
+    assert first.output_text == "I see 2."
+    history += [item.to_dict() for item in first.output]
+    history.append({"role": "user", "content": [{"type": "input_text", "text": "How is the weather?"}]})
+    called = ask(client, history, streamed=streamed, tools=[TOOL])
+    assert [item.type for item in called.output] == ["reasoning", "function_call"]
+    assert called.output[1].arguments == ARGUMENTS
+    history += [item.to_dict() for item in called.output]
+    history.append({"type": "function_call_output", "call_id": "call-1", "output": "sunny"})
+    assert ask(client, history, streamed=streamed, tools=[TOOL]).output_text == "It is sunny."
+    assert servers[1].bodies[-1]["input"] == history
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_the_sdk_sends_what_is_new_after_a_response(
+    client: OpenAI, servers: tuple[str, ModelServer], streamed: bool
+) -> None:
+    first = ask(client, f"Hello {streamed}", streamed=streamed, instructions="Be brief.")
+    called = ask(client, "How is it?", streamed=streamed, previous_response_id=first.id, tools=[TOOL])
+    output = {"type": "function_call_output", "call_id": "call-1", "output": "sunny"}
+    last = ask(client, [output], streamed=streamed, previous_response_id=called.id, tools=[TOOL])
+    assert last.output_text == "It is sunny."
+    sent = servers[1].bodies[-1]
+    call = {"type": "function_call", "call_id": "call-1", "name": "weather", "arguments": ARGUMENTS}
+    assert shown(sent["input"][:3]) == [
+        ("user", f"Hello {streamed}"),
+        ("assistant", "I see 1."),
+        ("user", "How is it?"),
+    ]
+    assert sent["input"][3]["encrypted_content"] == "secret"
+    assert sent["input"][4:] == [call, output]
+    assert sent.keys() == {"model", "input", "tools"} | ({"stream"} if streamed else set())
+    assert servers[1].bodies[-3]["instructions"] == "Be brief."
+    # What was thought is for the turn it was thought in.
+    ask(client, "Thanks", previous_response_id=last.id)
+    assert [item["type"] for item in servers[1].bodies[-1]["input"]].count("reasoning") == 0
+
+
+def test_what_the_client_sends_goes_on_unchanged(client: OpenAI, servers: tuple[str, ModelServer]) -> None:
+    content = [{"type": "input_text", "text": "Which boat?", "x_part": 1}, PICTURE]
+    own: list[Any] = [
+        {"type": "x_before", "id": "a"},
+        {"role": "user", "content": content, "x_field": {"a": [1.5, None]}},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "boat"}},
+        {"type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot", "file_id": "f"}},
+        {"id": "msg_1"},
+    ]
+    fields = {"reasoning": {"effort": "low"}, "text": {"format": {"type": "text"}}, "x_unknown": {"deep": [True]}}
+    fields |= {"user": "ann-1", "store": True, "metadata": {"a": "b"}, "max_output_tokens": 99, "instructions": "Be."}
+    ask(client, own, extra_body=fields)
+    assert servers[1].bodies[-1] == {"model": "m", "input": own, **fields}
+    assert servers[1].paths[-1] == "/v1/responses"
+    assert servers[1].headers[-1]["authorization"] == "Bearer a key"
+
+
+def test_a_stream_arrives_byte_by_byte_as_without_the_server() -> None:
+    whole = response([said_item("Héllo"), {"type": "x_item", "id": "x"}])
+    events = [*map(named, spoken_events(whole)), ": ping\n\n", "[DONE]"]
+    events[2:2] = ["not JSON", 'event: x.own\ndata: {"a": "ü"}\n\n']
+    body = {"model": "m", "stream": True, "input": "Hello?"}
+    with proxied(lambda _: stream(events)) as (url, model_server):
+        through = httpx.post(f"{url}/responses", json=body)
+        sent = [{"type": "message", "role": "user", "content": "Hello?"}]
+        assert model_server.bodies == [{**body, "input": sent}]
+        direct = "".join(each if each.endswith("\n\n") else f"data: {each}\n\n" for each in events)
+        assert through.content == direct.encode()
+        off = httpx.post(f"{url}/responses", json=body, headers={"x-memory": "off"})
+        assert (model_server.bodies[-1], off.content) == (body, direct.encode())
+        assert (through.headers["content-type"], off.headers["x-memory"]) == ("text/event-stream; charset=utf-8", "off")
+
+
+def test_a_fact_of_the_third_turn_is_there_at_the_sixtieth(tmp_path: Path) -> None:
+    """The client sends only what is new; the window is small, and the server is restarted twice."""
+    path, previous = tmp_path / "chat.db", None
+    for start in (1, 25, 45):
+        with (
+            proxied(lambda _: "Noted.", path, settings={"max_tokens": 1200}) as (url, model_server),
+            OpenAI(base_url=url, api_key="k") as client,
+        ):
+            for turn in range(start, {1: 25, 25: 45, 45: 60}[start]):
+                told = (
+                    "My locker code is 4471." if turn == 3 else f"Small talk number {turn} about tea and trains. " * 4
+                )
+                previous = ask(client, told, previous_response_id=previous).id
+            if start < 45:
+                continue
+            asked: Any = {"model": "m", "input": "What is my locker code?", "previous_response_id": previous}
+            raw = client.responses.with_raw_response.create(**asked, extra_headers={"x-memory-report": "1"})
+    sent = model_server.bodies[-1]["input"]
+    assert "My locker code is 4471." in json.dumps(sent)
+    assert 4 < len(sent) < 60
+    report = json.loads(raw.text)["memory_report"]
+    assert report["total_tokens"] <= report["budget"] == 700
+    assert raw.headers["x-memory-session"].startswith("chat-")
+
+
+def test_an_image_is_there_after_its_response(client: OpenAI, servers: tuple[str, ModelServer]) -> None:
+    content: list[Any] = [{"type": "input_text", "text": "Which train is this?"}, PICTURE]
+    first = ask(client, [{"role": "user", "content": content}])
+    ask(client, "And what colour?", previous_response_id=first.id)
+    assert servers[1].bodies[-1]["input"][0] == {"type": "message", "role": "user", "content": content}
+
+
+def test_an_older_response_is_gone_on_after_on_a_branch(store: Store) -> None:
+    with proxied(model, store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
+        first = ask(client, "Where to?")
+        ask(client, "To Porto", previous_response_id=first.id)
+        other = ask(client, "To Faro", previous_response_id=first.id)
+        assert shown(model_server.bodies[-1]["input"])[1:] == [("assistant", "I see 1."), ("user", "To Faro")]
+        ask(client, "By train", previous_response_id=other.id)
+        assert "Porto" not in json.dumps(model_server.bodies[-1]["input"])
+        # A request that is sent again, because its response was lost, opens no branch.
+        ask(client, "By train", previous_response_id=other.id)
+    (info,) = store.overview(None)
+    assert info.branches == 3
+    assert texts(store, info.session_id) == ["Where to?", "I see 1.", "To Porto", "I see 3."]
+
+
+def test_two_responses_that_say_the_same_can_both_be_gone_on_after(store: Store) -> None:
+    with proxied(lambda _: "Yes.", store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
+        first = ask(client, "Really?")
+        one, other = (ask(client, "And so?", previous_response_id=first.id) for _ in range(2))
+        for each, question in ((one, "One"), (other, "Other")):
+            ask(client, question, previous_response_id=each.id)
+            said = [("user", "Really?"), ("assistant", "Yes."), ("user", "And so?"), ("assistant", "Yes.")]
+            assert shown(model_server.bodies[-1]["input"]) == [*said, ("user", question)]
+
+
+def test_of_responses_with_one_id_the_newest_is_meant(store: Store) -> None:
+    """Some servers draw ids by chance, or number every response alike."""
+
+    def alike(body: dict[str, Any]) -> Response:
+        return JSONResponse(response([said_item(f"I see {len(body['input'])}.")], id="resp_1"))
+
+    with proxied(alike, store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
+        ask(client, "Of another conversation")
+        ask(client, "One")
+        for number, question in enumerate(("Two", "Three"), 2):
+            last = ask(client, question, previous_response_id="resp_1")
+            assert last.output_text == f"I see {2 * number - 1}."
+        assert shown(model_server.bodies[-1]["input"])[0] == ("user", "One")
+
+
+def test_a_response_of_another_user_or_of_none_is_refused(store: Store) -> None:
+    with proxied(model, store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
+        own = ask(client, "My code is 4471", user="ann")
+        off = ask(client, [{"role": "user", "content": "Hi"}], extra_headers={"x-memory": "off"})
+        unstored = ask(client, "Hello", store=False)
+        sent = len(model_server.bodies)
+        for previous, fields in (
+            (own.id, {"user": "ben"}),
+            (own.id, {}),
+            (own.id, {"user": "ann", "extra_headers": {"x-session-id": "other"}}),
+            (off.id, {}),
+            (unstored.id, {}),
+            ("resp_unknown", {}),
+        ):
+            with pytest.raises(BadRequestError) as refused:
+                ask(client, "What is my code?", previous_response_id=previous, **fields)
+            assert (refused.value.code, "4471" in refused.value.message) == ("previous_response_not_found", False)
+        assert len(model_server.bodies) == sent
+        named = {"x-session-id": store.overview("ann")[0].session_id}
+        ask(client, "And now?", previous_response_id=own.id, user="ann", extra_headers=named)
+        assert "4471" in json.dumps(model_server.bodies[-1]["input"])
+
+
+@pytest.mark.parametrize("fields", [{"conversation": "trip"}, {"conversation": {"id": "trip"}}, {}])
+def test_a_named_conversation_takes_only_what_is_new(store: Store, fields: dict[str, Any]) -> None:
+    headers = {} if fields else {"x-session-id": "trip"}
+    with proxied(model, store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
+        for text in ("My code is 4471", "What is my code?"):
+            ask(client, text, extra_body=fields, extra_headers=headers)
+        said = [("user", "My code is 4471"), ("assistant", "I see 1."), ("user", "What is my code?")]
+        assert shown(model_server.bodies[-1]["input"]) == said
+        assert model_server.bodies[-1].keys() == {"model", "input"}
+        for user in ("ann", "ben"):
+            ask(client, "Hi", user=user, extra_body=fields, extra_headers=headers)
+            assert shown(model_server.bodies[-1]["input"]) == [("user", "Hi")]
+        # The other protocol goes on in the same conversation.
+        chat = {"messages": [{"role": "user", "content": "And by chat?"}], **fields}
+        httpx.post(f"{url}/chat/completions", json=chat, headers=headers)
+        assert model_server.texts()[0] == "My code is 4471"
+
+
+def test_a_history_without_a_name_goes_on_by_its_beginning(store: Store) -> None:
+    """Two that begin alike are two, though answers are stored under the ids of their responses."""
+    with proxied(lambda _: "Yes.", store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
+        histories: list[list[Any]] = []
+        for number in range(2):
+            history: list[Any] = [{"role": "user", "content": "Hello"}]
+            for text in (f"My code is {number}{number}", "What is my code?"):
+                history += [item.to_dict() for item in ask(client, history).output]
+                history.append({"role": "user", "content": text})
+            histories.append(history)
+        for history in histories:
+            ask(client, history)
+            assert model_server.bodies[-1]["input"] == history
+    assert [(info.messages, info.branches) for info in store.overview(None)] == [(6, 1), (6, 1)]
+
+
+def test_what_the_model_does_itself_is_passed_on_and_not_sent_again(store: Store) -> None:
+    search = {
+        "id": "ws_1",
+        "type": "web_search_call",
+        "status": "completed",
+        "action": {"type": "search", "query": "x"},
+    }
+    picture = {"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": "AAAA"}
+    cut_off = call_item("weather", '{"ci', status="incomplete")
+    answers = [[reasoning_item(), search, said_item("Found.")], [picture], [said_item("Wait"), cut_off]]
+    with proxied(lambda _: "", store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
+        previous = None
+        for number, output in enumerate(answers):
+            whole = response(output, "incomplete" if number == 2 else "completed")
+            model_server.script = always(JSONResponse(whole))
+            given = ask(client, f"Question {number}", previous_response_id=previous)
+            assert given.to_dict()["output"] == output
+            previous = given.id
+        ask(client, "Last", previous_response_id=previous)
+    assert shown(model_server.bodies[-1]["input"]) == [
+        ("user", "Question 0"), ("assistant", "Found."), ("user", "Question 1"), ("user", "Question 2"),
+        ("assistant", "Wait"), ("user", "Last"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["computer", "approval"])
+def test_a_tool_of_the_api_s_own_is_used_over_several_responses(store: Store, kind: str) -> None:
+    screen = {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"}
+    steps: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for number in range(3):
+        if kind == "computer":
+            call = {"type": "computer_call", "action": {"type": "wait"}, "status": "completed", "id": f"cu_{number}"}
+            output = {"type": "computer_call_output", "output": screen, "call_id": f"c{number}"}
+            steps.append(({**call, "call_id": f"c{number}", "pending_safety_checks": []}, output))
+        else:
+            own = {"id": f"mcpr_{number}", "name": "f", "server_label": "s", "arguments": "{}"}
+            answer = {"approval_request_id": f"mcpr_{number}", "approve": True}
+            steps.append(({"type": "mcp_approval_request", **own}, {"type": "mcp_approval_response", **answer}))
+    expected: list[Any] = [{"type": "message", "role": "user", "content": "Book it"}]
+    with proxied(lambda _: "Booked.", store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
+        given: Any = "Book it"
+        script, previous = model_server.script, None
+        for call, output in steps:
+            said = [reasoning_item(), call]
+            model_server.script = always(JSONResponse(response(said)))
+            previous = ask(client, given, previous_response_id=previous).id
+            assert model_server.bodies[-1]["input"] == expected
+            expected += [*said, output]
+            given = [output]
+        model_server.script = script
+        last = ask(client, given, previous_response_id=previous)
+        assert (last.output_text, model_server.bodies[-1]["input"]) == ("Booked.", expected)
+        ask(client, "Thanks", previous_response_id=last.id)
+        assert shown(model_server.bodies[-1]["input"])[-2:] == [("assistant", "Booked."), ("user", "Thanks")]
+
+
+def test_errors_of_upstream_reach_the_client(store: Store) -> None:
+    limited = {"error": {"message": "slow down", "type": "requests", "param": None, "code": "rate_limit_exceeded"}}
+    no_model = {"error": {"message": "no such model", "type": "invalid_request_error", "code": "model_not_found"}}
+    with proxied(lambda _: "", store) as (url, server), OpenAI(base_url=url, api_key="k", max_retries=0) as client:
+        server.script = lambda _: JSONResponse(limited, 429, {"retry-after": "7"})
+        with pytest.raises(RateLimitError, match="slow down") as refused:
+            ask(client, "Hi", stream=True)
+        assert refused.value.response.headers["retry-after"] == "7"
+        server.script = lambda _: JSONResponse(no_model, 404)
+        with pytest.raises(NotFoundError, match="no such model"):
+            ask(client, "Hi")
+        for answer in (JSONResponse({"detail": "Not Found"}, 404), PlainTextResponse("404 page not found", 404)):
+            server.script = always(answer)
+            with pytest.raises(NotFoundError, match="/v1/chat/completions") as absent:
+                ask(client, "Hi")
+            assert absent.value.code == "upstream_without_responses"
+    assert store.overview(None) == []
+
+
+@pytest.mark.parametrize("by_id", [False, True])
+def test_langchain_chats_streams_and_calls_tools(servers: tuple[str, ModelServer], by_id: bool) -> None:
+    llm = ChatOpenAI(
+        base_url=servers[0], api_key=SecretStr("k"), model="m", max_retries=0, use_responses_api=True,
+        use_previous_response_id=by_id,
+    )  # fmt: skip
+    question = f"Hello from a chain {by_id}"
+    first = llm.invoke(question)
+    assert first.text == "I see 1."
+    pieces = list(llm.stream([HumanMessage(question), first, HumanMessage("And in pieces?")]))
+    assert "".join(piece.text for piece in pieces) == "I see 3."
+    asked, answer, again = (item["content"] for item in servers[1].bodies[-1]["input"])
+    assert (asked, "I see 1." in str(answer), again) == (question, True, "And in pieces?")
+    called = llm.bind_tools([TOOL]).invoke([HumanMessage("How is it out there?")])
+    assert isinstance(called, AIMessage)
+    assert [(call["name"], call["args"]) for call in called.tool_calls] == [("weather", {"city": "Porto"})]
+
+
+def test_the_report_comes_before_the_end(store: Store) -> None:
+    with proxied(lambda _: "It is 4471.", store) as (url, _), OpenAI(base_url=url, api_key="k") as client:
+        extra = {"x-memory-report": "true"}
+        with client.responses.stream(model="m", input="What is the code?", extra_headers=extra) as events:
+            *_, last, end = events
+            assert events.get_final_response().output_text == "It is 4471."
+    assert end.type == "response.completed"
+    report = last.model_dump()["memory_report"]
+    assert [line["kind"] for line in report["lines"] if line["included"]] == ["question"]
+
+
+def test_echo_needs_no_model(store: Store) -> None:
+    app = create_app(SessionPool(store), Upstream("http://echo.invalid/v1", transport=EchoTransport()))
+    with served(app) as (url, _), OpenAI(base_url=f"{url}/v1", api_key="k") as client:
+        first = ask(client, "My locker code is 4471.", instructions="Be brief.")
+        assert first.output_text == "Noted. I was shown 2 messages."
+        for streamed in (True, False):
+            asked = ask(client, "What is my locker code?", previous_response_id=first.id, streamed=streamed)
+            assert asked.output_text == "You said: My locker code is 4471."
+
+
+def test_instructions_take_part_of_the_window_and_are_sent_with_their_request_alone(store: Store) -> None:
+    long = "Answer in verse. " * 60
+    with proxied(lambda _: "Yes.", store, settings={"max_tokens": 600}) as (url, model_server):
+        client = OpenAI(base_url=url, api_key="k", default_headers={**SESSION, "x-memory-report": "1"})
+        budgets = []
+        for number in range(12):
+            given: dict[str, Any] = {"instructions": long} if number == 10 else {}
+            whole = ask(client, f"Small talk number {number} about tea and trains. " * 3, max_output_tokens=50, **given)
+            budgets.append((whole.to_dict()["memory_report"]["budget"], len(model_server.bodies[-1]["input"])))
+        assert budgets[9][0] == budgets[11][0] == 550
+        assert budgets[10][0] < 350
+        assert budgets[10][1] < budgets[9][1]
+        assert [body.get("instructions") for body in model_server.bodies].count(long) == 1
+        with pytest.raises(BadRequestError) as refused:
+            ask(client, "And now?", instructions=long * 4)
+        assert refused.value.code == "context_length_exceeded"
+        client.close()
+    assert long not in " ".join(texts(store, "s"))
+
+
+@pytest.mark.parametrize("given", [{"prompt": {"id": "pmpt_1"}}, {"input": []}, {"input": [{"id": "msg_1"}]}])
+def test_what_asks_nothing_goes_on_as_it_is(store: Store, given: dict[str, Any]) -> None:
+    developer = {"input": [{"role": "developer", "content": "Say something new"}]}
+    with proxied(lambda _: "New.", store) as (url, model_server):
+        for body in ({"model": "m", **given}, {"model": "m", **developer}):
+            answer = httpx.post(f"{url}/responses", json=body)
+            assert (answer.status_code, answer.headers["x-memory"]) == (200, "off")
+            assert model_server.bodies[-1] == body
+        assert store.overview(None) == []
+        # In a conversation, it is answered there.
+        httpx.post(f"{url}/responses", json={"input": "Hi"}, headers=SESSION)
+        assert httpx.post(f"{url}/responses", json=given, headers=SESSION).status_code == 200
+    said = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "New."}]
+    assert model_server.bodies[-1]["input"] == [*({"type": "message", **one} for one in said), *given.get("input", ())]
+    assert texts(store, "s") == ["Hi", "New.", "New."]
+
+
+def test_a_call_in_a_reference_keeps_its_result(store: Store) -> None:
+    """Some clients send the ids of items that the model's server has stored, instead of the items."""
+    history = [
+        {"role": "user", "content": "How is it?"},
+        {"type": "item_reference", "id": "fc_1"},
+        {"type": "function_call_output", "call_id": "call-1", "output": "sunny"},
+    ]
+    with proxied(lambda _: "Sunny.", store) as (url, model_server):
+        httpx.post(f"{url}/responses", json={"input": history}, headers=SESSION)
+        assert model_server.bodies[-1]["input"] == history
+    assert texts(store, "s") == ["How is it?", "Sunny."]
+
+
+def test_a_stream_is_numbered() -> None:
+    assert [event["sequence_number"] for event in numbered([{}, {}])] == [0, 1]
