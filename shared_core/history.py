@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from shared_core.checkout import Checkout
+from shared_core.checkout import Checkout, if_unmoved, no_changes
+from shared_core.errors import StaleHeadError
 from shared_core.followed_history import Followed
 from shared_core.followed_history import FollowedHistory as FollowedHistory
 from shared_core.messages import Message
@@ -54,12 +55,26 @@ def follow(
     Returns:
         The whole history, and how many messages were given to the store.
     """
-    checkout.live.sync()
-    followed = Follower(checkout.live, checkout.writer.stamps.id).follow(messages, after, removed, since)
+    while True:
+        try:
+            return _follow(checkout, messages, after, removed, since)
+        except StaleHeadError:  # another process added to the branch since the history was matched with it
+            continue
+
+
+def _follow(
+    checkout: Checkout, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None
+) -> tuple[FollowedHistory, int]:
+    """Do it once; StaleHeadError if the branch moved meanwhile: what others said there may belong to another branch."""
+    live = checkout.live
+    live.sync()
+    followed = Follower(live, checkout.writer.stamps.id).follow(messages, after, removed, since)
     if followed.at is not None:
         checkout.stand_at(followed.at)
         checkout.writer.open_turn = followed.turn
-    stored = checkout.writer.add(followed.new, None, followed.prompt_id, followed.copied)
+    # A session that is not there yet has epoch 0. Without a branch, the messages open one, and come after nobody's.
+    unmoved = no_changes if live.head.branch is None else if_unmoved(max(0, live.epoch), live.path.head)
+    stored = checkout.writer.add(followed.new, None, followed.prompt_id, followed.copied, unmoved)
     gone = {message.id for message in followed.new} - {message.id for message in stored}
     ids = tuple(None if id_ in gone else id_ for id_ in followed.history.ids)
     return replace(followed.history, ids=ids), len(stored)
