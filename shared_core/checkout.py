@@ -41,11 +41,12 @@ NO_COPIES: Mapping[str, Record] = MappingProxyType({})
 Result = TypeVar("Result")
 
 
-def _no_changes(branch: str) -> Sequence[Change]:
+def no_changes(branch: str) -> Sequence[Change]:
+    """Return no changes."""
     return ()
 
 
-def if_unmoved(epoch: int, head: Position, changes: Changes = _no_changes) -> Changes:
+def if_unmoved(epoch: int, head: Position, changes: Changes = no_changes) -> Changes:
     """Return changes that fail if the branch no longer ends at this head, or if messages were forgotten since."""
     return lambda name: [Expect(epoch, name, head), *changes(name)]
 
@@ -73,12 +74,12 @@ class Writer:
 
     def add(
         self, messages: Sequence[Message], turn: str | None, prompt_id: str | None = None,
-        copied: Mapping[str, Record] = NO_COPIES,
+        copied: Mapping[str, Record] = NO_COPIES, changes: Changes = no_changes,
     ) -> list[Message]:  # fmt: skip
         """Store messages and return them as stored. `turn` and errors are those of `InfiniteMemory.add`.
 
         System messages replace the system prompt, or join the one whose `turn_id` is `prompt_id`. `copied` says, by
-        their ids, which messages are copies, and of what.
+        their ids, which messages are copies, and of what; `changes` is that of `write`.
         """
         if turn is not None and not isinstance(turn, str):
             raise ValueError(f"turn={turn!r}: expected the id of a turn's user message")
@@ -96,7 +97,7 @@ class Writer:
         drafts = [self.draft(message, copied.get(message.id or "")) for message in new]
         own = {message.id for message in messages}
         try:
-            records = self._append(drafts, turn) if drafts else ()
+            records = self._append(drafts, turn, changes) if drafts else ()
         except DuplicateError as error:
             if error.id is None or error.id in own:
                 raise
@@ -124,17 +125,17 @@ class Writer:
         kept = kept_of([entry.message for entry in prompt], [messages[index] for index in wanted])
         return dict(zip(wanted, prompt[:kept], strict=False))
 
-    def _append(self, drafts: Sequence[Draft], turn: str | None) -> Sequence[Record]:
+    def _append(self, drafts: Sequence[Draft], turn: str | None, changes: Changes) -> Sequence[Record]:
         """Store drafts in a turn; None: the one that this object opened last."""
         if turn is not None:
-            return self.write(drafts, turn=turn).records
+            return self.write(drafts, turn=turn, changes=changes).records
         try:
-            return self.write(drafts, turn=self.open_turn).records
+            return self.write(drafts, turn=self.open_turn, changes=changes).records
         except UnknownReferenceError:
             if self.open_turn is None:
                 raise
             self.open_turn = None  # nothing of the turn is left on this branch
-            return self.write(drafts).records
+            return self.write(drafts, changes=changes).records
 
     def draft(self, message: Message, source: Record | None = None) -> Draft:
         """Return a message with an id, a time and a token count; `source`: what it is a copy of."""
@@ -146,7 +147,7 @@ class Writer:
             return Draft(complete, picked_from=picked_from)
         return Draft(complete, self.counter.name, body_tokens(complete, self.counter), picked_from)
 
-    def write(self, drafts: Sequence[Draft], *, turn: str | None = None, changes: Changes = _no_changes) -> Appended:
+    def write(self, drafts: Sequence[Draft], *, turn: str | None = None, changes: Changes = no_changes) -> Appended:
         """Store drafts at the head. On a detached head, this opens a branch.
 
         Args:

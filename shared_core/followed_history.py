@@ -18,7 +18,8 @@ class FollowedHistory:
         chains: for each message, a digest of everything that users, assistants and tools say up to it.
         branch: the branch at whose end the history was, if the caller sets it. The reply that ends the turn is then
             added to this branch, even if others have added messages to it since; or, if the branch has another name by
-            now, to `main` or the newest branch that holds the question. Otherwise, it opens a branch.
+            now, to `main` or the newest branch that holds the question. Otherwise, or if the turn has ended there with
+            another reply, it opens a branch.
         own_ids: for each message, the id that the client gave it. None: it has none. Empty: they are not known.
     """
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from shared_core.checkout import Checkout
+from shared_core.checkout import Checkout, if_unmoved, no_changes
+from shared_core.errors import StaleHeadError
 from shared_core.followed_history import Followed
 from shared_core.followed_history import FollowedHistory as FollowedHistory
 from shared_core.messages import Message
@@ -21,7 +22,7 @@ from shared_core.recognition import (
     said_of,
     without_prompts,
 )
-from shared_core.records import MAIN, After, Position, Record
+from shared_core.records import MAIN, After, InTurn, Position, Record
 from shared_core.session import LiveSession
 from shared_core.system_prompt import is_prompt, kept_of
 from shared_core.turns import Entry
@@ -54,12 +55,26 @@ def follow(
     Returns:
         The whole history, and how many messages were given to the store.
     """
-    checkout.live.sync()
-    followed = Follower(checkout.live, checkout.writer.stamps.id).follow(messages, after, removed, since)
+    while True:
+        try:
+            return _follow(checkout, messages, after, removed, since)
+        except StaleHeadError:  # another process added to the branch since the history was matched with it
+            continue
+
+
+def _follow(
+    checkout: Checkout, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None
+) -> tuple[FollowedHistory, int]:
+    """Do it once; StaleHeadError if the branch moved meanwhile: what others said there may belong to another branch."""
+    live = checkout.live
+    live.sync()
+    followed = Follower(live, checkout.writer.stamps.id).follow(messages, after, removed, since)
     if followed.at is not None:
         checkout.stand_at(followed.at)
         checkout.writer.open_turn = followed.turn
-    stored = checkout.writer.add(followed.new, None, followed.prompt_id, followed.copied)
+    # A session that is not there yet has epoch 0. Without a branch, the messages open one, and come after nobody's.
+    unmoved = no_changes if live.head.branch is None else if_unmoved(max(0, live.epoch), live.path.head)
+    stored = checkout.writer.add(followed.new, None, followed.prompt_id, followed.copied, unmoved)
     gone = {message.id for message in followed.new} - {message.id for message in stored}
     ids = tuple(None if id_ in gone else id_ for id_ in followed.history.ids)
     return replace(followed.history, ids=ids), len(stored)
@@ -124,7 +139,9 @@ class Follower:
         else:
             followed = self._part(said_of(sent), after)
         if after.branch is not None and followed.turn is not None and _ends_turn(followed.new) and not followed.copied:
-            followed = replace(followed, at=self._end_of(after.branch, followed.at) or followed.at)
+            end = self._end_of(after.branch, followed.at)
+            if end is not None and not self._is_answered(followed.turn, after, end):
+                followed = replace(followed, at=end)
         followed = self._with_prompt(sent, followed, after)
         chains = after.chains + tuple(one.chain for one in sent)
         own_ids = (after.own_ids or (None,) * len(after)) + tuple(message.id for message in messages)
@@ -391,6 +408,18 @@ class Follower:
         ends = {other.name: other.head for other in self.live.store.branches(self.live.key)}
         heads = [ends.pop(MAIN), *reversed(ends.values())]
         return next((head for head in heads if self.live.path_to(head).covers(position)), None)
+
+    def _is_answered(self, turn: str, after: FollowedHistory, end: Position) -> bool:
+        """Return whether a line holds an answer that ends a turn, and that is not part of a history.
+
+        A client that was cut off asks again, and the answer that it did not wait for may be stored meanwhile.
+        """
+        assert self.live.key is not None
+        path, known = self.live.path_to(end), set(after.ids)
+        return any(
+            _ends_turn([record.message]) and record.message.id not in known and path.covers(record.position)
+            for record in self.live.store.find(self.live.key, InTurn(turn))
+        )
 
     def _active_path(self) -> tuple[Path, list[Record]]:
         """Return the path of the message that was stored last, and its newest messages.

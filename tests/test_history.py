@@ -265,6 +265,19 @@ def test_the_reply_that_ends_a_turn_may_come_after_other_questions(store: SQLite
     assert [branch.name for branch in one.branches()] == ["main", "branch-1", "branch-2", "branch-3"]
 
 
+def test_a_second_reply_to_a_question_does_not_come_after_the_first(store: SQLiteStore) -> None:
+    """A client that was cut off asks again; the reply that it did not wait for is stored before the other one."""
+    with memory(store) as one, memory(store) as other:
+        first = replace(one.follow([Message.user("q", id="q")]), branch="main")
+        again = replace(other.follow([Message.user("q", id="q")]), branch="main")
+        other.follow([Message.user("elsewhere", id="e")], after=again)
+        one.follow([ai("unheard")], after=first)
+        other.follow([ai("heard")], after=again)
+        assert said(other) == ["q", "heard"]
+        other.checkout("main")
+        assert said(other) == ["q", "elsewhere", "unheard"]
+
+
 def test_the_reply_goes_to_its_question_whatever_the_branch_is_called_by_now(store: SQLiteStore) -> None:
     """One run asks on `main`; another goes back, and makes its own line `main`, before the first has its answer."""
     one, two = memory(store), memory(store)

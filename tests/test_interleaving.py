@@ -283,3 +283,33 @@ def test_two_that_set_the_same_aside_at_once_keep_it_once(pair: tuple[InfiniteMe
     one._store.meanwhile = lambda: two.fork("main-3", at="i")  # type: ignore[attr-defined]
     assert one.set_aside("j") == "main-4"
     assert (texts(one), one.diff("main-4").only_a) == (["i", "j"], ("s",))
+
+
+@pytest.mark.parametrize("removed", ["keep", "leave_out"])
+def test_what_another_process_adds_while_a_history_is_followed_is_on_another_branch(
+    tmp_path: Path, removed: Any
+) -> None:
+    """The history is matched again with what is there by then."""
+
+    class Slow(SQLiteStore):
+        def append(self, *given: Any, **named: Any) -> Any:
+            if (first := self.__dict__.pop("first", None)) is not None:
+                first()
+            return super().append(*given, **named)
+
+    store = Slow(tmp_path / "chat.db")
+    asked, told = Message.user("hi"), Message.assistant("hello")
+    with InfiniteMemory(store) as memory, InfiniteMemory(tmp_path / "chat.db") as other:
+        store.__dict__["first"] = lambda: other.follow([asked, told], removed=removed)
+        memory.follow([asked, told], removed=removed)
+        assert memory.stats()["messages"] == 2
+        store.__dict__["first"] = lambda: other.follow([asked, told, Message.user("theirs")], removed=removed)
+        history = memory.follow([asked, told, Message.user("ours")], removed=removed)
+        assert texts(memory) == ["hi", "hello", "ours"]
+        store.__dict__["first"] = lambda: other.follow([Message.user("theirs, too")], after=history.upto(3))
+        memory.follow([Message.assistant("to ours")], after=history)
+        assert texts(memory) == ["hi", "hello", "ours", "to ours"]
+        assert [branch.name for branch in memory.branches()] == ["main", "branch-1", "branch-2"]
+        memory.checkout("main")
+        assert texts(memory) == ["hi", "hello", "theirs"]
+    store.close()

@@ -160,6 +160,9 @@ def write_chat(fields: MessageFields) -> dict[str, Any]:
         ValueError: it holds an image, sound or a file that has no form there.
     """
     payload = fields.get("payload")
+    named = fields.get("name") or fields.get("tool_calls") or fields.get("tool_call_id") is not None
+    if payload is None and not named:  # as most are, in every prompt
+        return {"role": fields["role"], "content": fields["content"]}
     own = payload is not None and payload["format"] == OPENAI_FORMAT and isinstance(payload["data"], Mapping)
     data: dict[str, Any] = dict(payload["data"]) if payload is not None and own else {}
     calls, answered = _written_calls(fields, data), fields.get("tool_call_id")

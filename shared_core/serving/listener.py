@@ -4,11 +4,14 @@ import asyncio
 import os
 import socket
 import time
+from functools import partial
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shared_core.serving.health import READY, not_ready
+from shared_core.serving.timed_connection import HEADER_SECONDS, READING_SECONDS, TimedConnection
 
 __all__ = ["listener", "server_for", "url_of"]
 
@@ -16,7 +19,8 @@ MOST_HEADER_BYTES = 64 * 2**10
 """The bytes of the headers of a request."""
 
 MOST_CONNECTIONS = 1_024
-"""Connections that are open at a time. Further ones are refused with 503."""
+"""Connections that are open at a time, or half as many as the process may open files. A further one takes the place of
+one that has no request, or is refused with 503."""
 
 BACKLOG = 128
 """Connections that wait until the server takes them."""
@@ -52,7 +56,10 @@ def url_of(host: str, opened: socket.socket) -> str:
     return f"http://{shown}:{opened.getsockname()[1]}"
 
 
-def server_for(app: ASGIApp, *, grace: float, drain: float = 0) -> uvicorn.Server:
+def server_for(
+    app: ASGIApp, *, grace: float, drain: float = 0, most_connections: int | None = None,
+    header_seconds: float = HEADER_SECONDS, reading_seconds: float = READING_SECONDS,
+) -> uvicorn.Server:  # fmt: skip
     """Return a server for an application. It logs nothing of a request, and only to loggers that are set up already.
 
     Args:
@@ -60,11 +67,16 @@ def server_for(app: ASGIApp, *, grace: float, drain: float = 0) -> uvicorn.Serve
         grace: the seconds that requests have to end when the server is told to stop; then they are broken off.
         drain: the seconds before that in which it goes on serving and says at `/readyz` that it is not ready, so that
             whoever distributes requests sends it no more.
+        most_connections: how many connections may be open at a time. None: as `MOST_CONNECTIONS` says.
+        header_seconds: how long a client may take to send the headers of a request. Then it is answered with 408.
+        reading_seconds: how long a client may read nothing of its answer. Then the connection is closed.
     """
+    connection: Any = partial(TimedConnection, header_seconds=header_seconds, reading_seconds=reading_seconds)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="on",
-        http="h11", ws="none", loop="asyncio", h11_max_incomplete_event_size=MOST_HEADER_BYTES,
-        limit_concurrency=MOST_CONNECTIONS, timeout_graceful_shutdown=max(1, round(grace)),
+        http=connection, ws="none", loop="asyncio", h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        limit_concurrency=most_connections or min(MOST_CONNECTIONS, _open_files() // 2),
+        timeout_graceful_shutdown=max(1, round(grace)),
     )  # fmt: skip
     return _Server(config, app, drain)
 
@@ -96,3 +108,13 @@ class _Server(uvicorn.Server):
         while time.monotonic() < began + self.drain and not self.force_exit:
             await asyncio.sleep(0.05)
         await super().shutdown(sockets)
+
+
+def _open_files() -> int:
+    """Return how many files and connections this process may have open."""
+    if os.name != "posix":
+        return 2 * MOST_CONNECTIONS
+    import resource  # not on Windows
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2 * MOST_CONNECTIONS if limit == resource.RLIM_INFINITY else limit

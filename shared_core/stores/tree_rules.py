@@ -283,9 +283,15 @@ def _merge(rows: Rows, session: int, merge: Merge) -> None:
 
 def _expect(rows: Rows, session: int, expect: Expect) -> None:
     state = rows.state(session, None)
-    if state is not None and state.epoch != expect.epoch:
+    head = expect.head if expect.branch is None else end_of(rows, session, expect.branch).head
+    check_unmoved(expect, expect.epoch if state is None else state.epoch, head)
+
+
+def check_unmoved(expect: Expect, epoch: int, head: Position | None) -> None:
+    """Raise StaleHeadError if a session's epoch, or the head of the branch, is another one than expected."""
+    if epoch != expect.epoch:
         raise StaleHeadError("something was forgotten meanwhile; try again")
-    if expect.branch is not None and end_of(rows, session, expect.branch).head != expect.head:
+    if expect.branch is not None and head != expect.head:
         raise _stale(expect.branch)
 
 

@@ -26,10 +26,10 @@ from tests.openai_proxy.response_shapes import named, response, said_item, spoke
 
 
 @contextmanager
-def served(app: ASGIApp, *, grace: float = 5) -> Iterator[tuple[str, uvicorn.Server]]:
+def served(app: ASGIApp, *, grace: float = 5, **limits: Any) -> Iterator[tuple[str, uvicorn.Server]]:
     """Serve an application in a thread, and yield its address and the server."""
     with listener("127.0.0.1", 0) as opened:
-        server = server_for(app, grace=grace)
+        server = server_for(app, grace=grace, **limits)
         started = threading.Event()
         startup = server.startup
 

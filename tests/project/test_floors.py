@@ -84,7 +84,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "tiktoken": ("tokens.tiktoken",),
     "Stemmer": ("index.text",),
     "starlette": ("serving.listener", "serving.health", "mcp_server", "openai_proxy"),
-    "uvicorn": ("serving.listener",),
+    "uvicorn": ("serving.listener", "serving.timed_connection"),
     "httpx": ("openai_proxy",),
     "typer": ("cli",),
     "rich": ("cli",),

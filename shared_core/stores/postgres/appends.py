@@ -10,6 +10,7 @@ import psycopg
 from shared_core.records import (
     Appended,
     Draft,
+    Expect,
     KnownBranch,
     Newest,
     Position,
@@ -33,7 +34,7 @@ from shared_core.stores.postgres.message_tables import (
 from shared_core.stores.postgres.texts import FORM, plain, text
 from shared_core.stores.postgres.transactions import Statement, columns
 from shared_core.stores.postgres.tree_tables import branch_row, head_of, segment_checksum
-from shared_core.stores.tree_rules import new_records, refuse_other_content
+from shared_core.stores.tree_rules import check_unmoved, new_records, refuse_other_content
 from shared_core.turns import assign_turns
 
 ATTEMPTS = 3
@@ -103,6 +104,7 @@ class AppendCall:
         turn: as for `Store.append`.
         known: as for `Store.append`; None once it has been tried.
         vectors, epoch: as for `Store.append`; `rows` is no iterator.
+        expect: the only change among `changes` of `Store.append`, about this branch; None: there are no changes.
         tried: the messages that were sent to be stored, by id. What is found stored just like that was stored by an
             attempt whose answer got lost.
         unanswered: whether the answer to an attempt got lost, and it is not known yet whether it happened.
@@ -115,6 +117,7 @@ class AppendCall:
     known: KnownBranch | None
     vectors: VectorRows | None
     epoch: int | None
+    expect: Expect | None = None
     tried: dict[str, Record] = field(default_factory=dict)
     unanswered: bool = False
 
@@ -183,6 +186,8 @@ class Appends(MessageTables):
             if ground is None:
                 return None
             found, new = _found(call, ground), _new(call, ground)
+            if call.expect is not None and (new or not call.tried):  # a lost attempt has moved the branch itself
+                check_unmoved(call.expect, ground.state.epoch, ground.head)
             if not new:
                 return found
             if ground.stored:

@@ -18,6 +18,7 @@ from shared_core.records import (
     CheckedOut,
     Derived,
     Draft,
+    Expect,
     Forgotten,
     KnownBranch,
     MainChanges,
@@ -209,8 +210,10 @@ class PostgresStore(TreeStore):
         if vectors is not None:  # the call may be repeated, an iterator cannot
             vectors = vectors._replace(rows=list(vectors.rows))
         ids, covers = checked_ids(drafts), any(draft.covers for draft in drafts)
-        if at is None and not changes and not covers and not self.database.in_transaction:
-            call = AppendCall(branch, drafts, ids, turn, known, vectors, epoch)
+        expect = changes[0] if len(changes) == 1 and isinstance(changes[0], Expect) else None
+        alone = not changes or (expect is not None and expect.branch == branch)
+        if at is None and alone and not covers and not self.database.in_transaction:
+            call = AppendCall(branch, drafts, ids, turn, known, vectors, epoch, expect)
             appended = self._append_at_once(session, call)
             if appended is not None:
                 return appended

@@ -343,7 +343,12 @@ class BranchContract:
             store.append(key, "newer", drafts("u9"), at=ROOT, changes=[Move("newer", ROOT, "", Position(0, 0))])
         with pytest.raises(StaleHeadError):
             store.append(key, "new", drafts("u9"), changes=[Expect(0, "new", Position(2, 3))])
+        for expect in (Expect(0, MAIN, Position(0, 2)), Expect(1, MAIN, Position(1, 1))):
+            for ids in ("u9", "u1"):  # new, and stored already
+                with pytest.raises(StaleHeadError):
+                    store.append(key, MAIN, drafts(ids), changes=[expect])
         assert store.branches(key) == heads
         assert store.get(key, ["u9"]) == []
+        assert store.append(key, MAIN, drafts("a8"), changes=[Expect(0, MAIN, Position(1, 1))]).head == Position(1, 2)
         expect = Expect(0, "new", merged.head)
         assert store.append(key, "new", drafts("a9"), changes=[expect]).head == Position(2, 5)

@@ -1,0 +1,166 @@
+"""Hundreds of requests that are none, made from a table: each gets a 4xx, or its connection is closed."""
+
+import gc
+import json
+import os
+import select
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from shared_core import SessionPool
+from shared_core.openai_proxy.app import create_app
+from shared_core.openai_proxy.upstream import Upstream
+from shared_core.serving.timed_connection import TimedConnection
+from tests.openai_proxy import malformed
+from tests.openai_proxy.malformed import GOOD, HEALTH, Case
+from tests.openai_proxy.servers import ModelServer, served, until
+from tests.support.histories import CountingStore
+
+MOST_BYTES = 2**20
+PASSES = 20 if os.environ.get("SOAK") else 1
+FAMILIES: dict[str, list[Case]] = {
+    "request lines": [*malformed.request_lines()],
+    "header lines": [*malformed.header_lines()],
+    "names and kinds": [*malformed.names_and_kinds()],
+    "chunked bodies": [*malformed.chunked_bodies()],
+    "bodies": [*malformed.bodies()],
+    "deep bodies": [*malformed.deep_bodies()],
+    "huge bodies": [*malformed.huge_bodies(MOST_BYTES)],
+}
+
+Address = tuple[str, int]
+Server = tuple[Address, uvicorn.Server]
+
+
+@contextmanager
+def guarded(**limits: Any) -> Iterator[Server]:
+    """Serve a memory that no request may reach the model of, or store anything in, but the good one at the end."""
+    store = CountingStore(":memory:")
+    model = ModelServer(lambda _: "Yes.")
+    with served(model.app) as (model_url, _):
+        app = create_app(SessionPool(store), Upstream(f"{model_url}/v1"), most_bytes=MOST_BYTES, body_seconds=1)
+        with served(app, **limits) as (url, server):
+            yield (httpx.URL(url).host, httpx.URL(url).port or 0), server
+            assert (model.bodies, store.users(), store.overview(None)) == ([], [], [])
+            assert httpx.post(f"{url}/v1/chat/completions", json=GOOD, timeout=60).status_code == 200
+            assert [info.messages for info in store.overview(None)] == [2]
+            until(lambda: not server.server_state.connections and not server.server_state.tasks)
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with guarded() as opened:
+        yield opened
+
+
+def answer(address: Address, data: bytes, ending: Callable[[socket.socket], object] = lambda _: None) -> bytes:
+    """Send something, and return all that comes back until the connection is closed."""
+    got = b""
+    with closing(socket.create_connection(address, timeout=20)) as opened:
+        try:
+            opened.sendall(data)
+            ending(opened)
+            while part := opened.recv(2**16):
+                got += part
+        except ConnectionError:  # the server does not read all of what it refuses
+            pass
+        except OSError:
+            assert opened.fileno() < 0  # the test itself has closed it
+    return got
+
+
+def is_refusal(got: bytes) -> bool:
+    """Return whether an answer is one 4xx with an error of the API's form, which quotes nothing of the request."""
+    head, _, body = got.partition(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 4") or b"Where to" in got:
+        return False
+    if not body:  # of a HEAD request
+        return b"content-length: 0" not in head
+    error = json.loads(body)["error"]
+    return error["type"] in ("invalid_request_error", "not_found_error") and 0 < len(error["message"]) < 400
+
+
+@pytest.mark.parametrize("family", [pytest.param(name, id=f"{len(FAMILIES[name])} {name}") for name in FAMILIES])
+def test_what_is_no_request_is_refused(server: Server, family: str) -> None:
+    cases = FAMILIES[family]
+    with ThreadPoolExecutor(8) as threads:  # some are given up as too slow
+        answers = threads.map(lambda case: answer(server[0], case[1]), cases)
+    for (name, data), got in zip(cases, answers, strict=True):
+        closed = not got and len(data) > 2**16  # before all of it was read, so the answer may be lost
+        assert closed or is_refusal(got), (name, got[:300])
+    assert answer(server[0], HEALTH.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+def test_a_bad_request_behind_a_good_one(server: Server) -> None:
+    for name, data in malformed.pipelined():
+        good, _, refused = answer(server[0], data).partition(b'{"status":"ok"}')
+        assert good.startswith(b"HTTP/1.1 200"), name
+        assert is_refusal(refused), (name, refused[:300])
+
+
+def reset(opened: socket.socket) -> None:
+    """Close a connection at once, as a process that crashes does."""
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    "ending", [lambda opened: opened.shutdown(socket.SHUT_WR), reset], ids=["half-closed", "reset"]
+)
+def test_a_request_that_is_not_sent_to_its_end(server: Server, ending: Callable[[socket.socket], object]) -> None:
+    for name, data in malformed.half_sent():
+        got = answer(server[0], data, ending)
+        assert not got or is_refusal(got), (name, got[:300])
+
+
+def test_slow_requests_are_cut_off_and_others_are_served_meanwhile() -> None:
+    """All of these send nothing after their beginning."""
+    with guarded(header_seconds=1) as (address, _), ExitStack() as stack:
+        waiting: dict[socket.socket, str] = {}
+        for name, data in malformed.half_sent():
+            opened = stack.enter_context(closing(socket.create_connection(address, timeout=20)))
+            opened.sendall(data)
+            waiting[opened] = name
+        assert len(waiting) > 40
+        whole = HEALTH.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+        while waiting:
+            assert answer(address, whole).startswith(b"HTTP/1.1 200")
+            for opened in select.select([*waiting], [], [], 0.1)[0]:
+                got = opened.recv(2**16)
+                assert got.startswith(b"HTTP/1.1 408") or (not got and waiting[opened] == "cut at 0"), waiting[opened]
+                del waiting[opened]
+
+
+def test_nothing_of_them_is_left(server: Server) -> None:
+    """No connection, no task; in the long version, no memory."""
+    cases = [data for family in FAMILIES.values() for _, data in family]
+    sizes = []
+    for _ in range(PASSES - 1):
+        for data in cases:
+            answer(server[0], data)
+        sizes.append(resident())
+    assert not sizes or sizes[-1] - sizes[len(sizes) // 4] < 16, sizes
+    until(lambda: not server[1].server_state.connections and not server[1].server_state.tasks)
+    gc.collect()
+    assert sum(isinstance(one, TimedConnection) for one in gc.get_objects()) == 0
+
+
+def resident() -> float:
+    """Return the megabytes that this process holds."""
+    with open("/proc/self/status", encoding="ascii") as lines:
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def test_there_are_enough_of_them() -> None:
+    every = [data for family in FAMILIES.values() for _, data in family]
+    every += [data for _, data in (*malformed.pipelined(), *malformed.half_sent())]
+    assert len(set(every)) >= 500
