@@ -452,10 +452,14 @@ class Context:
     Attributes:
         messages: the messages to send, oldest first, with grounding and recalled text included.
         report: why each message is in the prompt or not.
+        stable_prefix: how many messages stand before the question and what is recalled for it. The next prompt begins
+            with the same ones, unless the window starts later or another summary is sent, so a provider's cache can
+            keep them.
     """
 
     messages: tuple[Message, ...]
     report: ContextReport
+    stable_prefix: int = 0
 
     @property
     def tokens(self) -> int:
