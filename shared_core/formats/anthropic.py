@@ -43,6 +43,29 @@ def write_anthropic(messages: Sequence[MessageFields]) -> dict[str, Any]:
     return {"system": "\n\n".join(block["text"] for block in system), **request} if system else request
 
 
+def marked(request: Mapping[str, Any], beginning: Mapping[str, Any], mark: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request with a `cache_control` on the last block of its beginning.
+
+    Args:
+        request: as `write_anthropic` returns it.
+        beginning: as it is for the first of the messages; with none of them, nothing is marked.
+        mark: the value, such as `{"type": "ephemeral"}`.
+    """
+    messages = [*request["messages"]]
+    if beginning["messages"]:
+        index, last = len(beginning["messages"]) - 1, len(_long_form(beginning["messages"][-1]["content"])) - 1
+        blocks = _long_form(messages[index]["content"])
+        blocks[last] = {**blocks[last], "cache_control": dict(mark)}
+        messages[index] = {**messages[index], "content": blocks}
+    elif "system" in beginning:
+        return {**request, "system": [{"type": "text", "text": request["system"], "cache_control": dict(mark)}]}
+    return {**request, "messages": messages}
+
+
+def _long_form(content: str | Sequence[Block]) -> list[Block]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+
+
 class _CallIds:
     """The ids of calls in a request, where no two calls may have the same id and few characters are allowed.
 

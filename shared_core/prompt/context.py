@@ -11,7 +11,7 @@ from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
 from shared_core.arguments import whole_number
-from shared_core.formats.anthropic import write_anthropic
+from shared_core.formats.anthropic import marked, write_anthropic
 from shared_core.formats.fields import write_each
 from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
@@ -487,17 +487,24 @@ class Context:
         custom = {call_id for fields in given for call_id in custom_calls(fields)}
         return write_each(given, lambda fields: write_items(fields, custom))
 
-    def to_anthropic(self) -> dict[str, Any]:
+    def to_anthropic(self, *, cache_control: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the prompt for Anthropic's API: `create(model=..., max_tokens=..., **context.to_anthropic())`.
 
         `system` holds all system messages, and is missing if there are none. `messages` holds the others, with blocks
         for tool calls and their results. What one role says in a row is one message, and names stand before the text.
         If the prompt begins with a greeting of the assistant's, a user's message of a few words is put before it.
 
+        Args:
+            cache_control: a mark such as `{"type": "ephemeral"}`, which is put at the end of what the next prompt
+                begins with, too (`stable_prefix`). The API caches a prompt up to its marks. None: no mark.
+
         Raises:
             ValueError: a message holds what Anthropic's API cannot express. The error names both.
         """
-        request = write_anthropic([*map(fields_of, self.messages)])
+        given = [*map(fields_of, self.messages)]
+        request = write_anthropic(given)
+        if cache_control is not None:
+            request = marked(request, write_anthropic(given[: self.stable_prefix]), cache_control)
         if request["messages"] and request["messages"][0]["role"] == "assistant":
             request["messages"].insert(0, {"role": "user", "content": OPENING})
         return request
