@@ -116,9 +116,9 @@ class Assembler:
         """Return how many tokens the window leaves to a question and what it recalls, however little that is.
 
         It does not depend on the question, and so the window's start does not, as long as question and recalled text
-        take no more than this.
+        take no more than this. Where little may be recalled, it is twice that, as the question takes some of it.
         """
-        recall = 0 if self.top_k == 0 else self._share(frame)
+        recall = 0 if self.top_k == 0 else 2 * self._share(frame)
         return max(0, min(SET_ASIDE, int(self.slack * frame.open), recall, frame.open - LEAST_STEADY))
 
     def _dressed(self, frame: Frame, turns: Sequence[Turn]) -> list[Turn]:
