@@ -17,6 +17,9 @@ _DATA_URL = re.compile(r"data:(?P<type>[^;,]*+)(?:(?!;base64,)[^,])*+(?P<base64>
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 """What the id of a call must not hold."""
 
+OPENING = "[The conversation begins.]"
+"""What a user says before a greeting, because Anthropic's API has refused requests that begin with an assistant's."""
+
 Block = dict[str, Any]
 
 
@@ -43,14 +46,26 @@ def write_anthropic(messages: Sequence[MessageFields]) -> dict[str, Any]:
     return {"system": "\n\n".join(block["text"] for block in system), **request} if system else request
 
 
-def marked(request: Mapping[str, Any], beginning: Mapping[str, Any], mark: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a request with a `cache_control` on the last block of its beginning.
+def anthropic_request(
+    messages: Sequence[MessageFields], *, stable: int = 0, mark: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a prompt as `write_anthropic` does, with a user's message before a greeting.
 
     Args:
-        request: as `write_anthropic` returns it.
-        beginning: as it is for the first of the messages; with none of them, nothing is marked.
-        mark: the value, such as `{"type": "ephemeral"}`.
+        messages: the messages.
+        stable: how many of them the next prompt begins with, too.
+        mark: the `cache_control` that is put on the last block of these. None: none.
     """
+    request = write_anthropic(messages)
+    if mark is not None:
+        request = _marked(request, write_anthropic(messages[:stable]), mark)
+    if request["messages"] and request["messages"][0]["role"] == "assistant":
+        request["messages"].insert(0, {"role": "user", "content": OPENING})
+    return request
+
+
+def _marked(request: Mapping[str, Any], beginning: Mapping[str, Any], mark: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request with a `cache_control` on the last block of its beginning; none for an empty one."""
     messages = [*request["messages"]]
     if beginning["messages"]:
         index, last = len(beginning["messages"]) - 1, len(_long_form(beginning["messages"][-1]["content"])) - 1

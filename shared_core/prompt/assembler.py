@@ -44,8 +44,8 @@ The latter counts where turns are long and room is short. On BEAM in 1,000 token
 SET_ASIDE = 12_000
 """The most tokens that the window leaves to a question and what it recalls where those take less.
 
-Without any, each question that recalls more than the one before moves the window's start. Where prompts have 32,000
-tokens and more, recalled text took 12,500 at most for 95 % of the messages of long chats (`benchmarks/prefix.py`).
+Without any, each question that recalls more than the one before moves the window's start. In prompts of 32,000 tokens
+and more, recalled text took at most 12,300 for 95 of 100 messages of the chats of `benchmarks/prefix.py`.
 """
 
 LEAST_STEADY = 4_000

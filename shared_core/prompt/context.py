@@ -11,7 +11,7 @@ from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
 from shared_core.arguments import whole_number
-from shared_core.formats.anthropic import marked, write_anthropic
+from shared_core.formats.anthropic import anthropic_request
 from shared_core.formats.fields import write_each
 from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
@@ -68,9 +68,6 @@ SUPERSEDED = "a newer message of the same speaker says otherwise"
 
 MARK = "[superseded] "
 """What stands before the text of a message if a newer one of the same speaker says otherwise."""
-
-OPENING = "[The conversation begins.]"
-"""What a user says before a greeting, because Anthropic's API has refused requests that begin with an assistant's."""
 
 _set = object.__setattr__  # a frozen value has no other way in
 
@@ -453,8 +450,7 @@ class Context:
         messages: the messages to send, oldest first, with grounding and recalled text included.
         report: why each message is in the prompt or not.
         stable_prefix: how many messages stand before the question and what is recalled for it. The next prompt begins
-            with the same ones, unless the window starts later or another summary is sent, so a provider's cache can
-            keep them.
+            with the same ones, so that a provider can cache them, unless its window or summary is another one.
     """
 
     messages: tuple[Message, ...]
@@ -495,16 +491,10 @@ class Context:
         If the prompt begins with a greeting of the assistant's, a user's message of a few words is put before it.
 
         Args:
-            cache_control: a mark such as `{"type": "ephemeral"}`, which is put at the end of what the next prompt
-                begins with, too (`stable_prefix`). The API caches a prompt up to its marks. None: no mark.
+            cache_control: a mark such as `{"type": "ephemeral"}`, which is put where the stable part of the prompt
+                ends (`stable_prefix`). The API caches a prompt up to its marks. None: no mark.
 
         Raises:
             ValueError: a message holds what Anthropic's API cannot express. The error names both.
         """
-        given = [*map(fields_of, self.messages)]
-        request = write_anthropic(given)
-        if cache_control is not None:
-            request = marked(request, write_anthropic(given[: self.stable_prefix]), cache_control)
-        if request["messages"] and request["messages"][0]["role"] == "assistant":
-            request["messages"].insert(0, {"role": "user", "content": OPENING})
-        return request
+        return anthropic_request([*map(fields_of, self.messages)], stable=self.stable_prefix, mark=cache_control)
