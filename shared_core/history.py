@@ -290,12 +290,12 @@ class Follower:
         own = known.get(one.message.id or "")
         record = known.get(one.chain)
         if (
-            record is None
+            own is not None
             and not match.diverged
-            and own is not None
+            and (record is None or self._continues(match.at, own))
             and recognized_fields(own.message) == recognized_fields(one.message)
         ):
-            record = own
+            record = own  # its id tells more than its words, which may have been said twice
         if record is None and own is None and not match.new and not match.diverged:
             record = self._added_after(match.at, one.message, match.path)
         if record is not None and self._continues(match.at, record):
@@ -469,8 +469,9 @@ class Follower:
     def _repeats_a_question(self, sent: Sequence[Sent]) -> bool:
         """Return whether a client that sends only new messages repeats an old question.
 
-        Such a list looks like a whole history that went back to the old question. The message after that question
-        tells the two apart: only if the client sends its whole history, its id is a digest of both questions.
+        Such a list looks like a whole history that went back to the old question. The next question tells the two
+        apart: only if the client sends its whole history, its id is a digest of both. Without a next one, a client that
+        sends its whole history has said nothing before the question. If it is not answered, it is sent once more.
         """
         if not sent or sent[0].message.id is not None or [one.message.role for one in sent].count("user") != 1:
             return False
@@ -481,13 +482,16 @@ class Follower:
         path, _ = self._active_path()
         if not path.covers(first.position):
             return False
+        answered = False
         for record in self._records_from(path, first.position.depth + 1):
             if is_prompt(record.message):
                 continue
             chain = chain_of(chain, record.message)
             if record.message.role == "user":
                 return record.message.id != chain
-        return False
+            answered = _ends_turn([record.message])
+        begins = [record.message.id for record in without_prompts(self._records_from(path, 0))]
+        return answered and begins[:1] != [first.message.id]
 
 
 def _ends_turn(messages: Sequence[Message]) -> bool:

@@ -55,7 +55,7 @@ def sliding_window(
     listed = message_list(messages)
     one_of("unit", unit, ("turn", "message"))
     framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
-    assembler = Assembler(framer, slack=window_slack, fill=fill)
+    assembler = Assembler(framer, slack=window_slack, fill=fill, recall_tokens=0)
     entries = entries_of(listed, framer.counter, message_overhead)
     turns = group_turns(entries)
     newest = next((turn for turn in reversed(turns) if turn.asks), None)

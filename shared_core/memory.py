@@ -103,7 +103,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             downloaded, a counter that never counts too few.
         message_overhead: the tokens of framing that your model's chat format adds to each message.
         window_slack: the share of the window, from 0 to 1, that may be left unused so that the start of the window
-            stays where it is for several turns and a provider's prompt cache keeps working. 0 uses the window fully.
+            stays where it is for several turns and a provider's prompt cache keeps working. In prompts of more than
+            4,000 tokens, the window also leaves this share, at most 12,000 tokens, to questions and what they recall.
+            0 uses the window fully.
         embedder: makes the vectors for recall by meaning: an `Embedder`, or the name of a sentence-transformers model.
             None uses the embedder whose vectors the session already has, else static word vectors, else none: then
             recall goes by words alone.

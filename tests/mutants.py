@@ -194,8 +194,8 @@ MUTANTS: dict[int, tuple[Mutant, ...]] = {
         Mutant(
             "the window gives up more than its slack",
             "prompt/window.py",
-            "if used >= least and (power := _power_of_two(turn.turn_no)) >= best_power:",
-            "if (power := _power_of_two(turn.turn_no)) >= best_power:",
+            "enough = range(bisect_left(sums, (1 - slack) * sums[allowed - 1]), allowed) if sums else ()",
+            "enough = range(allowed) if sums else ()",
         ),
         Mutant(
             "words of other branches count",

@@ -355,6 +355,28 @@ def test_texts_that_repeat_are_messages_of_their_own(store: SQLiteStore) -> None
     assert ids_of(memory(store), history) == [message.id for message in one.messages()]
 
 
+def test_new_messages_that_say_the_same_as_the_question_before_are_said_again(store: SQLiteStore) -> None:
+    """Unless that has no answer yet, or began the conversation: then a client that sends all of it went back to it."""
+    for text in ("q", "next", "next", "next"):
+        one = memory(store)
+        answer = ai(f"to {text}")
+        one.follow([answer], after=one.follow([user(text)]))
+    assert said(memory(store)) == ["q", "to q", *["next", "to next"] * 3]
+    for _ in range(2):
+        memory(store).follow([user("next")])
+    assert said(memory(store)) == ["q", "to q", *["next", "to next"] * 3, "next"]
+    again = memory(store)
+    again.follow([user("q")])
+    assert said(again) == ["q", "to q", *["next", "to next"] * 3, "next", "q"]
+
+
+def test_a_first_question_without_its_answer_is_the_conversation_that_went_back(store: SQLiteStore) -> None:
+    one = memory(store)
+    one.follow([ai("there")], after=one.follow([user("where?")]))
+    one.follow([user("where?")])
+    assert said(one) == ["where?"]
+
+
 def test_only_the_new_messages_and_a_few_more_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(SQLiteStore(":memory:")) as store:
         history = [message for n in range(500) for message in talk(f"q{n}", f"a{n}")]

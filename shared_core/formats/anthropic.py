@@ -17,6 +17,9 @@ _DATA_URL = re.compile(r"data:(?P<type>[^;,]*+)(?:(?!;base64,)[^,])*+(?P<base64>
 _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 """What the id of a call must not hold."""
 
+OPENING = "[The conversation begins.]"
+"""What a user says before a greeting, because Anthropic's API has refused requests that begin with an assistant's."""
+
 Block = dict[str, Any]
 
 
@@ -41,6 +44,41 @@ def write_anthropic(messages: Sequence[MessageFields]) -> dict[str, Any]:
             merged.append(turn)
     request: dict[str, Any] = {"messages": [{**turn, "content": _short_form(turn["content"])} for turn in merged]}
     return {"system": "\n\n".join(block["text"] for block in system), **request} if system else request
+
+
+def anthropic_request(
+    messages: Sequence[MessageFields], *, stable: int = 0, mark: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a prompt as `write_anthropic` does, with a user's message before a greeting.
+
+    Args:
+        messages: the messages.
+        stable: how many of them the next prompt begins with, too.
+        mark: the `cache_control` that is put on the last block of these. None: none.
+    """
+    request = write_anthropic(messages)
+    if mark is not None:
+        request = _marked(request, write_anthropic(messages[:stable]), mark)
+    if request["messages"] and request["messages"][0]["role"] == "assistant":
+        request["messages"].insert(0, {"role": "user", "content": OPENING})
+    return request
+
+
+def _marked(request: Mapping[str, Any], beginning: Mapping[str, Any], mark: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a request with a `cache_control` on the last block of its beginning; none for an empty one."""
+    messages = [*request["messages"]]
+    if beginning["messages"]:
+        index, last = len(beginning["messages"]) - 1, len(_long_form(beginning["messages"][-1]["content"])) - 1
+        blocks = _long_form(messages[index]["content"])
+        blocks[last] = {**blocks[last], "cache_control": dict(mark)}
+        messages[index] = {**messages[index], "content": blocks}
+    elif "system" in beginning:
+        return {**request, "system": [{"type": "text", "text": request["system"], "cache_control": dict(mark)}]}
+    return {**request, "messages": messages}
+
+
+def _long_form(content: str | Sequence[Block]) -> list[Block]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
 class _CallIds:

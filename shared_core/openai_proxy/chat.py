@@ -29,6 +29,9 @@ MEMORY = "x-memory"
 SESSION = "x-memory-session"
 """Headers: the client wants the report, or no memory; the response names the conversation."""
 
+RETRIES = "x-stainless-retry-count"
+"""A header: how often OpenAI's clients have sent a request before."""
+
 DIGITS = 15
 """The digits of the longest length of a body that is read as a number."""
 
@@ -131,7 +134,9 @@ class Endpoint:
         if not _flag(request, MEMORY, default=True):
             return Prompted(()), asked, as_it_came
         try:
-            prompted = self._keeper.prompts.prompt(asked, user=user, session=session, report=wants_report)
+            prompted = self._keeper.prompts.prompt(
+                asked, user=user, session=session, report=wants_report, retried=_is_retry(request)
+            )
         except (ValueError, RecursionError) as error:
             logger.warning("a history cannot be stored: %s\n%s", type(error).__name__, frames_of(error))
             raise Refused(400, "messages: these cannot be stored; see the log of the server") from error
@@ -185,6 +190,11 @@ def _headers(request: Request) -> list[tuple[str, str]]:
 def client_key(request: Request) -> str | None:
     """Return the key that a client sends for the model's server; None: its key is one for this server."""
     return None if request.scope["state"].get("guarded") else request.headers.get("authorization")
+
+
+def _is_retry(request: Request) -> bool:
+    """Return whether a client says that it sends a request once more, as OpenAI's do."""
+    return request.headers.get(RETRIES, "0").strip("0").isdecimal()
 
 
 def _flag(request: Request, name: str, *, default: bool) -> bool:

@@ -92,7 +92,9 @@ class Prompts:
         with self._locks[hash((session, user)) % LOCKS], self.pool.use(session, user) as memory:
             yield memory
 
-    def prompt(self, request: ApiRequest, *, user: str | None, session: str | None, report: bool) -> Prompted:
+    def prompt(
+        self, request: ApiRequest, *, user: str | None, session: str | None, report: bool, retried: bool = False
+    ) -> Prompted:
         """Store what is new in a request and return the prompt.
 
         Args:
@@ -101,6 +103,7 @@ class Prompts:
             session: the conversation that it names. None: the one that its history began or that holds the response
                 it goes on after, or a new one.
             report: whether the report on the prompt is wanted.
+            retried: whether the client says that it sends the request once more.
 
         Raises:
             Refused: what must be sent does not fit, or the response that it goes on after is not known.
@@ -114,6 +117,8 @@ class Prompts:
         if session is None:
             return self._first_prompt(request, user, report=report)
         with self._alone(session, user) as memory:
+            if named and retried and after is None:
+                request = replace(request, messages=_sent_again(memory, request.messages))
             history = _followed(memory, request, after, named=named)
             context = self._context(memory, request)
             if (
@@ -203,6 +208,18 @@ def _followed(
         # The client sends only what is new: answers of two requests at once belong to one branch.
         history = replace(history, branch=memory.branch)
     return history
+
+
+def _sent_again(memory: InfiniteMemory, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return messages that were sent before, a single question with the id under which it is stored as the newest.
+
+    Else the words would stand for another question, if their answer is stored and the client has not received it.
+    """
+    asked = [message for message in messages if message.role == "user"]
+    newest = next((message for message in reversed(memory.newest(AT_ONCE)) if message.role == "user"), None)
+    if newest is None or len(asked) != 1 or asked[0].id is not None or not says_the_same(asked[0], newest):
+        return messages
+    return tuple(message.replace(id=newest.id) if message is asked[0] else message for message in messages)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
 from shared_core.arguments import whole_number
-from shared_core.formats.anthropic import write_anthropic
+from shared_core.formats.anthropic import anthropic_request
 from shared_core.formats.fields import write_each
 from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
@@ -68,9 +68,6 @@ SUPERSEDED = "a newer message of the same speaker says otherwise"
 
 MARK = "[superseded] "
 """What stands before the text of a message if a newer one of the same speaker says otherwise."""
-
-OPENING = "[The conversation begins.]"
-"""What a user says before a greeting, because Anthropic's API has refused requests that begin with an assistant's."""
 
 _set = object.__setattr__  # a frozen value has no other way in
 
@@ -452,10 +449,13 @@ class Context:
     Attributes:
         messages: the messages to send, oldest first, with grounding and recalled text included.
         report: why each message is in the prompt or not.
+        stable_prefix: how many messages stand before the question and what is recalled for it. The next prompt begins
+            with the same ones, so that a provider can cache them, unless its window or summary is another one.
     """
 
     messages: tuple[Message, ...]
     report: ContextReport
+    stable_prefix: int = 0
 
     @property
     def tokens(self) -> int:
@@ -483,17 +483,18 @@ class Context:
         custom = {call_id for fields in given for call_id in custom_calls(fields)}
         return write_each(given, lambda fields: write_items(fields, custom))
 
-    def to_anthropic(self) -> dict[str, Any]:
+    def to_anthropic(self, *, cache_control: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return the prompt for Anthropic's API: `create(model=..., max_tokens=..., **context.to_anthropic())`.
 
         `system` holds all system messages, and is missing if there are none. `messages` holds the others, with blocks
         for tool calls and their results. What one role says in a row is one message, and names stand before the text.
         If the prompt begins with a greeting of the assistant's, a user's message of a few words is put before it.
 
+        Args:
+            cache_control: a mark such as `{"type": "ephemeral"}`, which is put where the stable part of the prompt
+                ends (`stable_prefix`). The API caches a prompt up to its marks. None: no mark.
+
         Raises:
             ValueError: a message holds what Anthropic's API cannot express. The error names both.
         """
-        request = write_anthropic([*map(fields_of, self.messages)])
-        if request["messages"] and request["messages"][0]["role"] == "assistant":
-            request["messages"].insert(0, {"role": "user", "content": OPENING})
-        return request
+        return anthropic_request([*map(fields_of, self.messages)], stable=self.stable_prefix, mark=cache_control)

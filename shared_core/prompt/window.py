@@ -1,7 +1,9 @@
 """What a prompt is chosen from: the sliding window of the newest turns, and the candidates for recall; pure."""
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Literal
 
 from shared_core.prompt.reasons import Reason
@@ -51,7 +53,9 @@ class Window:
         return Reason.OLDER_THAN_WINDOW if fits else Reason.TOO_LARGE_FOR_WINDOW
 
 
-def fit_window(turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: Fill = "stop") -> Window:
+def fit_window(
+    turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: Fill = "stop", steady: int | None = None
+) -> Window:
     """Return the newest turns that fit.
 
     The walk goes from the newest turn to the oldest. At the first turn that does not fit it stops (`fill="stop"`) or
@@ -61,10 +65,12 @@ def fit_window(turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: 
     Args:
         turns: newest first. No more are read than needed.
         budget: tokens that the window may take.
-        slack: the share of the largest fitting window that may be given up to start it at a turn whose number is
+        slack: the share of the largest window allowed that may be given up to start it at a turn whose number is
             divisible by a high power of two. Such a start stays the same for many questions, so that a provider's
             prompt cache finds the same beginning again. 0 moves the start with every turn. Not used with `fill="skip"`.
         fill: see above.
+        steady: the tokens of the largest window allowed where not all turns fit; the newest turn is allowed in any
+            case. `budget` depends on how much a question recalls, and without this limit the start would, too.
     """
     kept: list[Turn] = []
     too_large: list[Turn] = []
@@ -81,19 +87,23 @@ def fit_window(turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: 
     # A window that holds everything starts at the first turn anyway, and one with gaps has no stable start.
     if not too_large or fill == "skip":
         return Window(tuple(kept), (), tuple(too_large), budget)
-    count = _stable_count(kept, (1 - slack) * used)
+    count = _stable_count(kept, slack, budget if steady is None else steady)
     return Window(tuple(kept[:count]), tuple(kept[count:]), tuple(too_large), budget)
 
 
-def _stable_count(kept: list[Turn], least: float) -> int:
-    """Return how many turns to keep: at least `least` tokens, from the number with the highest power of two."""
-    best, best_power, used = len(kept), -1, 0
-    for count, turn in enumerate(kept, start=1):
-        used += turn.tokens
-        # `>=`: of equal powers the older turn wins, which keeps more.
-        if used >= least and (power := _power_of_two(turn.turn_no)) >= best_power:
-            best, best_power = count, power
-    return best
+def _stable_count(kept: Sequence[Turn], slack: float, most: int) -> int:
+    """Return how many turns to keep of those that fit: from the number with the highest power of two in the slack.
+
+    Args:
+        kept: the turns that fit, newest first.
+        slack: the share of the largest window allowed that may be given up.
+        most: the tokens of the largest window allowed.
+    """
+    sums = list(accumulate(turn.tokens for turn in kept))
+    allowed = max(bisect_right(sums, most), 1)
+    enough = range(bisect_left(sums, (1 - slack) * sums[allowed - 1]), allowed) if sums else ()
+    # Of equal powers the older turn wins, which keeps more.
+    return 1 + max(enough, key=lambda index: (_power_of_two(kept[index].turn_no), index), default=-1)
 
 
 def _power_of_two(number: int) -> int:

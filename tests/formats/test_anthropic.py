@@ -175,3 +175,46 @@ def test_the_prompt_of_a_memory_is_a_request() -> None:
     recalled, question, image = made.to_anthropic()["messages"][-1]["content"]
     assert "4471" in recalled["text"]
     assert (question["text"], image["type"]) == ("My locker code?", "image")
+
+
+MARK = {"type": "ephemeral", "ttl": "1h"}
+TALK = [
+    Message.system("Be brief."),
+    Message.assistant("Hello"),
+    Message.user("Weather?"),
+    Message.assistant("I look.", tool_calls=(CALL,)),
+    Message.tool("18 degrees", "c1"),
+    Message.user("And tomorrow?"),
+]
+
+
+def marked(stable: int) -> dict[str, Any]:
+    return Context(tuple(TALK), ContextReport(0, 0, ()), stable).to_anthropic(cache_control=MARK)
+
+
+def test_a_mark_is_where_the_part_ends_that_the_next_prompt_begins_with() -> None:
+    assert marked(0) == request(TALK)
+    assert marked(1) == {
+        **request(TALK),
+        "system": [{"type": "text", "text": "Be brief.", "cache_control": MARK}],
+    }
+    beginning = {"role": "assistant", "content": [{"type": "text", "text": "Hello", "cache_control": MARK}]}
+    assert marked(2)["messages"] == [request(TALK)["messages"][0], beginning, *request(TALK)["messages"][2:]]
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "18 degrees", "cache_control": MARK}
+    assert marked(5)["messages"][-1]["content"] == [result, {"type": "text", "text": "And tomorrow?"}]
+    assert marked(6)["messages"][-1]["content"][-1] == {"type": "text", "text": "And tomorrow?", "cache_control": MARK}
+
+
+def test_a_memory_marks_what_stands_before_its_question() -> None:
+    with InfiniteMemory(system="Be brief.") as memory:
+        memory.add(Message.user("Weather?"))
+        made = memory.context().to_anthropic(cache_control=MARK)
+        assert made["system"][0]["cache_control"] == MARK
+        assert made["messages"] == [{"role": "user", "content": "Weather?"}]
+        memory.add([Message.assistant("Rain."), Message.user("And tomorrow?")])
+        made = memory.context().to_anthropic(cache_control=MARK)
+    check_anthropic(made)
+    assert made["messages"][1:] == [
+        {"role": "assistant", "content": [{"type": "text", "text": "Rain.", "cache_control": MARK}]},
+        {"role": "user", "content": "And tomorrow?"},
+    ]

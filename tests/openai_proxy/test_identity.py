@@ -215,6 +215,54 @@ def test_a_retried_question_of_a_named_conversation_is_stored_once(caller: Calle
     assert caller.sessions() == {"s": 4}
 
 
+@pytest.mark.parametrize("headers", [{}, {"x-stainless-retry-count": "0"}])
+def test_the_same_words_in_a_named_conversation_are_said_again(caller: Caller, headers: dict[str, str]) -> None:
+    named = {"x-session-id": "s", **headers}
+    for text in ("Tell me a story", "next", "next", "next"):
+        caller.say(text, headers=named)
+    answered = ["Tell me a story", "Answer to story", "next", "Answer to next", "next", "Answer to next", "next"]
+    assert caller.model.texts() == answered
+    with InfiniteMemory(caller.store, session_id="s") as memory:
+        assert [message.content for message in memory.messages()] == [*answered, "Answer to next"]
+        assert len(memory.branches()) == 1
+
+
+def test_the_same_words_unanswered_are_asked_once_more(caller: Caller) -> None:
+    named = {"x-session-id": "s"}
+    for text in ("Tell me a story", "next"):
+        caller.say(text, headers=named)
+    script, caller.model.script = caller.model.script, lambda _: JSONResponse({"error": {"message": "later"}}, 529)
+    sent = {"messages": [{"role": "user", "content": "next"}]}
+    for _ in range(2):
+        assert caller.http.post("/chat/completions", json=sent, headers=named).status_code == 529
+    caller.model.script = script
+    caller.say("next", headers=named)
+    assert caller.sessions() == {"s": 6}
+
+
+@pytest.mark.parametrize(
+    ("said", "stored"), [(["next"], 1), (["Tell me a story", "next"], 1), (["Tell me a story", "next", "next"], 2)]
+)
+def test_an_answer_that_a_client_has_not_received_is_asked_for_again(
+    caller: Caller, said: list[str], stored: int
+) -> None:
+    """OpenAI's clients count in a header how often they have sent a request before."""
+    named = {"x-session-id": "s"}
+    for text in said:
+        caller.say(text, headers=named)
+    sent = caller.model.texts()
+    caller.say("next", headers={**named, "x-stainless-retry-count": "1"})
+    assert caller.model.texts() == sent
+    with InfiniteMemory(caller.store, session_id="s") as memory:
+        found = set()
+        for branch in memory.branches():
+            memory.checkout(branch.name)
+            found |= {message.id for message in memory.messages() if message.content == "next"}
+    assert len(found) == stored
+    caller.say("And now", headers=named)
+    assert caller.model.texts().count("next") == stored
+
+
 def test_the_window_of_a_model_and_the_reply_bound_the_prompt(store: Store) -> None:
     """A client that allows a longer reply than fits leaves half of the window for the prompt."""
     long = [f"Turn {number} about boats and rivers and rain" for number in range(81)]
