@@ -56,6 +56,7 @@ FLOORS = [
     "pipeline",
     "memory",
     "results",
+    "telemetry",
     "interop",
     "pool",
     "aio",
@@ -91,6 +92,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "typer": ("cli",),
     "rich": ("cli",),
     "mcp": ("mcp_server",),
+    "opentelemetry": ("telemetry", "serving.request_spans"),
     "pytest": ("testing.store_contract",),
     "hypothesis": ("testing.store_contract",),
 }
