@@ -1,12 +1,14 @@
-"""What the commands that serve share: the file of tokens, and the error for an extra that is not installed."""
+"""What the commands that serve share: the file of tokens, traces, and the error for an extra that is not installed."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
+from shared_core.embedders.checks import installed
 from shared_core.errors import MissingExtraError
+from shared_core.events import OnEvent
 from shared_core.serving.bearer_tokens import BearerTokens, require_tokens
 
-__all__ = ["TOKENS_FILE", "installed_extra", "tokens_for"]
+__all__ = ["TOKENS_FILE", "installed_extra", "telemetry_hook", "tokens_for"]
 
 TOKENS_FILE = (
     "a file with a line USER TOKEN for each user. A request must bear one of the tokens, and sees what belongs to that "
@@ -25,6 +27,18 @@ def tokens_for(host: str, path: str | None) -> BearerTokens | None:
     tokens = None if path is None else BearerTokens.read(path)
     require_tokens(host, tokens)
     return tokens
+
+
+def telemetry_hook() -> OnEvent | None:
+    """Return a hook for OpenTelemetry's global providers; None if its API is not installed.
+
+    Nothing is recorded before the program that runs the command has set providers, as `opentelemetry-instrument` does.
+    """
+    if not installed("opentelemetry.trace"):
+        return None
+    from shared_core.telemetry import OpenTelemetryEvents
+
+    return OpenTelemetryEvents()
 
 
 @contextmanager

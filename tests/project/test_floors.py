@@ -26,6 +26,7 @@ FLOORS = [
     "threads",
     "arguments",
     "events",
+    "event_queue",
     "turns",
     "system_prompt",
     "recognition",
