@@ -11,7 +11,7 @@ from shared_core.arguments import session_names
 from shared_core.cli import completion
 from shared_core.cli.options import EmbedderName, StorePath, with_options
 from shared_core.cli.printing import say
-from shared_core.cli.serving import TOKENS_FILE, installed_extra, tokens_for
+from shared_core.cli.serving import TOKENS_FILE, installed_extra, telemetry_hook, tokens_for, traced
 from shared_core.serving.bearer_tokens import require_named_users
 
 mcp_commands = typer.Typer()
@@ -79,12 +79,12 @@ def mcp(
     with installed_extra("mcp", "the MCP SDK, version 2.3 or newer", PACKAGES):
         from shared_core.mcp_server.conversations import Conversations
         from shared_core.mcp_server.server import memory_server
-        from shared_core.mcp_server.transports import http_app, serve_http, serve_stdio
-    settings: dict[str, Any] = {} if embedder is None else {"embedder": embedder}
+        from shared_core.mcp_server.transports import PATH, http_app, serve_http, serve_stdio
+    settings: dict[str, Any] = {"on_event": telemetry_hook()} | ({} if embedder is None else {"embedder": embedder})
     with closing(Conversations(options.store, session=options.session, **settings)) as conversations:
         server = memory_server(conversations, user=options.user, tokens=known, version=version("infinite-memory"))
         if http:
             app = http_app(server, host=host, tokens=known, close=conversations.close)
-            serve_http(app, host=host, port=port, say=say)
+            serve_http(traced(app, (PATH,)), host=host, port=port, say=say)
         else:
             serve_stdio(server)

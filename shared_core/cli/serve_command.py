@@ -10,7 +10,7 @@ import typer
 from shared_core.cli.models import ECHO
 from shared_core.cli.options import EmbedderName, MaxTokens, ReserveTokens, SessionOptions, with_options
 from shared_core.cli.printing import say
-from shared_core.cli.serving import TOKENS_FILE, installed_extra, tokens_for
+from shared_core.cli.serving import TOKENS_FILE, installed_extra, telemetry_hook, tokens_for, traced
 from shared_core.pool import SessionPool
 
 if TYPE_CHECKING:
@@ -87,20 +87,23 @@ def serve(
         raise typer.BadParameter(f"say who answers: --upstream URL, or --model {ECHO}")
     known = tokens_for(host, tokens)
     with installed_extra("server", "starlette, uvicorn and httpx", PACKAGES):
-        from shared_core.openai_proxy.app import create_app
+        from shared_core.openai_proxy.app import PATHS, create_app
         from shared_core.serving.listener import listener, server_for, url_of
     windows = _windows(window or [])
     answers = _upstream(upstream, timeout, retries)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs addresses with what they hold
     with listener(host, port) as opened:
-        pool = SessionPool(options.store, max_tokens=max_tokens, reserve_tokens=reserve_tokens, embedder=embedder)
+        pool = SessionPool(
+            options.store, max_tokens=max_tokens, reserve_tokens=reserve_tokens, embedder=embedder,
+            on_event=telemetry_hook(),
+        )  # fmt: skip
         app = create_app(
             pool, answers, tokens=known, user=options.user, windows=windows, most_bytes=int(max_body * 2**20),
             most_requests=max_requests, own_host_only=known is None,
         )  # fmt: skip
         say(f"serving {options.shown_store} at {url_of(host, opened)}/v1; Ctrl-C stops it")
-        server_for(app, grace=grace).run(sockets=[opened])
+        server_for(traced(app, PATHS), grace=grace).run(sockets=[opened])
 
 
 def _upstream(url: str | None, timeout: float, retries: int) -> "Upstream":

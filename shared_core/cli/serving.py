@@ -2,13 +2,17 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from shared_core.embedders.checks import installed
 from shared_core.errors import MissingExtraError
 from shared_core.events import OnEvent
 from shared_core.serving.bearer_tokens import BearerTokens, require_tokens
 
-__all__ = ["TOKENS_FILE", "installed_extra", "telemetry_hook", "tokens_for"]
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+__all__ = ["TOKENS_FILE", "installed_extra", "telemetry_hook", "tokens_for", "traced"]
 
 TOKENS_FILE = (
     "a file with a line USER TOKEN for each user. A request must bear one of the tokens, and sees what belongs to that "
@@ -39,6 +43,20 @@ def telemetry_hook() -> OnEvent | None:
     from shared_core.telemetry import OpenTelemetryEvents
 
     return OpenTelemetryEvents()
+
+
+def traced(app: "ASGIApp", paths: Collection[str]) -> "ASGIApp":
+    """Return an application whose requests are spans; the application itself if OpenTelemetry's API is not installed.
+
+    Args:
+        app: the application.
+        paths: the paths that spans name.
+    """
+    if not installed("opentelemetry.trace"):
+        return app
+    from shared_core.serving.request_spans import RequestSpans
+
+    return RequestSpans(app, paths)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from typing import Any
 
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from shared_core.mcp_server.server import MemoryServer
 from shared_core.serving.bearer_tokens import BearerTokens, require_tokens
@@ -56,7 +57,7 @@ def http_app(server: MemoryServer, *, host: str, tokens: BearerTokens | None, cl
     return app
 
 
-def serve_http(app: Starlette, *, host: str, port: int, say: Callable[[str], None]) -> None:
+def serve_http(app: ASGIApp, *, host: str, port: int, say: Callable[[str], None]) -> None:
     """Serve an application until a signal ends it; requests that run are finished.
 
     Args:

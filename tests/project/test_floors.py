@@ -87,7 +87,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "psycopg": ("stores.postgres",),
     "tiktoken": ("tokens.tiktoken",),
     "Stemmer": ("index.text",),
-    "starlette": ("serving.listener", "mcp_server", "openai_proxy"),
+    "starlette": ("serving.listener", "serving.request_spans", "mcp_server", "openai_proxy"),
     "uvicorn": ("serving.listener",),
     "httpx": ("openai_proxy",),
     "typer": ("cli",),
