@@ -1,16 +1,13 @@
 """What the commands that serve share: the file of tokens, traces, and the error for an extra that is not installed."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import Any
 
 from shared_core.embedders.checks import installed
 from shared_core.errors import MissingExtraError
 from shared_core.events import OnEvent
 from shared_core.serving.bearer_tokens import BearerTokens, require_tokens
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp
 
 __all__ = ["TOKENS_FILE", "installed_extra", "telemetry_hook", "tokens_for", "traced"]
 
@@ -45,8 +42,8 @@ def telemetry_hook() -> OnEvent | None:
     return OpenTelemetryEvents()
 
 
-def traced(app: "ASGIApp", paths: Collection[str]) -> "ASGIApp":
-    """Return an application whose requests are spans; the application itself if OpenTelemetry's API is not installed.
+def traced(app: Callable[..., Any], paths: Collection[str]) -> Callable[..., Any]:
+    """Return an ASGI application whose requests are spans; the application itself if OpenTelemetry's API is not installed.
 
     Args:
         app: the application.
