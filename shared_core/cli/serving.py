@@ -43,7 +43,7 @@ def telemetry_hook() -> OnEvent | None:
 
 
 def traced(app: Callable[..., Any], paths: Collection[str]) -> Callable[..., Any]:
-    """Return an ASGI application whose requests are spans; the application itself if OpenTelemetry's API is not installed.
+    """Return an ASGI application whose requests are spans, or the same one without OpenTelemetry's API.
 
     Args:
         app: the application.
