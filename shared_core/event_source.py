@@ -150,6 +150,9 @@ class Watch:
         live = self._live
         if self.name in ("index", "reindex"):
             self.fields["count"] = self._embedded
+        lost: tuple[Degradation, ...] = self.fields.get("degraded", ())
+        if "not_reranked" not in lost and any(one.name == "rerank" and one.outcome for one in self._stages):
+            self.fields["degraded"] = (*lost, "not_reranked")  # a search has no report that says so
         return MemoryEvent(
             name=self.name, session_id=live.session_id, user_id=live.user_id, branch=live.head.branch,
             time_ns=self.time_ns - int((seconds or 0.0) * 1e9),

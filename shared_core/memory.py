@@ -478,9 +478,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         # Checked again, because callers may assign the attributes. A caller's own reserve may leave nothing.
         prompt_budget(limit, reserve, least=1 if reserve_tokens is None else 0)
         prompt = prompt_text(self.system if system is None else system)
+        ask = Ask(None if blank else message, limit, reserve, schemas(tools), include_question, prompt)
         past = self._past(as_of)
         prompts = self._prompts if past is None else self._prompts.at(past)
-        ask = Ask(None if blank else message, limit, reserve, schemas(tools), include_question, prompt)
         if self._events is None:
             return prompts.steps(ask)
         watch = self._events.watch("context", prompts.live)
