@@ -9,6 +9,7 @@ from typing import Any
 from shared_core.arguments import moment, texts
 from shared_core.checkout import Checkout
 from shared_core.errors import UnknownReferenceError
+from shared_core.event_source import EventSource, Watch, reported
 from shared_core.paths import Head, walk
 from shared_core.records import MAIN, After, InTurn, MadeFrom, Position, Record
 from shared_core.reprs import short_repr
@@ -152,11 +153,18 @@ def _ids(records: Sequence[Record]) -> tuple[str, ...]:
     return tuple(record.message.id or "" for record in records)
 
 
+def _of_erased(watch: Watch, result: ForgetResult) -> None:
+    watch.silent = result.dry_run
+    watch.fields.update(ids=result.ids, count=len(result.ids))
+
+
 class ForgetVerbs:
     """The methods of a memory that erase messages."""
 
     _checkout: Checkout
+    _events: EventSource | None
 
+    @reported("forget", _of_erased)
     def forget(
         self, *, ids: Sequence[str] | None = None, before: date | str | None = None, session: bool = False,
         user: bool = False, dry_run: bool = False,

@@ -49,11 +49,11 @@ BRANCHES_SEARCHED = 16
 
 def follow(
     checkout: Checkout, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None
-) -> tuple[FollowedHistory, int]:
+) -> tuple[FollowedHistory, list[Message]]:
     """Store what is new in a history and check out its end; see `InfiniteMemory.follow`.
 
     Returns:
-        The whole history, and how many messages were given to the store.
+        The whole history, and the messages that were given to the store, as stored.
     """
     while True:
         try:
@@ -77,7 +77,7 @@ def _follow(
     stored = checkout.writer.add(followed.new, None, followed.prompt_id, followed.copied, unmoved)
     gone = {message.id for message in followed.new} - {message.id for message in stored}
     ids = tuple(None if id_ in gone else id_ for id_ in followed.history.ids)
-    return replace(followed.history, ids=ids), len(stored)
+    return replace(followed.history, ids=ids), stored
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -25,6 +26,8 @@ from shared_core.base import Embedder, TokenCounter, drive
 from shared_core.checkout import Checkout, Writer
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
+from shared_core.event_source import EventSource, of_hits, of_messages, reported
+from shared_core.events import OnEvent, as_hook
 from shared_core.followed_history import FollowedHistory
 from shared_core.forget import ForgetVerbs
 from shared_core.history import Removed, follow
@@ -165,6 +168,10 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         strippers: set apart text that only serves one turn when a message is stored, such as documents pasted around a
             question: `shared_core.strippers` has `PASTED_CONTEXT` and `TOOL_RESULTS`. The current turn is sent with it,
             older ones without. What is set apart is not recalled, but `search` finds it.
+        on_event: called with a `MemoryEvent` after each verb: its name and duration, the sizes of the prompt, ids and
+            scores, and what could not be done. It holds nothing that was said unless the hook is one of
+            `with_content(…)`. What it raises is logged once. It is called in the thread that did the work.
+            `OpenTelemetryEvents` of `shared_core.telemetry` makes spans and metrics. None: nothing is told.
         index_cache: holds the search index in memory, with those of the other memories on this store; see
             `IndexCache`. None: the one that belongs to the store, which takes up to a gigabyte.
         durability: `"full"` makes a stored message survive a power cut, `"process"` a killed process only, which is
@@ -194,7 +201,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         summarizer: AnySummarizer | None = None, summary_tokens: int = 500, summarizer_tokens: int = 4000,
         summary_placement: SummaryPlacement = "system", summary_template: SummaryTemplate | None = None,
         embed_budget_ms: float = 200, reranker: AnyReranker | str | None = None, rerank_budget_ms: float = 1_000,
-        strippers: Iterable[Stripper] = (),
+        strippers: Iterable[Stripper] = (), on_event: OnEvent | None = None,
         index_cache: IndexCache | None = None,
         durability: Literal["full", "process"] = "full", clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
@@ -206,6 +213,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             function("system", system, "() -> str | None, or a text")
         function("clock", clock, "() -> datetime")
         function("new_id", new_id, "() -> str")
+        hook = as_hook(on_event)
         self._system, self._strippers = system, stripper_list(strippers)
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
@@ -240,11 +248,17 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         rolling = RollingSummary(live, assembler, self._summing, lock, clock=stamps.time)
         self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules, index_cache), rolling, lock)
         self._checkout.writer.own_vectors = self._prompts.searcher.sessions.own_vectors
+        self._events: EventSource | None = None
+        if hook is not None:
+            sessions = self._prompts.searcher.sessions
+            self._events = EventSource(hook, live, sessions.is_cached)
+            sessions.saved = self._events.snapshot
         self._unsaved = self._added = 0
         self._closed = False
 
     # Storing
 
+    @reported("add", of_messages)
     def add(self, messages: MessageLike | Sequence[MessageLike], *, turn: str | None = None) -> list[Message]:
         """Store messages at the head of the branch, in one transaction. They are durable when the method returns.
 
@@ -305,10 +319,16 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         """
         given = [strip(message, self._strippers) for message in message_list(messages)]
         one_of("removed", removed, get_args(Removed))
+        return self._follow(given, after or FollowedHistory(), removed, since)[0]
+
+    @reported("follow", lambda watch, result: of_messages(watch, result[1]))
+    def _follow(
+        self, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None
+    ) -> tuple[FollowedHistory, list[Message]]:
         with self._lock:
-            history, stored = follow(self._checkout, given, after or FollowedHistory(), removed, since)
-            self._note_stored(stored)
-            return history
+            history, stored = follow(self._checkout, messages, after, removed, since)
+            self._note_stored(len(stored))
+            return history, stored
 
     def close_turn(self) -> None:
         """Let the next reply join the newest turn of the branch, even if this object opened another turn."""
@@ -462,7 +482,11 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         prompt = prompt_text(self.system if system is None else system)
         ask = Ask(None if blank else message, limit, reserve, schemas(tools), include_question, prompt)
         past = self._past(as_of)
-        return self._prompts.steps(ask) if past is None else self._prompts.at(past).steps(ask)
+        prompts = self._prompts if past is None else self._prompts.at(past)
+        if self._events is None:
+            return prompts.steps(ask)
+        watch = self._events.watch("context", prompts.live)
+        return self._events.steps(watch, prompts.steps(replace(ask, watch=watch)))
 
     def _past(self, as_of: date | str | None) -> Past | None:
         """Return the past that an argument `as_of` means; None: it was not given."""
@@ -536,7 +560,11 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             path=None if past is None else self._checkout.live.path_to(past.position),
             as_of=float("inf") if past is None else past.time,
         )
-        return self._prompts.search_steps(query, top_k, wanted)
+        if self._events is None:
+            return self._prompts.search_steps(query, top_k, wanted)
+        watch = self._events.watch("search")
+        watch.ask(query)
+        return self._events.steps(watch, self._prompts.search_steps(query, top_k, wanted, watch), of_hits)
 
     def standing(self) -> list[StandingFact]:
         """Return the standing facts that the user has stated on this branch, newest first, with those superseded.
@@ -569,7 +597,12 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         if anew:
             with self._lock:
                 self._prompts.searcher.accept_embedder()
-        yield from self._prompts.index_steps(progress)
+        steps = self._prompts.index_steps(progress)
+        yield from (
+            steps
+            if self._events is None
+            else self._events.steps(self._events.watch("reindex" if anew else "index"), steps)
+        )
 
     # Summing up
 
@@ -594,9 +627,10 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         """Return the steps of `summarize`; see `context_steps`."""
         if self._prompts.rolling.rules.summarizer is None:
             raise ValueError("summarize: this memory has no summarizer; pass summarizer= to InfiniteMemory")
-        return self._prompts.summary_steps(
+        steps = self._prompts.summary_steps(
             Ask(None, self.max_tokens, self.reserve_tokens, system=prompt_text(self.system))
         )
+        return steps if self._events is None else self._events.steps(self._events.watch("summarize"), steps)
 
     # Closing
 

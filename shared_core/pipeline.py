@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from shared_core.as_of import Past
 from shared_core.errors import StoreError, UnknownReferenceError
+from shared_core.event_source import Watch
 from shared_core.messages import Message
 from shared_core.paths import Path
 from shared_core.prompt.abridged import tokens_without_media, with_results
@@ -74,6 +75,7 @@ class Ask:
         tools: the tool schemas that are sent with the prompt.
         shown: whether the prompt contains the question, and what answers it so far.
         system: the system prompt that is a setting; empty: there is none.
+        watch: notes what is done for it. None: nobody wants to know.
     """
 
     question: Message | None
@@ -82,6 +84,7 @@ class Ask:
     tools: Sequence[Any] = ()
     shown: bool = True
     system: str = ""
+    watch: Watch | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,11 @@ class Plan:
     alone: tuple[Entry, ...]
     fits: bool
     summaries: tuple[Summary, ...]
+
+    @property
+    def question(self) -> str:
+        """The text of the question; empty if there is none."""
+        return self.asked.question.message.content if self.asked.question is not None else ""
 
     @property
     def end(self) -> int:
@@ -163,34 +171,46 @@ class PromptBuilder:
         while True:
             with self._lock:
                 plan = self._plan(ask)
-            question = plan.asked.question.message.content if plan.asked.question is not None else ""
-            room = self.assembler.room_for_recall(plan.asked, plan.turns) if question.strip() else 0
-            found: Found | None = None
-            candidates: list[Candidate] = []
-            if plan.base is None:
-                with self._lock:
-                    self.searcher.sessions.check()
-            elif room:
-                wanted = Filter(
-                    plan.path, plan.before, _turns_in_prompt(plan.base, plan.asked), repeats=REPEATS,
-                    in_conversation=True, standing=True, as_of=self.until,
-                )  # fmt: skip
-                found = yield from self.searcher.find(question, plan.state, wanted, room)
-                if self.searcher.rules.reranker is not None:
-                    found = yield from self.reranking.found_steps(question, found)
-                try:
-                    with self._lock:
-                        candidates = read_candidates(
-                            self.live, self.searcher.rules, found, path=plan.path, question=question, room=room,
-                            placement=self.assembler.placement, window=plan.base.kept, epoch=plan.state.epoch,
-                        )  # fmt: skip
-                except OutdatedError:
-                    continue  # the plan may contain what was forgotten
+            _mark(ask.watch, "plan")
+            try:
+                found, candidates = yield from self._recall_steps(ask, plan)
+            except OutdatedError:
+                continue  # the plan may contain what was forgotten
+            _mark(ask.watch, "recall")
             summed: SummarizedInputs | None = SummarizedInputs(plan.asked, candidates)
             if self.rolling.rules.summarizer is not None and not plan.fits:
                 summed = yield from self.rolling.steps(plan.prompt_inputs(ask, candidates), plan.summaries)
+                _mark(ask.watch, "summary")
             if summed is not None:  # None: something was forgotten, as above
                 return self._compose(ask, plan, found, summed)
+
+    def _recall_steps(self, ask: Ask, plan: Plan) -> "Steps[tuple[Found | None, list[Candidate]]]":
+        """Yield requests for vectors and scores, and return what may be recalled; nothing if all of it fits.
+
+        Raises:
+            OutdatedError: something was forgotten since the plan was made.
+        """
+        question = plan.question
+        room = self.assembler.room_for_recall(plan.asked, plan.turns) if question.strip() else 0
+        if plan.base is None:
+            with self._lock:
+                self.searcher.sessions.check()
+        if plan.base is None or not room:
+            return None, []
+        wanted = Filter(
+            plan.path, plan.before, _turns_in_prompt(plan.base, plan.asked), repeats=REPEATS,
+            in_conversation=True, standing=True, as_of=self.until,
+        )  # fmt: skip
+        found = yield from self.searcher.find(question, plan.state, wanted, room)
+        if ask.watch is not None:
+            ask.watch.searched(found)
+        if self.searcher.rules.reranker is not None:
+            found = yield from self.reranking.found_steps(question, found)
+        with self._lock:
+            return found, read_candidates(
+                self.live, self.searcher.rules, found, path=plan.path, question=question, room=room,
+                placement=self.assembler.placement, window=plan.base.kept, epoch=plan.state.epoch,
+            )  # fmt: skip
 
     def _compose(self, ask: Ask, plan: Plan, found: Found | None, summed: SummarizedInputs) -> Context:
         frame, selection = self.assembler.settle(summed.frame, plan.turns, summed.candidates, shown=ask.shown)
@@ -201,6 +221,9 @@ class PromptBuilder:
             embedder=found.embedder if found else None, stopped=_why_stopped(found, selection),
         )  # fmt: skip
         logger.debug("%s", context.report)
+        if ask.watch is not None:
+            ask.watch.mark("compose")
+            ask.watch.composed(context, selection, plan.question)
         return context
 
     def summary_steps(self, ask: Ask) -> SummarySteps:
@@ -292,7 +315,7 @@ class PromptBuilder:
 
     # Search and index
 
-    def search_steps(self, query: str, top_k: int, wanted: Filter) -> SearchSteps:
+    def search_steps(self, query: str, top_k: int, wanted: Filter, watch: Watch | None = None) -> SearchSteps:
         """Yield requests for vectors and return the best messages. A blank query finds none."""
         if not query.strip():
             return []
@@ -300,6 +323,8 @@ class PromptBuilder:
             with self._lock:
                 state = self.live.sync()
             found = yield from self.searcher.find(query, state, wanted, room=POOL_TOKENS * top_k)
+            if watch is not None:
+                watch.searched(found)
             ranks = np.union1d(np.flatnonzero(~found.ranked.weak)[:top_k], judged(found.ranked))
             with self._lock:
                 best = _with_grounding_hits(found, ranks)[: max(top_k, MOST_JUDGED)]
@@ -386,7 +411,7 @@ class PromptBuilder:
         """Save the indexes in memory that have grown by `least` rows, or whose snapshots were damaged."""
         self.save_vectors()
         for index in self.searcher.sessions.opened():
-            index.save_snapshots(least)
+            index.save_snapshots(least, self.searcher.sessions.saved)
 
 
 def _with_grounding_hits(found: Found, ranks: npt.NDArray[np.int64]) -> list[Ranked]:
@@ -394,6 +419,12 @@ def _with_grounding_hits(found: Found, ranks: npt.NDArray[np.int64]) -> list[Ran
     with reading(found.scopes):
         hits = grounding_hits(found.words, found.scopes, found.forms)
     return with_grounding_hits(found.ranked.at(ranks), hits)
+
+
+def _mark(watch: Watch | None, stage: str) -> None:
+    """Note that a stage has ended, if anybody wants to know."""
+    if watch is not None:
+        watch.mark(stage)
 
 
 def _why_stopped(found: Found | None, selection: Selection) -> str:

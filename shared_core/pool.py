@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from shared_core.arguments import whole_number
 from shared_core.embedders import as_embedder
+from shared_core.events import as_hook
 from shared_core.index.index_cache import IndexCache, cache_of
 from shared_core.memory import InfiniteMemory
 from shared_core.records import SessionInfo
@@ -45,6 +46,8 @@ class SessionPool:
         self._size = whole_number("size", size, least=0)
         if settings.get("embedder") is not None:
             settings["embedder"] = as_embedder(settings["embedder"])  # one model for all
+        if settings.get("on_event") is not None:
+            settings["on_event"] = as_hook(settings["on_event"])  # what it raises is logged once for all
         # In memory, so that an invalid argument fails here, and neither creates a file nor leaves one open.
         InfiniteMemory(session_id="default", user_id="default", **settings).close()
         self._settings = settings

@@ -137,6 +137,8 @@ class LiveSession:
         head: the branch or position that is checked out.
         path: the path to it, as of the last `sync`.
         outdated: whether this object has forgotten messages since then.
+        rows_read: how many messages it has read from the store.
+        rows_cached: how many messages that recall needed were in memory.
     """
 
     def __init__(self, store: Store, user_id: str | None, session_id: str, sizer: Sizer) -> None:
@@ -147,6 +149,7 @@ class LiveSession:
         self.head = Head(MAIN)
         self.news = News()
         self.outdated = False
+        self.rows_read = self.rows_cached = 0
         self._key: int | None = None
         self._segments: dict[int, Segment] = {}
         self._forget_cache()
@@ -279,11 +282,13 @@ class LiveSession:
         self._take(found.state, found.records)
         self.news.staying = {record.position: record for record in found.staying}
         self._segments |= {segment.segment: segment for segment in found.segments}
+        self.rows_read += len(found.newest)
         return found.state, found.newest
 
     def _take(self, state: SessionState, records: Sequence[Record]) -> None:
         """Take the messages that are new to this object."""
         known = self.news.upto
+        self.rows_read += len(records)
         self.news.take(state, records)
         ours = self._ours.intersection(record.position for record in records)
         if known is not None and state.last_seq - known > len(ours):
@@ -366,6 +371,7 @@ class LiveSession:
         new = self.news.between(self.path.head, head)
         if len(new) < count:  # a branch may also be moved to messages of another one, which are not new
             new = self.store.newest(self.key, head, count)[::-1]
+            self.rows_read += len(new)
         new = [record for record in new if record.position.depth > self.path.head.depth]
         path = Path((*self.path.spans[:-1], self.path.spans[-1]._replace(upto=head.depth)))
         entries = self.entries(new, path)  # which may fail; nothing has changed then
@@ -439,6 +445,7 @@ class LiveSession:
         span = self._cursor[-1]
         limit = min(PAGE, span.upto - span.start + 1)
         records = self.store.newest(self.key, Position(span.segment, span.upto), limit) if limit > 0 else []
+        self.rows_read += len(records)
         # If messages of the span were forgotten, the store returns older ones instead, which are not on this span.
         records = [record for record in records if record.position.depth >= span.start]
         entries = self.entries(records[::-1])
@@ -491,6 +498,9 @@ class LiveSession:
         }
         read = self._read({session: positions for session, positions in missing.items() if positions}, epoch)
         found = {session: read.get(session, []) for session in wanted}
+        new = sum(map(len, read.values()))
+        self.rows_read += new
+        self.rows_cached += sum(map(len, wanted.values())) - new
         if self._key is not None and self._key in wanted:
             self._remember(found[self._key])
             found[self._key] = [recent[one] for one in wanted[self._key] if one in recent]

@@ -118,6 +118,8 @@ CONSTRUCTOR: Wrong = {
     "InfiniteMemory(rerank_budget_ms=nan)": (ValueError, "rerank_budget_ms=nan: expected a number of at least 0"),
     "InfiniteMemory(rerank_model='x')": (TypeError, "did you mean 'reranker'?"),
     "InfiniteMemory(durability='x')": (ValueError, "durability='x': choose one of 'full', 'process'"),
+    "InfiniteMemory(on_event=5)": (TypeError, "on_event=5: expected a function, (event) -> None"),
+    "InfiniteMemory(on_event=list)": (TypeError, "expected a function, (event) -> None"),
     "InfiniteMemory(index_cache=10**9)": (TypeError, "write index_cache=IndexCache("),
     "IndexCache(-1)": (ValueError, "max_bytes=-1: expected a whole number"),
     "IndexCache('1 GB')": (ValueError, "max_bytes='1 GB': expected a whole number"),

@@ -520,6 +520,7 @@ DEFAULTS: dict[str, Any] = {
     "embed_budget_ms": 200,
     "reranker": None,
     "rerank_budget_ms": 1000,
+    "on_event": None,
     "index_cache": None,
     "durability": "full",
 }
@@ -585,7 +586,7 @@ def test_an_argument_out_of_range_is_named_and_leaves_nothing(tmp_path: Path, na
 
 def test_every_argument_with_a_range_is_tried() -> None:
     free = {"store", "session_id", "user_id", "token_counter", "embedder", "embed_text", "recall_template"}
-    free |= {"summarizer", "summary_template", "system", "strippers", "index_cache"}
+    free |= {"summarizer", "summary_template", "system", "strippers", "index_cache", "on_event"}
     assert {name for name, _ in OUT_OF_RANGE} == set(DEFAULTS) - free
 
 

@@ -11,7 +11,17 @@ from shared_core.arguments import session_names
 from shared_core.cli import completion
 from shared_core.cli.options import EmbedderName, StorePath, with_options
 from shared_core.cli.printing import say
-from shared_core.cli.serving import Drain, Grace, Host, Port, TokensFile, installed_extra, tokens_for
+from shared_core.cli.serving import (
+    Drain,
+    Grace,
+    Host,
+    Port,
+    TokensFile,
+    installed_extra,
+    telemetry_hook,
+    tokens_for,
+    traced,
+)
 from shared_core.serving.bearer_tokens import require_named_users
 
 mcp_commands = typer.Typer()
@@ -78,7 +88,7 @@ def mcp(
         from shared_core.mcp_server.server import memory_server
         from shared_core.mcp_server.transports import PATH, http_app, serve_stdio
         from shared_core.serving.listener import listener, server_for, url_of
-    settings: dict[str, Any] = {} if embedder is None else {"embedder": embedder}
+    settings: dict[str, Any] = {"on_event": telemetry_hook()} | ({} if embedder is None else {"embedder": embedder})
     with ExitStack() as stack:
         opened = stack.enter_context(listener(host, port)) if http else None  # before a store is created
         conversations = stack.enter_context(closing(Conversations(options.store, session=options.session, **settings)))
@@ -88,4 +98,4 @@ def mcp(
             return
         app = http_app(server, conversations, host=host, tokens=known)
         say(f"serving MCP at {url_of(host, opened)}{PATH}; Ctrl-C stops it")
-        server_for(app, grace=grace, drain=drain).run(sockets=[opened])
+        server_for(traced(app, (PATH,)), grace=grace, drain=drain).run(sockets=[opened])

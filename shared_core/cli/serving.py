@@ -1,15 +1,27 @@
-"""What the commands that serve share: their options, and the error for an extra that is not installed."""
+"""What the commands that serve share: options, traces, and the error for an extra that is not installed."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from shared_core.embedders.checks import installed
 from shared_core.errors import MissingExtraError
+from shared_core.events import OnEvent
 from shared_core.serving.bearer_tokens import BearerTokens, require_tokens
 
-__all__ = ["Drain", "Grace", "Host", "Port", "TokensFile", "installed_extra", "tokens_for"]
+__all__ = [
+    "Drain",
+    "Grace",
+    "Host",
+    "Port",
+    "TokensFile",
+    "installed_extra",
+    "telemetry_hook",
+    "tokens_for",
+    "traced",
+]
 
 Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen at.")]
 Port = Annotated[
@@ -49,6 +61,32 @@ def tokens_for(host: str, path: str | None) -> BearerTokens | None:
     tokens = None if path is None else BearerTokens.read(path)
     require_tokens(host, tokens)
     return tokens
+
+
+def telemetry_hook() -> OnEvent | None:
+    """Return a hook for OpenTelemetry's global providers; None if its API is not installed.
+
+    Nothing is recorded before the program that runs the command has set providers, as `opentelemetry-instrument` does.
+    """
+    if not installed("opentelemetry.trace"):
+        return None
+    from shared_core.telemetry import OpenTelemetryEvents
+
+    return OpenTelemetryEvents()
+
+
+def traced(app: Callable[..., Any], paths: Collection[str]) -> Callable[..., Any]:
+    """Return an ASGI application whose requests are spans, or the same one without OpenTelemetry's API.
+
+    Args:
+        app: the application.
+        paths: the paths that spans name.
+    """
+    if not installed("opentelemetry.trace"):
+        return app
+    from shared_core.serving.request_spans import RequestSpans
+
+    return RequestSpans(app, paths)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """IndexCache: the indexes of a store in this process, which all memories on it share, bounded in bytes."""
 
 import os
+import time
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ SHARED_BYTES = 1_500
 """What an index takes in the cache besides itself."""
 
 News: TypeAlias = Callable[[int, int], Sequence[Record]]
+Saved: TypeAlias = Callable[[int, float], None]
 Vectors: TypeAlias = SessionVectors | None
 Key: TypeAlias = int | tuple[str | None]
 """A session's key, or the user whose sessions an index holds together."""
@@ -150,18 +152,23 @@ class SharedIndex:
         """Return whether there is a snapshot to save; see `SessionIndex.snapshot_due`."""
         return self.rows.snapshot_due(least) or any(one.snapshot_due(least) for one in self.every_vectors())
 
-    def save_snapshots(self, least: int) -> None:
+    def save_snapshots(self, least: int, saved: Saved | None = None) -> None:
         """Save the snapshots that are due.
+
+        Args:
+            least: see `SessionIndex.snapshot_due`.
+            saved: called if some were, with the number of messages and the seconds it took.
 
         Raises:
             StoreError: a snapshot cannot be stored.
         """
-        rows = self.rows
-        if rows.snapshot_due(least):
-            rows.save_snapshot()
-        for one in self.every_vectors():
-            if one.snapshot_due(least):
-                one.save_snapshot()
+        rows, began = self.rows, time.perf_counter()
+        due: list[SessionIndex | SessionVectors] = [rows] if rows.snapshot_due(least) else []
+        due += [one for one in self.every_vectors() if one.snapshot_due(least)]
+        for one in due:
+            one.save_snapshot()
+        if due and saved is not None:
+            saved(len(rows), time.perf_counter() - began)
 
     def rest(self) -> None:
         """Stop background work, and let the rows take less memory. It can still be used."""
@@ -274,7 +281,9 @@ class IndexCache:
                     del self._kept[place]
                     self._nbytes -= one.nbytes
 
-    def save_later(self, lease: Lease, place: Place, update: Callable[[], object], least: int) -> None:
+    def save_later(
+        self, lease: Lease, place: Place, update: Callable[[], object], least: int, saved: Saved | None = None
+    ) -> None:
         """Bring an index up to date and save the snapshots that are due, in the background.
 
         Args:
@@ -282,13 +291,14 @@ class IndexCache:
             place: where it is kept.
             update: brings it up to date.
             least: see `SessionIndex.snapshot_due`.
+            saved: see `SharedIndex.save_snapshots`.
         """
 
         def save() -> None:
             try:
                 with suppress(StoreError):  # the next one tries again; until then, the messages are read instead
                     update()
-                    lease.index.save_snapshots(least)
+                    lease.index.save_snapshots(least, saved)
             finally:
                 with self._lock:
                     self._saving.pop(place, None)

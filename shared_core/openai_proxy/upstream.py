@@ -6,7 +6,7 @@ import httpx
 
 from shared_core.openai_proxy.refusal import Refused
 
-FORWARDED = ("accept-language", "idempotency-key", "user-agent", "x-request-id")
+FORWARDED = ("accept-language", "idempotency-key", "traceparent", "tracestate", "user-agent", "x-request-id")
 RETURNED = ("content-type", "retry-after", "retry-after-ms", "x-request-id", "x-should-retry")
 """Headers that pass the server. All others end at it: cookies, addresses, keys of its own."""
 

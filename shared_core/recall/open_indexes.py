@@ -5,7 +5,7 @@ from functools import partial
 
 from shared_core.base import Embedder
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
-from shared_core.index.index_cache import IndexCache, Key, Lease, SharedIndex, cache_of
+from shared_core.index.index_cache import IndexCache, Key, Lease, Saved, SharedIndex, cache_of
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, embedder_key
 from shared_core.index.user_index import NO_SESSION, SharedUserIndex, UserIndex, UserVectors
@@ -30,12 +30,16 @@ class OpenIndexes:
         live: the session.
         rules: what may be recalled.
         cache: holds the indexes; None: that of the store.
+
+    Attributes:
+        saved: called when snapshots were saved; see `SharedIndex.save_snapshots`.
     """
 
     def __init__(self, live: LiveSession, rules: RecallRules, cache: IndexCache | None = None) -> None:
         self.live = live
         self.rules = rules
         self.cache = cache_of(live.store) if cache is None else cache
+        self.saved: Saved | None = None
         self._force = False
         self._checked = False
         self._leases: dict[Key, Lease] = {}
@@ -143,6 +147,11 @@ class OpenIndexes:
         """Return whether the index of a session is open."""
         return session in self._leases
 
+    def is_cached(self) -> bool:
+        """Return whether this session's index is in memory, so that a search need not begin by reading it."""
+        key = self.live.key
+        return key is not None and (self.holds(key) or self.cache.holds((id(self.live.store), key)))
+
     def opened(self) -> list[SharedIndex]:
         """Return the open indexes."""
         return [lease.index for lease in self._leases.values()]
@@ -164,7 +173,7 @@ class OpenIndexes:
             shared, place = lease.index, (id(store), key)
             more = unread if key == self.live.key else 0
             if isinstance(key, int) and (self.live.outdated or shared.snapshot_due(least - more)):
-                self.cache.save_later(lease, place, partial(_update, store, key, shared), least)
+                self.cache.save_later(lease, place, partial(_update, store, key, shared), least, self.saved)
             else:
                 shared.rows.fold()
             del lease  # so that it may be dropped

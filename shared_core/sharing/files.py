@@ -12,6 +12,7 @@ from shared_core.arguments import file_path, one_of
 from shared_core.base import TokenCounter
 from shared_core.checkout import Checkout
 from shared_core.errors import InputFileError, UnknownReferenceError
+from shared_core.event_source import EventSource, Watch, reported
 from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message
 from shared_core.paths import ROOT_PATH, unused_branch_name
@@ -41,10 +42,15 @@ FileFormat = Literal["jsonl", "markdown", "openai"]
 SUFFIXES = {".md": "markdown", ".markdown": "markdown"}
 
 
+def _of_import(watch: Watch, result: ImportResult) -> None:
+    watch.fields["count"] = result.new
+
+
 class FileVerbs:
     """The methods that export and import one conversation."""
 
     _checkout: Checkout
+    _events: EventSource | None
 
     def export(
         self, path: str | os.PathLike[str], *, format: FileFormat | None = None, branch: str | None = None,
@@ -123,6 +129,7 @@ class FileVerbs:
             return live.path
         return live.path_to(branch_end(live.store.branches(self._checkout.stored()), branch))
 
+    @reported("import_file", _of_import)
     def import_file(
         self, path: str | os.PathLike[str], *, session: str | None = None, format: str | None = None,
         progress: Progress | None = None,

@@ -6,6 +6,7 @@ from typing import get_args
 from shared_core.arguments import function, one_of, texts, whole_number
 from shared_core.base import drive
 from shared_core.checkout import Checkout
+from shared_core.event_source import EventSource, Watch, of_messages, reported
 from shared_core.messages import Message
 from shared_core.records import Branch
 from shared_core.summaries.requests import AnySummarizer, SummaryRules
@@ -14,6 +15,19 @@ from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import LogEntry
 from shared_core.tree.merge import How, MergeResult, MergeSteps
+
+
+def _of_copies(watch: Watch, result: CherryPickResult) -> None:
+    of_messages(watch, result.messages)
+
+
+def _of_merge(watch: Watch, result: MergeResult) -> None:
+    of_messages(watch, result.messages)
+
+
+def _of_stash(watch: Watch, result: Stash | None) -> None:
+    if result is not None:
+        watch.fields.update(ids=result.ids, count=len(result.ids))
 
 
 class TreeVerbs:
@@ -25,6 +39,7 @@ class TreeVerbs:
 
     _checkout: Checkout
     _summing: SummaryRules
+    _events: EventSource | None
 
     # Branches and tags
 
@@ -37,6 +52,7 @@ class TreeVerbs:
         """Return all branches of the session, in order of creation."""
         return branches.branches(self._checkout)
 
+    @reported("fork")
     def fork(self, name: str, at: str | None = None) -> None:
         """Create a branch and check it out; what is said there from now on is not seen from the other branches.
 
@@ -69,6 +85,7 @@ class TreeVerbs:
         """
         branches.rename(self._checkout, name, to)
 
+    @reported("delete_branch")
     def delete_branch(self, name: str) -> None:
         """Delete a branch. Its messages stay until they are forgotten; `fork(…, at="name@{1}")` brings it back.
 
@@ -99,6 +116,7 @@ class TreeVerbs:
         """Delete a tag; UnknownReferenceError if there is none of this name."""
         branches.delete_tag(self._checkout, name)
 
+    @reported("reset")
     def reset(self, to: str) -> None:
         """Let the branch end at another position. Nothing is lost: `reset("main@{1}")` undoes it.
 
@@ -109,6 +127,7 @@ class TreeVerbs:
         """
         branches.reset(self._checkout, to)
 
+    @reported("make_main")
     def make_main(self) -> None:
         """Let the line that is checked out be `main` from now on, and check `main` out there.
 
@@ -118,6 +137,7 @@ class TreeVerbs:
         """
         branches.make_main(self._checkout)
 
+    @reported("set_aside")
     def set_aside(self, after: str | None = None) -> str:
         """Let the branch end after a message from now on; what came later keeps a branch of its own.
 
@@ -204,7 +224,8 @@ class TreeVerbs:
         one_of("how", how, get_args(How))
         if summarizer is not None:
             function("summarizer", summarizer, "(previous_summary, messages) -> str")
-        return merge.merge(self._checkout, source, how, self._summing, prompt=prompt, summarizer=summarizer)
+        steps = merge.merge(self._checkout, source, how, self._summing, prompt=prompt, summarizer=summarizer)
+        return steps if self._events is None else self._events.steps(self._events.watch("merge"), steps, _of_merge)
 
     def sources(self, id: str) -> list[str]:
         """Return the ids a message was made from: a copy's original, or all that a merge's answer sums up; else none.
@@ -216,6 +237,7 @@ class TreeVerbs:
 
     # Copies
 
+    @reported("cherry_pick", _of_copies)
     def cherry_pick(self, ids: str | Sequence[str]) -> CherryPickResult:
         """Copy messages to the branch, turn by turn in the order of storing, under new ids; all of them or none.
 
@@ -230,6 +252,7 @@ class TreeVerbs:
         """
         return copies.cherry_pick(self._checkout, [ids] if isinstance(ids, str) else texts("ids", ids))
 
+    @reported("rebase", _of_copies)
     def rebase(self, onto: str, since: str | None = None) -> CherryPickResult:
         """Let the branch end at another position, followed by copies of what only the branch has.
 
@@ -245,6 +268,7 @@ class TreeVerbs:
         """
         return copies.rebase(self._checkout, onto, since)
 
+    @reported("stash", _of_stash)
     def stash(self, since: str | None = None, note: str = "") -> Stash | None:
         """Take the end of the branch away and keep it under number 0; None if there is nothing to take.
 
@@ -265,10 +289,12 @@ class TreeVerbs:
         """Return all stashes, the newest first."""
         return copies.stashes(self._checkout)
 
+    @reported("stash_apply", _of_copies)
     def stash_apply(self, number: int = 0) -> CherryPickResult:
         """Add copies of a stash's messages to the branch; the stash stays. UnknownReferenceError if there is none."""
         return copies.apply_stash(self._checkout, whole_number("number", number, least=0), drop=False)
 
+    @reported("stash_pop", _of_copies)
     def stash_pop(self, number: int = 0) -> CherryPickResult:
         """Add copies of a stash's messages and drop it, both or neither. UnknownReferenceError if there is none."""
         return copies.apply_stash(self._checkout, whole_number("number", number, least=0), drop=True)

@@ -13,9 +13,11 @@ from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableLambda
 from langgraph.graph import START, StateGraph
 
+from langchain_infinite_memory import InfiniteMemoryRunnable
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core import Context, InfiniteMemory, Message
 from shared_core.aio import AsyncInfiniteMemory
+from shared_core.events import MemoryEvent
 from tests.langchain.agents import Words
 from tests.support.histories import NOON
 
@@ -194,3 +196,16 @@ def test_without_a_report_there_are_no_documents() -> None:
     recorder = Recorder()
     invoke(RunnableLambda(recall_nothing), QUESTION, recorder)
     assert [event[-1] for event in recorder.events] == [QUESTION, []]
+
+
+def test_a_hook_is_told_of_the_engine_s_verbs() -> None:
+    events: list[MemoryEvent] = []
+    chain = InfiniteMemoryRunnable(RunnableLambda(lambda messages: "Noted."), on_event=events.append)
+    config: Any = {"configurable": {"session_id": "s"}}
+    assert chain.invoke("my code is xyzzy4471", config) == "Noted."
+    assert asyncio.run(chain.ainvoke("what is my code?", config)) == "Noted."
+    assert [event.name for event in events] == ["context", "add", "add"] * 2
+    assert {event.session_id for event in events} == {"s"}
+    assert "xyzzy" not in repr(events)
+    with pytest.raises(TypeError, match="on_event=5: expected a function"):
+        InfiniteMemoryRunnable(RunnableLambda(str), on_event=5)

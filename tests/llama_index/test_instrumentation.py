@@ -21,6 +21,7 @@ from llama_index_infinite_memory import (
     MemoryPutEvent,
     instrumentation,
 )
+from shared_core.events import MemoryEvent
 from tests.llama_index.scripted_llm import Talker, how_many
 from tests.llama_index.test_buffer import TALK, called, ours, result, user
 
@@ -167,3 +168,16 @@ def test_without_a_handler_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> N
     memory = ours(TALK, token_limit=200)
     assert memory.get(input="what is my locker code?")
     assert memory.search("locker")
+
+
+def test_a_hook_is_told_of_the_engine_s_verbs() -> None:
+    events: list[MemoryEvent] = []
+    buffer = ours(on_event=events.append, session_id="s", user_id="ann")
+    buffer.put(user("my code is xyzzy4471"))
+    buffer.get("what is my code?")
+    assert [(event.name, event.session_id, event.user_id) for event in events] == [
+        ("add", "s", "ann"), ("context", "s", "ann"),
+    ]  # fmt: skip
+    assert "xyzzy" not in repr(events)
+    with pytest.raises(TypeError, match="on_event=5: expected a function"):
+        ours(on_event=5).put(user("hello"))

@@ -241,3 +241,16 @@ def test_ours_finds_what_tantivy_does_without_neighbours(talks: Any, tmp_path: P
         assert index.finish() > 0
         # Of the neighbours the one after takes most, then those two after and one before, the newer first.
         assert index.best("who has the piano?", 4) == ([1, 2, 3, 0] if name == "ours" else [1])
+
+
+def test_what_telemetry_costs(scripts: None, tmp_path: Path) -> None:
+    telemetry = import_module("telemetry")
+    took = {name: telemetry.Taken([2.0, 4.0, 4.0, 2.0], []) for name in telemetry.WAYS}
+    took["API alone"] = telemetry.Taken([3.0, 3.0, 9.0, 5.0], [2.0, 2.0])
+    found = telemetry.ratios(took, 2)
+    assert found.pop("API alone") == [4 / 3, 8 / 3]
+    assert set(map(tuple, found.values())) == {(1.0, 1.0)}
+    measured = telemetry.measure(10, 2, 1, tmp_path)
+    assert {name: (len(one.turns), len(one.later)) for name, one in measured.items()} == dict.fromkeys(
+        telemetry.WAYS, (2, 2)
+    )

@@ -41,6 +41,11 @@ EXPECTED = {
         "main ['To Porto or to Faro?', 'To Porto.']\nmain-2 main-3\n",
     ],
     "summaries.md": [" messages are in it"],
+    "telemetry.md": [
+        "add 2 ('u1', 'a1') {} ()\nsearch 2 ('u1', 'a1') {} ()\ncontext 0 () {'question': 10, 'window': 19} ()\n",
+        "upsert_memory trip 1\nsearch_memory trip 1\n",
+        "",
+    ],
     "operations.md": ["My locker code is 4471.\n", "2 messages\n[]\n"],
 }
 ELSEWHERE = {

@@ -36,6 +36,14 @@ SAID = {
         "> What is my locker code?\nYou said: My locker code is 4471.\n(208 messages are stored)\n",
         "and the first of them is {'role': 'system', 'content': 'You are brief.'}\n",
     ],
+    "tracing.py": [
+        " ms: record.count 607\n  infinite_memory.index ",
+        "\n  search_memory ",
+        "\n    infinite_memory.recall ",
+        "\n      infinite_memory.embed ",
+        "\n  delete_memory ",
+        " spans; the first trace is ",
+    ],
     "langchain_agent.py": [
         "> What was the code of my locker at the climbing hall?",
         "my locker at the climbing hall is number 118 and the code is 4093.",

@@ -30,6 +30,7 @@ HEAVY = {
     "llama_index",
     "mcp",
     "onnxruntime",
+    "opentelemetry",
     "pytest",
     "rich",
     "sentence_transformers",

@@ -1,0 +1,263 @@
+"""EventSource: makes the events of one memory; a `Watch` notes what a verb does while it runs."""
+
+import time
+from collections.abc import Callable, Generator, Iterable, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+from shared_core.errors import EmbedderError
+from shared_core.events import Degradation, EventName, MemoryEvent, Outcome, SafeHook, Stage
+from shared_core.messages import Message
+from shared_core.prompt.context import Context
+from shared_core.prompt.window import Selection
+from shared_core.recall.embedder_calls import Call, Embedded, EmbedRequest
+from shared_core.recall.ranking import ScoredMessage
+from shared_core.recall.reranking import RerankFailure, RerankRequest
+from shared_core.recall.search import Found
+from shared_core.session import LiveSession
+from shared_core.summaries.requests import SummaryFailure, SummaryRequest
+
+Result = TypeVar("Result")
+Method = TypeVar("Method", bound=Callable[..., Any])
+Describe = Callable[["Watch", Any], None]
+"""Notes in a watch what a verb returned."""
+
+LATE = "recall by words alone: the embedder "
+
+PHRASES: tuple[tuple[str, tuple[Degradation, ...]], ...] = (
+    (f"{LATE}still works", ("words_alone", "embedder_late")),
+    (f"{LATE}returned no vector", ("words_alone", "embedder_late")),
+    ("recall by words alone: ", ("words_alone", "embedder_failed")),
+    ("no embedder is installed", ("words_alone",)),
+    ("the session's vectors are by", ("words_alone",)),
+    ("not reranked: ", ("not_reranked",)),
+    ("the summary is not renewed", ("summarizer_failed",)),
+    ("more has left the window", ("summary_late",)),
+    ("the summary is left out", ("left_out",)),
+    ("the summary is cut", ("left_out",)),
+    ("the stored index was damaged", ("index_rebuilt",)),
+    ("sessions not searched by meaning", ("other_embedders",)),
+    (" embedded by ", ("text_shortened",)),
+    (" retrieved passages left out", ("left_out",)),
+    ("tool results of this turn replaced", ("left_out",)),
+    ("messages of this turn left out", ("left_out",)),
+    ("tool schemas take", ("left_out",)),
+)
+"""A part of each note of a report, and what it means. The first one that occurs counts: an error may quote others."""
+
+
+def degradations(notes: Iterable[str]) -> list[Degradation]:
+    """Return what notes of a report mean, each once; they may quote what was said, and this does not."""
+    found: list[Degradation] = []
+    for note in notes:
+        found += next((codes for phrase, codes in PHRASES if phrase in note), ("other",))
+    return list(dict.fromkeys(found))
+
+
+class Watch:
+    """What one call of a verb does, noted while it runs.
+
+    Args:
+        name: the verb.
+        live: the session it reads.
+        content: whether texts are wanted.
+        index_cached: whether the session's index is in memory.
+
+    Attributes:
+        fields: the fields of the event, as far as they are known.
+        silent: whether the call is no event.
+    """
+
+    def __init__(self, name: EventName, live: LiveSession, *, content: bool, index_cached: bool | None = None) -> None:
+        self.name: EventName = name
+        self.content = content
+        self.fields: dict[str, Any] = {}
+        self.silent = False
+        self._live, self._index_cached = live, index_cached
+        self._read, self._cached = live.rows_read, live.rows_cached
+        self._stages: list[Stage] = []
+        self._embedded = 0
+        self.time_ns = time.time_ns()
+        self._began = self._marked = time.perf_counter()
+
+    def mark(self, name: str) -> None:
+        """Note that a stage ends, which began where the one before it ended."""
+        now = time.perf_counter()
+        self._stages.append(Stage(name, self._marked - self._began, now - self._marked))
+        self._marked = now
+
+    def asked(self, request: object, reply: object, since: float) -> None:
+        """Note a request to a model, which was asked `since` then, and its reply."""
+        now = time.perf_counter()
+        failed = isinstance(reply, EmbedderError | RerankFailure | SummaryFailure)
+        outcome: Outcome = "late" if isinstance(reply, Call) else "failed" if failed else ""
+        match request:
+            case EmbedRequest():
+                name, texts = "embed", len(request.texts)
+                if not request.query and isinstance(reply, Embedded):
+                    self._embedded += texts
+            case RerankRequest():
+                name, texts = "rerank", len(request.texts)
+            case SummaryRequest():
+                name, texts = "summarize", len(request.messages)
+            case _:
+                return
+        self._stages.append(Stage(name, since - self._began, now - since, texts, outcome))
+
+    def tell(self, ids: Sequence[str], texts: Iterable[str], scores: Sequence[float] = ()) -> None:
+        """Note the messages that a verb was about, and their texts if they are wanted."""
+        self.fields.update(ids=tuple(ids), count=len(ids), scores=tuple(scores))
+        if self.content:
+            self.fields["texts"] = tuple(texts)
+
+    def searched(self, found: Found) -> None:
+        """Note what was found."""
+        self.fields.update(
+            candidates=len(found.ranked), pending=found.pending, embedder=found.embedder,
+            index_cached=self._index_cached,
+        )  # fmt: skip
+        self._degraded(found.notes)
+
+    def composed(self, context: Context, selection: Selection, question: str) -> None:
+        """Note a prompt. The report's lines are not made for that."""
+        report = context.report
+        entries = [(entry.message, float(one.score)) for one in selection.recalled for entry in one.entries]
+        self.tell(
+            [message.id or "" for message, _ in entries], (message.content for message, _ in entries),
+            [score for _, score in entries],
+        )  # fmt: skip
+        self.fields.update(
+            tokens={kind.value: tokens for kind, tokens in report.totals.items() if tokens}, budget=report.budget
+        )
+        self._degraded(report.degraded, over_budget=report.over_budget)
+        self.ask(question)
+
+    def ask(self, query: str) -> None:
+        """Note the query, if it is wanted."""
+        if self.content:
+            self.fields["query"] = query
+
+    def _degraded(self, notes: Sequence[str], *, over_budget: bool = False) -> None:
+        found = degradations(notes)
+        found += ["vectors_pending"] if self.fields.get("pending") else []
+        found += ["over_budget"] if over_budget else []
+        self.fields["degraded"] = tuple(found)
+        if self.content:
+            self.fields["notes"] = tuple(notes)
+
+    def event(self, error: Exception | None = None, seconds: float | None = None) -> MemoryEvent:
+        """Return the event of a verb that ends now; `seconds`: how long it took, if it began before the watch did."""
+        live = self._live
+        if self.name in ("index", "reindex"):
+            self.fields["count"] = self._embedded
+        lost: tuple[Degradation, ...] = self.fields.get("degraded", ())
+        if "not_reranked" not in lost and any(one.name == "rerank" and one.outcome for one in self._stages):
+            self.fields["degraded"] = (*lost, "not_reranked")  # a search has no report that says so
+        return MemoryEvent(
+            name=self.name, session_id=live.session_id, user_id=live.user_id, branch=live.head.branch,
+            time_ns=self.time_ns - int((seconds or 0.0) * 1e9),
+            seconds=time.perf_counter() - self._began if seconds is None else seconds,
+            error=None if error is None else type(error).__name__, embedded=self._embedded,
+            rows_read=live.rows_read - self._read, rows_cached=live.rows_cached - self._cached,
+            stages=tuple(self._stages), **self.fields,
+        )  # fmt: skip
+
+
+def nothing(watch: Watch, result: object) -> None:
+    """Note nothing of what a verb returned."""
+
+
+class EventSource:
+    """Tells a hook what a memory does.
+
+    Args:
+        hook: the hook.
+        live: the session.
+        index_cached: returns whether the session's search index is in memory.
+    """
+
+    def __init__(self, hook: SafeHook, live: LiveSession, index_cached: Callable[[], bool]) -> None:
+        self._hook = hook
+        self._live = live
+        self._index_cached = index_cached
+
+    def watch(self, name: EventName, live: LiveSession | None = None) -> Watch:
+        """Return what notes a call that begins now; `live`: the session as it is read, if that is in the past."""
+        searches = name in ("context", "search")
+        return Watch(
+            name, live or self._live, content=self._hook.wants_content,
+            index_cached=self._index_cached() if searches else None,
+        )  # fmt: skip
+
+    def end(self, watch: Watch, error: Exception | None = None) -> None:
+        """Tell the hook that a call has ended."""
+        if not watch.silent:
+            self._hook(watch.event(error))
+
+    def call(self, name: EventName, method: Callable[[], Result], describe: Describe) -> Result:
+        """Call a verb and tell the hook."""
+        watch = self.watch(name)
+        try:
+            result = method()
+        except Exception as error:
+            self.end(watch, error)
+            raise
+        describe(watch, result)
+        self.end(watch)
+        return result
+
+    def steps(
+        self, watch: Watch, steps: Generator[Any, Any, Result], describe: Describe = nothing
+    ) -> Generator[Any, Any, Result]:
+        """Pass on the requests of a verb's steps, and tell the hook when they have ended.
+
+        A caller that gives them up, as a task that is cancelled does, makes no event.
+        """
+        reply: Any = None
+        try:
+            while True:
+                request = steps.send(reply)
+                since = time.perf_counter()
+                reply = yield request
+                watch.asked(request, reply, since)
+        except StopIteration as stop:
+            result: Result = stop.value
+        except Exception as error:
+            self.end(watch, error)
+            raise
+        describe(watch, result)
+        self.end(watch)
+        return result
+
+    def snapshot(self, rows: int, seconds: float) -> None:
+        """Tell the hook that an index of so many messages was saved just now, which took so long."""
+        watch = self.watch("snapshot")
+        watch.fields["count"] = rows
+        self._hook(watch.event(seconds=seconds))
+
+
+def reported(name: EventName, describe: Describe = nothing) -> Callable[[Method], Method]:
+    """Return a decorator for verbs of a memory whose calls are events, if the memory has a hook."""
+
+    def decorated(method: Method) -> Method:
+        @wraps(method)
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            events: EventSource | None = self._events
+            if events is None:
+                return method(self, *args, **kwargs)
+            return events.call(name, lambda: method(self, *args, **kwargs), describe)
+
+        return call  # type: ignore[return-value]
+
+    return decorated
+
+
+def of_messages(watch: Watch, messages: Sequence[Message]) -> None:
+    """Note messages that a verb stored."""
+    watch.tell([message.id or "" for message in messages], (message.content for message in messages))
+
+
+def of_hits(watch: Watch, hits: Sequence[ScoredMessage]) -> None:
+    """Note the results of a search."""
+    texts = (one.message.content for one in hits)
+    watch.tell([one.message.id or "" for one in hits], texts, [float(one.score) for one in hits])
