@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 import psycopg
@@ -114,7 +114,7 @@ def crash_one_backend(server: Server) -> None:
     """Kill a process of the server, which ends all connections and begins anew without a restart."""
     with psycopg.connect(server.address()) as victim, psycopg.connect(server.address(), autocommit=True) as witness:
         os.kill(victim.info.backend_pid, signal.SIGKILL)
-        with pytest.raises(psycopg.OperationalError):
+        with suppress(psycopg.OperationalError):
             while True:
                 witness.execute("SELECT 1")
 
