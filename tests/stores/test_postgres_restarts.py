@@ -12,6 +12,7 @@ import pytest
 from shared_core import PostgresStore
 from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError
 from shared_core.records import MAIN, After, Create, Position
+from shared_core.stores.postgres.connections import Pauses
 from shared_core.stores.postgres.transactions import Reader, Statement, Writer
 from shared_core.testing.oracle import Session, drafts
 from shared_core.testing.store_contract.change_contract import Follower
@@ -60,6 +61,23 @@ def test_while_the_server_is_away_nothing_is_half_done(fragile: Server) -> None:
         fragile.control("start")
         store.append(key, MAIN, drafts("u5"))
         assert stored_ids(store, key) == ["u1", "u5"]
+
+
+def test_a_store_is_opened_when_the_server_is_back(fragile: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when both start at the same time; without time to wait, it fails at once."""
+    wait = Pauses.wait
+
+    def starting(pauses: Pauses) -> bool:
+        monkeypatch.setattr(Pauses, "wait", wait)
+        fragile.control("start")
+        return wait(pauses)
+
+    fragile.control("stop", "-m", "fast")
+    with pytest.raises(StoreUnavailableError, match="check the address, or try again"):
+        PostgresStore(fragile.address(), schema="opened", retry_seconds=0)
+    monkeypatch.setattr(Pauses, "wait", starting)
+    with closing(PostgresStore(fragile.address(), schema="opened", retry_seconds=60)) as store:
+        assert store.sessions() == []
 
 
 @pytest.mark.parametrize("end", [(Writer, "commit"), (Reader, "at_once")], ids=["locked", "at once"])

@@ -24,7 +24,7 @@ def test_what_cannot_be_reached_is_named_without_a_password(server: Server) -> N
         (f"postgresql://postgres:secret@/none?host={server.folder}", "database .* does not exist"),
     ):
         with pytest.raises(StoreError, match=what) as refused:
-            PostgresStore(wrong)
+            PostgresStore(wrong, retry_seconds=0)
         assert "secret" not in f"{refused.value!r} {refused.value.__cause__!r}"
 
 
