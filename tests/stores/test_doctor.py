@@ -146,9 +146,10 @@ def test_a_part_of_the_schema_that_is_gone_is_named_and_the_messages_are_saved(
         memory.add(history(9))
     change_all(path, "PRAGMA writable_schema = ON", sql)
     found = examine(path)
-    missing = {f"{name}: it is missing" for name in names}
-    said = {damage.why for damage in found.damages if not damage.why.startswith("no such table")}
-    assert {line for line in said if "used" not in line} == missing
+    missing = [damage for damage in found.damages if damage.why.endswith("it is missing")]
+    assert {f"{damage.what} {damage.id}" if damage.derived else damage.why[:-15] for damage in missing} == names
+    others = {damage.why for damage in found.damages} - {damage.why for damage in missing}
+    assert not [why for why in others if "used" not in why and not why.startswith("no such table")]
     assert found.messages == 9
     recover(path, tmp_path / "saved.db")
     with closing(SQLiteStore(tmp_path / "saved.db")) as saved:

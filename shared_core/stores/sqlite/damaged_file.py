@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from shared_core.errors import StoreError
 from shared_core.records import Record, SessionKey
+from shared_core.stores.damages import MISSING, Mend, making
 from shared_core.stores.row_values import checksum_of
 from shared_core.stores.sqlite.connection import migrate, plain
 from shared_core.stores.sqlite.damage import read_leniently
@@ -28,6 +29,13 @@ _FORWARD = f"{_HEADS}ORDER BY session, segment, depth"
 _BACKWARD = f"{_HEADS}ORDER BY session DESC, segment DESC, depth DESC"
 _BY_NUMBER = f"{_HEADS}WHERE session = ? AND seq = ?"
 _OBJECTS = "SELECT name, type, sql FROM sqlite_master WHERE name <> 'sqlite_sequence' ORDER BY rowid"
+
+_REMADE = ("index", "view", "trigger")
+_AFTERWARDS = {
+    # Whatever changed without the trigger has not been told.
+    "sessions_news": ("UPDATE sessions SET changed = (SELECT max(changed) + 1 FROM sessions) WHERE ident >= '['",)
+}
+"""What follows from rows, and so can be made again, and what has to be done then."""
 
 IDS, NUMBERS = "messages_id", "messages_seq"
 """The indexes that tell of messages which the table itself has lost."""
@@ -101,10 +109,16 @@ class DamagedFile:
         """Yield the tables, indexes, views and triggers that are not as we make them, and what is wrong with each."""
         for name, (kind, sql) in self._expected.items():
             there = self._there.get(name)
-            if there is None:
-                yield f"{kind} {name}", "it is missing"
-            elif (there[0], _words(there[1])) != (kind, _words(sql)):
+            if there is None and (kind not in _REMADE or sql is None):
+                yield f"{kind} {name}", MISSING
+            elif there is not None and (there[0], _words(there[1])) != (kind, _words(sql)):
                 yield f"{kind} {name}", "it is not defined as it was made"
+
+    def lost_objects(self) -> Iterator[tuple[str, str, Mend]]:
+        """Yield the kind and name of each index, view and trigger that is missing, and how to make it again."""
+        for name, (kind, sql) in self._expected.items():
+            if name not in self._there and kind in _REMADE and sql is not None:
+                yield kind, name, making((sql, *_AFTERWARDS.get(name, ())))
 
     def sessions(self) -> dict[int, SessionKey]:
         """Return the sessions by number, but for those whose names cannot be read."""
