@@ -10,7 +10,7 @@ import psycopg
 from shared_core.stores.postgres.connections import adapt
 from shared_core.stores.postgres.transactions import Reader
 
-__all__ = ["Ran", "faults", "numbered", "recording", "wrong_plans"]
+__all__ = ["Ran", "faults", "nodes", "numbered", "recording", "wrong_plans"]
 
 SMALL = 8
 """Pages of a table up to which reading all of it is as cheap as an index, and what the planner may choose."""
@@ -20,11 +20,11 @@ MODES = {"with its values": "force_custom_plan", "for any values": "force_generi
 
 
 class Ran(NamedTuple):
-    """A statement that names a session.
+    """A statement.
 
     Attributes:
         sql: as psycopg takes it.
-        values: what it was run with.
+        values: what it was run with; `session` among them, which is None if it names none.
     """
 
     sql: str
@@ -32,13 +32,13 @@ class Ran(NamedTuple):
 
 
 @contextmanager
-def recording() -> Iterator[dict[str, Ran]]:
-    """Yield the statements on a session that are run in the block, each once."""
+def recording(*, others: bool = False) -> Iterator[dict[str, Ran]]:
+    """Yield the statements on a session that are run in the block, each once; `others`: also those that name none."""
     found: dict[str, Ran] = {}
     execute = Reader._execute
 
     def noted(reader: Reader, sql: str, session: int | None, values: Mapping[str, Any] | None) -> Any:
-        if session is not None:
+        if others or session is not None:
             found.setdefault(sql, Ran(reader._schema(sql), {"session": session, **(values or {})}))
         return execute(reader, sql, session, values)
 
@@ -87,12 +87,12 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(part)
 
 
-def faults(plan: dict[str, Any], pages: Mapping[str, int]) -> list[str]:
+def faults(plan: dict[str, Any], pages: Mapping[str, int] | None = None) -> list[str]:
     """Return what a plan reads from another partition, or without an index on the session.
 
     Args:
         plan: as `EXPLAIN (FORMAT JSON)` returns it.
-        pages: how large each table is.
+        pages: how large each table is. None: none may be read as a whole.
     """
     found = []
     scans = [node for node in nodes(plan) if "Scan" in node["Node Type"] and "Relation Name" in node]
@@ -103,6 +103,6 @@ def faults(plan: dict[str, Any], pages: Mapping[str, int]) -> list[str]:
         indexed = node["Node Type"] in ("Index Scan", "Index Only Scan", "Bitmap Index Scan")
         if indexed and "session" not in node.get("Index Cond", ""):
             found.append(f"{node.get('Index Name')} without the session")
-        if node["Node Type"] == "Seq Scan" and pages.get(node["Relation Name"], 0) > SMALL:
+        if node["Node Type"] == "Seq Scan" and (pages is None or pages.get(node["Relation Name"], 0) > SMALL):
             found.append(f"all of {node['Relation Name']}")
     return found

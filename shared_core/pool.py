@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from shared_core.arguments import whole_number
 from shared_core.embedders import as_embedder
+from shared_core.errors import StoreError
 from shared_core.events import as_hook
 from shared_core.index.index_cache import IndexCache, cache_of
 from shared_core.memory import InfiniteMemory
@@ -76,7 +77,12 @@ class SessionPool:
         """Return a memory, as `use` does. The caller must return it with `give_back`."""
         key = (user_id, session_id)
         while (memory := self._idle_one(key)) is not None:
-            if not memory.is_renamed():
+            try:
+                renamed = memory.is_renamed()
+            except StoreError:  # the store is away, and the memory is as good as before
+                self._keep(memory)
+                raise
+            if not renamed:
                 return memory
             memory.close()
         return self._new(key)
@@ -93,6 +99,10 @@ class SessionPool:
         """Return a memory to the pool, for the next caller."""
         memory.close_turn()
         memory._rest()
+        self._keep(memory)
+
+    def _keep(self, memory: InfiniteMemory) -> None:
+        """Put a memory among those that nobody uses, and close those that are too many."""
         key = (memory.user_id, memory.session_id)
         spare: list[InfiniteMemory] = []
         with self._lock:

@@ -9,6 +9,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
+from shared_core.companions import Companions
 from shared_core.lifecycle import Depth, fork_safe_lock, in_background
 from shared_core.store import Store
 
@@ -69,21 +70,9 @@ class StoreThreads:
         return await asyncio.wrap_future(future)
 
 
-_threads: dict[int, tuple["weakref.ref[Store]", StoreThreads]] = {}
-_guard = fork_safe_lock(Depth.MOMENT)
+_threads = Companions(lambda store: StoreThreads(store.connections), StoreThreads.end)
 
 
 def threads_of(store: Store) -> StoreThreads:
     """Return the threads for the calls of a store, which all of its users share."""
-    number = id(store)
-    with _guard:
-        known = _threads.get(number)
-        if known is None:
-            threads = StoreThreads(store.connections)
-
-            def end(_: object) -> None:
-                _threads.pop(number, None)
-                threads.end()
-
-            known = _threads[number] = weakref.ref(store, end), threads
-        return known[1]
+    return _threads.of(store)

@@ -1,11 +1,13 @@
 """The memories of a pool: one store, one caller at a time for each, and a bounded number."""
 
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore, StoreError
+from shared_core.errors import StoreUnavailableError
 from shared_core.testing import HashingEmbedder
 
 
@@ -60,6 +62,30 @@ def test_idle_memories_are_bounded_and_the_oldest_goes() -> None:
         with pool.use("2") as second, pool.use("3") as third, pool.use("1") as first:
             assert (second, third) == (used["2"], used["3"])
             assert first is not used["1"]
+
+
+class MayBeAway(SQLiteStore):
+    """A store that cannot be asked for a session while it is away."""
+
+    away = False
+
+    def session(self, user_id: str | None, session_id: str) -> int | None:
+        if self.away:
+            raise StoreUnavailableError("the server is away; try again")
+        return super().session(user_id, session_id)
+
+
+def test_a_memory_stays_in_the_pool_while_the_store_is_away() -> None:
+    with closing(MayBeAway(":memory:")) as store, SessionPool(store) as pool:
+        with pool.use("1") as first:
+            first.add(Message.user("hello"))
+        store.away = True
+        for _ in range(2):
+            with pytest.raises(StoreUnavailableError):
+                pool.take("1")
+        store.away = False
+        with pool.use("1") as again:
+            assert again is first
 
 
 def test_a_store_that_was_given_stays_open() -> None:

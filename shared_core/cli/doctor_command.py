@@ -30,8 +30,9 @@ def doctor(
     """Check the whole store, mend it, or save the rest.
 
     What is damaged is listed by user, session and message. Vectors, search indexes, counts, and summaries whose source
-    is gone can be mended: they are made again when they are needed. Without --repair, the store is not changed. All
-    sessions of all users are read, whatever --session and --user say. The exit code is 1 if any damage is left.
+    is gone can be mended: they are made again when they are needed. So can indexes and triggers that are missing.
+    Without --repair, the store is not changed. All sessions of all users are read, whatever --session and --user say.
+    The exit code is 1 if any damage is left.
     """
     options.require_store()
     name = options.shown_store

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeAlias
 
 from shared_core.arguments import whole_number
+from shared_core.companions import Companions
 from shared_core.errors import StoreError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
@@ -320,16 +321,9 @@ class IndexCache:
         self._drop(id(store))
 
 
-_caches: dict[int, tuple["weakref.ref[Store]", IndexCache]] = {}
-_guard = fork_safe_lock(Depth.MOMENT)
+_caches = Companions(lambda _: IndexCache())
 
 
 def cache_of(store: Store) -> IndexCache:
     """Return the cache that belongs to a store; it exists as long as the store."""
-    number = id(store)
-    with _guard:
-        known = _caches.get(number)
-        if known is None:
-            end = weakref.ref(store, lambda _: _caches.pop(number, None))
-            known = _caches[number] = end, IndexCache()
-        return known[1]
+    return _caches.of(store)

@@ -70,7 +70,8 @@ def check_store(store: str | Path | Store, *, repair: bool = False, progress: Pr
     Args:
         store: a path or an address; or a store on a file or a server.
         repair: remove what is damaged and was made from messages: vectors, search indexes, and summaries whose source
-            is gone. They are made again when they are needed. Counts that are wrong are corrected.
+            is gone. They are made again when they are needed. Counts that are wrong are corrected. Indexes and
+            triggers that are missing, and views of a file, are made anew.
         progress: called with the number of messages that were read, and of all.
 
     Raises:
@@ -177,7 +178,7 @@ class _ServerCheck:
         total = 0
         if self._progress is not None:
             total = sum(self._store.stats(session.key)["messages"] for session in sessions)
-        found: list[Found] = []
+        found: list[Found] = [*self._inspector.lost_objects()]
         done = messages = 0
         for session in sessions:
             for page in self._inspector.messages(session):

@@ -34,13 +34,29 @@ class Mend(NamedTuple):
 
     Attributes:
         kind: names the statements that do it, which each database has its own of.
-        session: the session that it is in.
+        session: the session that it is in; None: it is a part of the schema.
         values: names the rows.
     """
 
     kind: str
-    session: int
+    session: int | None
     values: Mapping[str, Any]
+
+
+MISSING = "it is missing"
+"""What is wrong with a part of the schema that can be made again."""
+
+_SCHEMA = "schema"
+
+
+def making(statements: Sequence[str]) -> Mend:
+    """Return how to make a part of the schema again: with statements in this order."""
+    return Mend(_SCHEMA, None, {"statements": statements})
+
+
+def statements_of(mend: Mend, kinds: Mapping[str, Sequence[str]]) -> Sequence[str]:
+    """Return the statements that mend something; `kinds`: those of a database, by the kind of mend."""
+    return mend.values["statements"] if mend.kind == _SCHEMA else kinds[mend.kind]
 
 
 class Found(NamedTuple):

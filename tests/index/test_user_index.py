@@ -62,6 +62,14 @@ def read(shared: SharedUserIndex, asking: int | None) -> Read:
     return places, embedded & {*places}, sorted(index.of_others(asking, is_other))
 
 
+def filled(store: SQLiteStore, sessions: int) -> tuple[list[int], SharedUserIndex]:
+    """Store an exchange in each of some sessions; return their keys, and an index that has read nothing yet."""
+    keys = [store.create_session("ann", str(number)) for number in range(sessions)]
+    for key in keys:
+        store.append(key, MAIN, drafts("u1", "a1"))
+    return keys, SharedUserIndex(store, "ann")
+
+
 def acts(store: SQLiteStore, keys: Sequence[int]) -> st.SearchStrategy[Callable[[], object]]:
     """Make changes to sessions, each of which is possible at any time. The last session is another embedder's."""
     count = iter(range(10**6))
@@ -107,10 +115,7 @@ def test_whoever_has_followed_the_changes_finds_what_one_finds_that_reads_everyt
 
 def test_a_question_reads_what_changed_since_the_last_one() -> None:
     with closing(NotingStore(":memory:")) as store:
-        keys = [store.create_session("ann", str(number)) for number in range(40)]
-        for key in keys:
-            store.append(key, MAIN, drafts("u1", "a1"))
-        shared = SharedUserIndex(store, "ann")
+        keys, shared = filled(store, 40)
         read(shared, keys[0])
         store.told.clear()
         store.asked.clear()
@@ -133,10 +138,7 @@ def test_a_question_reads_what_changed_since_the_last_one() -> None:
 def test_what_another_thread_was_told_meanwhile_is_still_taken_out() -> None:
     """It may be told between the look at what is to be taken out and the reading of what is new."""
     with closing(SQLiteStore(":memory:")) as store:
-        keys = [store.create_session("ann", str(number)) for number in range(3)]
-        for key in keys:
-            store.append(key, MAIN, drafts("u1", "a1"))
-        shared = SharedUserIndex(store, "ann")
+        keys, shared = filled(store, 3)
         read(shared, None)
         index = shared.rows
         assert isinstance(index, UserIndex)
@@ -163,9 +165,7 @@ class Interrupted(NotingStore):
 
 def test_an_answer_that_another_one_has_overtaken_brings_nothing_back() -> None:
     with closing(Interrupted(":memory:")) as store:
-        key = store.create_session("ann", "a")
-        store.append(key, MAIN, drafts("u1", "a1"))
-        shared = SharedUserIndex(store, "ann")
+        (key,), shared = filled(store, 1)
         read(shared, None)
         index = shared.rows
         assert isinstance(index, UserIndex)
@@ -184,10 +184,7 @@ def test_an_answer_that_another_one_has_overtaken_brings_nothing_back() -> None:
 def test_whoever_takes_over_the_copy_of_another_thread_finds_what_it_stored_itself() -> None:
     """The copy may have been begun before that was stored."""
     with closing(Interrupted(":memory:")) as store:
-        keys = [store.create_session("ann", str(number)) for number in range(2)]
-        for key in keys:
-            store.append(key, MAIN, drafts("u1", "a1"))
-        shared = SharedUserIndex(store, "ann")
+        keys, shared = filled(store, 2)
         read(shared, None)
         old = shared._now
         assert isinstance(old.rows, UserIndex)

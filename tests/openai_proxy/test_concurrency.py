@@ -2,15 +2,22 @@
 
 import os
 import re
+import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from shared_core import InfiniteMemory
+from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore
+from shared_core.openai_proxy.chat_request import ChatRequest, read_chat_request
+from shared_core.openai_proxy.prompts import LOCKS, Prompts
+from shared_core.records import Appended, Draft
 from shared_core.serving.bearer_tokens import BearerTokens
 from shared_core.store import Store
+from shared_core.testing import HashingEmbedder
 from tests.openai_proxy.servers import chunk, proxied, stream
 
 CLIENTS, TURNS = (32, 200) if os.environ.get("SOAK") else (8, 4)
@@ -64,6 +71,65 @@ def test_clients_that_begin_alike_do_not_meet(store: Store) -> None:
         for number in range(CLIENTS):
             if user.endswith(str(number % 2)):
                 assert held.count(seen[number]) == 1
+
+
+class Meeting(SQLiteStore):
+    """Stores the first question only once another request has stored one meanwhile, or waits until it may."""
+
+    def __init__(self) -> None:
+        super().__init__(":memory:")
+        self.first: str | None = None
+        self.begun, self.met = threading.Event(), threading.Event()
+
+    def append(self, session: int, branch: str, drafts: Sequence[Draft], **given: Any) -> Appended:
+        if any(draft.message.content == self.first for draft in drafts):
+            self.begun.set()
+            assert self.met.wait(60)
+            return super().append(session, branch, drafts, **given)
+        appended = super().append(session, branch, drafts, **given)
+        self.met.set()
+        return appended
+
+
+class TellingLock:
+    """A lock that tells when somebody waits for it."""
+
+    def __init__(self, waited_for: threading.Event) -> None:
+        self._waited_for = waited_for
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            self._waited_for.set()
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def asked(*said: str) -> ChatRequest:
+    roles = ("user", "assistant")
+    return read_chat_request(
+        {"messages": [{"role": roles[number % 2], "content": text} for number, text in enumerate(said)]}
+    )
+
+
+def test_a_question_that_comes_while_another_is_stored_is_not_in_its_prompt() -> None:
+    """Both continue a conversation without a name that began alike; one waits until the other has its prompt."""
+    store = Meeting()
+    with closing(store), SessionPool(store, embedder=HashingEmbedder()) as pool, ThreadPoolExecutor(1) as threads:
+        prompts = Prompts(pool)
+        prompts._locks = [TellingLock(store.met)] * LOCKS  # type: ignore[list-item]
+        begun = prompts.prompt(asked("Hello"), user="u", session=None, report=False)
+        prompts.keep(begun, Message.assistant("Hi."))
+        store.met.clear()
+        store.first = "My secret-1."
+        first = threads.submit(prompts.prompt, asked("Hello", "Hi.", store.first), user="u", session=None, report=False)
+        assert store.begun.wait(60)
+        second = prompts.prompt(asked("Hello", "Hi.", "My secret-2."), user="u", session=None, report=False)
+        for prompt, own in ((first.result(60), "My secret-1."), (second, "My secret-2.")):
+            assert prompt.session == second.session
+            assert [message["content"] for message in prompt.messages] == ["Hello", "Hi.", own]
 
 
 def test_exchanges_of_one_conversation_at_a_time_are_all_stored_once(tmp_path: Path) -> None:

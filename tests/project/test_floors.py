@@ -23,6 +23,7 @@ FLOORS = [
     "lifecycle",
     "base",
     "store",
+    "companions",
     "threads",
     "arguments",
     "events",

@@ -103,6 +103,30 @@ def test_the_doctor_reads_around_a_damaged_page(path: Path, tmp_path: Path) -> N
     assert {damage.id for damage in found.damages if damage.what == "message"} == {message.id for message in lost}
 
 
+@pytest.mark.parametrize("depth", [b"\x7f\xff", b"\x00\x05"], ids=["too large", "too small"])
+@pytest.mark.parametrize("side", [-1, 1], ids=["before", "after"])
+def test_one_damaged_key_hides_no_message_that_can_be_read(path: Path, depth: bytes, side: int) -> None:
+    """It is that of the message next to a page that cannot be read: it does not tell how far the reading came."""
+    with InfiniteMemory(path, ranking="lexical") as memory:
+        memory.add(history(600))
+    data = bytearray(path.read_bytes())
+    with closing(sqlite3.connect(path)) as connection:
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+    keys = {number: number.to_bytes(2, "big") + (number + 1).to_bytes(2, "big") for number in range(256, 600)}
+    found = {number: data.index(key + b"m%d" % number) for number, key in keys.items()}
+    gone = [number for number in found if found[number] // size == found[400] // size]
+    next_to = gone[-1 if side > 0 else 0] + side
+    data[found[next_to] : found[next_to] + 2] = depth
+    page = found[400] // size * size
+    data[page : page + size] = bytes(size)
+    path.write_bytes(data)
+    read = examine(path)
+    lost = {f"m{number}" for number in (next_to, *gone)}
+    assert 0 < len(gone) < 80
+    assert read.messages == 600 - len(lost)
+    assert {damage.id for damage in read.damages if damage.what == "message"} == lost
+
+
 @pytest.mark.parametrize(
     ("sql", "names"),
     [
@@ -122,9 +146,10 @@ def test_a_part_of_the_schema_that_is_gone_is_named_and_the_messages_are_saved(
         memory.add(history(9))
     change_all(path, "PRAGMA writable_schema = ON", sql)
     found = examine(path)
-    missing = {f"{name}: it is missing" for name in names}
-    said = {damage.why for damage in found.damages if not damage.why.startswith("no such table")}
-    assert {line for line in said if "used" not in line} == missing
+    missing = [damage for damage in found.damages if damage.why.endswith("it is missing")]
+    assert {f"{damage.what} {damage.id}" if damage.derived else damage.why[:-15] for damage in missing} == names
+    others = {damage.why for damage in found.damages} - {damage.why for damage in missing}
+    assert not [why for why in others if "used" not in why and not why.startswith("no such table")]
     assert found.messages == 9
     recover(path, tmp_path / "saved.db")
     with closing(SQLiteStore(tmp_path / "saved.db")) as saved:

@@ -8,12 +8,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
+import psycopg
 import pytest
 
 from shared_core.errors import StoreUnavailableError
-from shared_core.records import MAIN, After
+from shared_core.records import MAIN, After, Create, Position
 from shared_core.store import Store
 from shared_core.stores.postgres import PostgresStore
+from shared_core.stores.postgres.connections import Pauses
+from shared_core.stores.postgres.transactions import Writer
 from shared_core.testing import StoreContract
 from shared_core.testing.oracle import ALL, Session, drafts
 from tests.stores.installed_servers import installed_server, pooler_of, standby_of
@@ -193,6 +196,35 @@ def test_a_standby_that_is_promoted_has_all_that_was_acknowledged() -> None:
                 found = store.find(key, After(0, ALL))
                 assert [record.message.id for record in found] == own
                 assert [record.seq for record in found] == list(range(1, len(own) + 1))
+
+
+def test_a_change_that_a_standby_has_not_replayed_is_not_taken_for_undone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The primary goes away with the answer; the standby, which has received the change, lags and is then promoted."""
+    commit, wait = Writer.commit, Pauses.wait
+    with installed_server() as primary, standby_of(primary) as standby:
+        address = f"postgresql://postgres@/postgres?host={primary.folder},{standby.folder}"
+        with closing(PostgresStore(address, retry_seconds=60)) as store:
+            key = Session(store).key
+            store.append(key, MAIN, drafts("u1"))
+            standby.run("SELECT pg_wal_replay_pause()")
+            wait_for(lambda: standby.run("SELECT pg_get_wal_replay_pause_state()") == [("paused",)])
+
+            def lost(writer: Writer) -> None:
+                monkeypatch.setattr(Writer, "commit", commit)
+                commit(writer)
+                primary.control("stop", "-m", "immediate")
+                raise psycopg.OperationalError("consuming input failed")
+
+            def promoting(pauses: Pauses) -> bool:
+                monkeypatch.setattr(Pauses, "wait", wait)
+                standby.control("promote")
+                return wait(pauses)
+
+            monkeypatch.setattr(Writer, "commit", lost)
+            monkeypatch.setattr(Pauses, "wait", promoting)
+            with pytest.raises(StoreUnavailableError, match="cannot be asked whether it happened"):
+                store.change(key, [Create("side", Position(0, 0))])
+            assert [branch.name for branch in store.branches(key)] == [MAIN, "side"]
 
 
 def wait_for(condition: Callable[[], bool]) -> None:

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from typing import Any, NamedTuple
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,10 +15,10 @@ from shared_core.errors import InfiniteMemoryError
 from shared_core.records import MAIN, STAGED, Delete, Drop, Merge, Position, Put, Rename, Segment, VectorRows
 from shared_core.store import Store
 from shared_core.stores.postgres.connections import adapt
-from shared_core.stores.postgres.transactions import Reader
 from shared_core.testing.oracle import Session, drafts
 from tests.stores.postgres_server import Server
 from tests.stores.test_row_security import WITH_KEY, fill
+from tests.support.documents import ROOT
 
 pytestmark = pytest.mark.server
 
@@ -30,48 +32,18 @@ OTHERS = (
 """Other sessions, half of them of the same user, so that it makes a difference to look at all of them."""
 
 
-class Ran(NamedTuple):
-    """A statement, and the values it had."""
-
-    sql: str
-    session: int | None
-    values: dict[str, Any]
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """What the benchmark of stores has to record statements and to judge plans."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return import_module("stores_plans")
 
 
 @pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> dict[str, Ran]:
+def ran(plans: ModuleType) -> Iterator[dict[str, Any]]:
     """The statements that were run from here on, each once."""
-    found: dict[str, Ran] = {}
-    execute = Reader._execute
-
-    def noted(reader: Reader, sql: str, session: int | None, values: Any) -> Any:
-        found.setdefault(sql, Ran(reader._schema(sql), session, {"session": session, **(values or {})}))
-        return execute(reader, sql, session, values)
-
-    monkeypatch.setattr(Reader, "_execute", noted)
-    return found
-
-
-def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield plan
-    for part in plan.get("Plans", ()):
-        yield from nodes(part)
-
-
-def faults(plan: dict[str, Any]) -> list[str]:
-    """Return what a plan reads from another partition, or without an index on the session."""
-    found = []
-    scans = [node for node in nodes(plan) if "Scan" in node["Node Type"] and "Relation Name" in node]
-    parts = {part[0] for node in scans if (part := re.search(r"_\d+$", node["Relation Name"]))}
-    if len(parts) > 1:
-        found.append(f"partitions {sorted(parts)}")
-    for node in nodes(plan):
-        index = node["Node Type"] in ("Index Scan", "Index Only Scan", "Bitmap Index Scan")
-        if index and "session" not in node.get("Index Cond", ""):
-            found.append(f"{node.get('Index Name')} without the session")
-        if node["Node Type"] == "Seq Scan":
-            found.append(f"all of {node['Relation Name']}")
-    return found
+    with plans.recording(others=True) as found:
+        yield found
 
 
 def use_everything(store: PostgresStore, name: str, user: str) -> None:
@@ -98,7 +70,7 @@ def use_everything(store: PostgresStore, name: str, user: str) -> None:
 
 @pytest.mark.parametrize("user", ["postgres", "planner"])
 def test_every_statement_on_a_session_looks_into_one_partition_by_an_index(
-    server: Server, ran: dict[str, Ran], user: str
+    server: Server, plans: ModuleType, ran: dict[str, Any], user: str
 ) -> None:
     """As the owner, and under row security. The planner is told to read a whole table only if there is no other way."""
     server.run(f"CREATE DATABASE plans_{user}")
@@ -113,7 +85,7 @@ def test_every_statement_on_a_session_looks_into_one_partition_by_an_index(
                 use_everything(guarded.for_user("ann"), "s", "ann")
     server.run(OTHERS, database=f"plans_{user}")
     server.run("ANALYZE", database=f"plans_{user}")
-    on_sessions = [one for one in ran.values() if one.session is not None]
+    on_sessions = [one for one in ran.values() if one.values["session"] is not None]
     assert len(on_sessions) > 60
     found = {}
     with psycopg.connect(server.address(f"plans_{user}", user=user)) as connection:
@@ -122,7 +94,7 @@ def test_every_statement_on_a_session_looks_into_one_partition_by_an_index(
         connection.execute("SELECT set_config('infinite_memory.user', 'uann', false)")
         for one in on_sessions:
             ((plan,),) = connection.execute(f"EXPLAIN (FORMAT JSON) {one.sql}", one.values).fetchall()
-            wrong = faults(plan[0]["Plan"])
+            wrong = plans.faults(plan[0]["Plan"])
             if wrong:
                 found[one.sql] = wrong
     assert not found, "\n".join(f"{sql}\n    {wrong}" for sql, wrong in found.items())
@@ -143,7 +115,7 @@ ROWS = (
 
 @pytest.mark.parametrize("user", ["postgres", "asker"])
 def test_what_has_changed_is_read_by_an_index_without_the_other_sessions(
-    server: Server, ran: dict[str, Ran], user: str
+    server: Server, plans: ModuleType, ran: dict[str, Any], user: str
 ) -> None:
     """As the owner, and under row security: of each table, the rows of what has changed."""
     database = f"changes_{user}"
@@ -169,7 +141,7 @@ def test_what_has_changed_is_read_by_an_index_without_the_other_sessions(
         connection.execute("SELECT set_config('infinite_memory.user', 'uann', false)")
         ((plan,),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.sql}", asked.values).fetchall()
     read: dict[str, float] = {}
-    for node in nodes(plan[0]["Plan"]):
+    for node in plans.nodes(plan[0]["Plan"]):
         if "Relation Name" in node:
             table = re.sub(r"_\d+$", "", node["Relation Name"])
             rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
@@ -206,14 +178,16 @@ def at(depth: int) -> Position:
     return Position(0, depth)
 
 
-def rows_read(plan: dict[str, Any]) -> int:
+def rows_read(nodes: Iterator[dict[str, Any]]) -> int:
     """Return the most rows that a part of a plan has read from a table."""
-    scans = [one for one in nodes(plan) if one["Node Type"].endswith("Scan") and "Relation Name" in one]
+    scans = [one for one in nodes if one["Node Type"].endswith("Scan") and "Relation Name" in one]
     read = [one["Actual Loops"] * (one["Actual Rows"] + one.get("Rows Removed by Filter", 0)) for one in scans]
     return int(max(read, default=0))
 
 
-def test_few_of_many_are_looked_up_one_by_one_before_anything_is_analysed(server: Server, ran: dict[str, Ran]) -> None:
+def test_few_of_many_are_looked_up_one_by_one_before_anything_is_analysed(
+    server: Server, plans: ModuleType, ran: dict[str, Any]
+) -> None:
     """PostgreSQL takes a session that it knows nothing of for a few rows, which it would rather read all."""
     server.run("CREATE DATABASE fresh")
     found = {}
@@ -232,7 +206,7 @@ def test_few_of_many_are_looked_up_one_by_one_before_anything_is_analysed(server
                     explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {one.sql}"
                     ((plan,),) = connection.execute(explained, one.values).fetchall()
                     connection.rollback()
-                read = rows_read(plan[0]["Plan"])
+                read = rows_read(plans.nodes(plan[0]["Plan"]))
                 if read > MANY // 100:
                     found[name, one.sql] = read
     assert not found, "\n".join(f"{name}: {read} rows: {sql}" for (name, sql), read in found.items())

@@ -16,6 +16,7 @@ from shared_core import PostgresStore
 from shared_core.cli.app import run as run_command
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.records import MAIN, After
+from shared_core.stores import open_store
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.failures import is_passing, store_error
 from shared_core.stores.postgres.migrations import OLDEST_SERVER, unfit
@@ -102,9 +103,9 @@ def test_a_wrong_address_is_named_without_the_password(
 ) -> None:  # fmt: skip
     caplog.set_level(logging.DEBUG)
     place = quote(host or str(strict.folder), safe="")
-    address = f"postgresql://{user}:{quote(PASSWORD, safe='')}@{place}/{database}"
+    address = f"postgresql://{user}:{quote(PASSWORD, safe='')}@{place}/{database}?retry_seconds=0"
     with pytest.raises(StoreError, match=what) as refused:
-        PostgresStore(address)
+        open_store(address)
     assert run_command(["sessions", "--store", address]) == 2
     said = capsys.readouterr()
     seen = [f"{refused.value!r} {refused.value} {refused.value.__cause__!r} {refused.traceback}", caplog.text]

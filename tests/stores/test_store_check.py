@@ -18,7 +18,9 @@ from shared_core.operations.store_check import StoreCheck, check_store
 from shared_core.records import MAIN, Restored, Snapshot, Stretch, Summary, VectorRow
 from shared_core.store import Store
 from shared_core.stores.damages import DERIVED, Damage
+from shared_core.stores.postgres.schema_objects import objects
 from shared_core.testing import HashingEmbedder
+from shared_core.testing.store_contract.change_contract import Follower
 from tests.stores.dict_store import DictStore
 from tests.stores.postgres_server import Server
 from tests.support.histories import NOON, history
@@ -184,6 +186,63 @@ def test_other_damage_is_found_where_it_is_and_left_alone(place: Place) -> None:
         assert not damage.derived
         assert (damage.user, damage.session) == ("ann", "diary")
         assert damage in place.check(repair=True).left
+
+
+FILE_OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE type <> 'table' AND sql IS NOT NULL ORDER BY 1, 2"
+SERVER_OBJECTS = (
+    f"SELECT 'index', indexname::text, indexdef FROM pg_indexes WHERE schemaname = '{SCHEMA}' UNION ALL SELECT "
+    "'trigger', tgname::text, pg_get_triggerdef(oid) || tgenabled::text FROM pg_trigger "
+    f"WHERE tgrelid::regclass::text LIKE '{SCHEMA}.%' ORDER BY 1, 2, 3"
+)
+
+
+def schema_of(place: Place) -> list[tuple[str, str, str]]:
+    """Return the kinds, names and definitions of indexes, views and triggers."""
+    if place.server is not None:
+        return place.server.run(SERVER_OBJECTS)
+    with closing(sqlite3.connect(place.address)) as connection:
+        return connection.execute(FILE_OBJECTS).fetchall()
+
+
+def drop(place: Place) -> set[tuple[str, str]]:
+    """Drop whatever can be made again, and switch a trigger off; return the kind and name of each."""
+    if place.server is None:
+        lost = {(kind, name) for kind, name, _ in schema_of(place)}
+        with closing(sqlite3.connect(place.address)) as connection:
+            for kind, name in lost:
+                connection.execute(f"DROP {kind} {name}")
+        return lost
+    own = {(one.kind, one.name) for one in objects()}
+    for kind, name in own:
+        if kind == "index":
+            place.server.run(f"DROP INDEX {SCHEMA}.{name}")
+    place.server.run(f"ALTER TABLE {SCHEMA}.sessions DISABLE TRIGGER sessions_owner")
+    place.server.run(f"DROP TRIGGER sessions_news ON {SCHEMA}.sessions")
+    place.server.run(f"DROP FUNCTION {SCHEMA}.tell_owner CASCADE")
+    return own
+
+
+def test_indexes_views_and_triggers_that_are_missing_are_made_again(place: Place) -> None:
+    """As they were, also in partitions; and what changed while a trigger was missing is told."""
+    if place.server is not None:
+        PostgresStore(place.address, schema=SCHEMA, partitions=2).close()
+    fill(place)
+    before, whole = schema_of(place), place.check()
+    with place.opened() as store:
+        reading = Follower(store, "ann")
+        reading.ask()
+        lost = drop(place)
+        place.spoil(changed("sessions", "changes = 9" if place.server is None else "version = 999"))
+    found = place.check()
+    assert {(one.what, str(one.id)) for one in found.damages} == lost
+    assert {(one.why, one.derived) for one in found.damages} == {("it is missing", True)}
+    mended = place.check(repair=True)
+    assert set(mended.mended) == set(found.damages)
+    assert mended.left == []
+    assert place.check() == whole
+    assert schema_of(place) == before
+    with place.opened() as reading.store:
+        reading.check()
 
 
 def test_rows_of_no_session_are_found(place: Place) -> None:

@@ -7,10 +7,11 @@ from functools import wraps
 from typing import Any
 
 from shared_core import Message
-from shared_core.records import Snapshot, VectorRows
+from shared_core.records import After, Snapshot, VectorRows
+from shared_core.store import ALL, Store
 from shared_core.stores import SQLiteStore
 
-__all__ = ["NOON", "CountingStore", "history", "ids", "texts"]
+__all__ = ["NOON", "CountingStore", "history", "ids", "stored_ids", "texts"]
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
@@ -33,6 +34,11 @@ def history(count: int, start: int = 0) -> list[Message]:
 def ids(messages: Iterable[Message]) -> list[str | None]:
     """Return the messages' ids."""
     return [message.id for message in messages]
+
+
+def stored_ids(store: Store, session: int) -> list[str | None]:
+    """Return the ids of all messages of a session, by their numbers."""
+    return [record.message.id for record in store.find(session, After(0, ALL))]
 
 
 def texts(messages: Iterable[Message]) -> list[str]:

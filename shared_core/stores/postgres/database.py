@@ -31,7 +31,8 @@ class Database:
         schema: the name of the schema; it is created if it does not exist.
         pool_size: the most connections at a time.
         partitions: how many parts the tables are split into when they are created.
-        retry_seconds: how long a call is repeated that failed because of the connection, or of another writer.
+        retry_seconds: how long opening, or a call, is repeated that failed because of the connection, or of another
+            writer.
         prepare: whether statements are prepared.
         row_security: whether a transaction sees the rows of the user that it is for, see `row_security.setting_of`.
 
@@ -51,11 +52,14 @@ class Database:
         self._local = threading.local()
         self._connections = Connections(self._connect, size=pool_size, seconds=max(retry_seconds, 1.0))
         try:
-            with self._errors(), self._borrowed() as connection:
-                migrate(connection, self._schema, address.label, partitions)
+            self.repeated(lambda: self._migrate(partitions))
         except BaseException:
             self.close()
             raise
+
+    def _migrate(self, partitions: int | None) -> None:
+        with self._errors(), self._borrowed() as connection:
+            migrate(connection, self._schema, self._address.label, partitions)
 
     @property
     def schema_name(self) -> str:

@@ -7,8 +7,21 @@ from typing import Any, NamedTuple
 
 from shared_core.errors import StoreError
 from shared_core.records import SessionKey
-from shared_core.stores.damages import CHECKS, DERIVED, Check, Damage, Found, Mend, inspect, orphans
+from shared_core.stores.damages import (
+    CHECKS,
+    DERIVED,
+    MISSING,
+    Check,
+    Damage,
+    Found,
+    Mend,
+    inspect,
+    making,
+    orphans,
+    statements_of,
+)
 from shared_core.stores.postgres.message_tables import COLUMNS, record_of
+from shared_core.stores.postgres.schema_objects import objects
 from shared_core.stores.postgres.texts import FORM, plain
 from shared_core.stores.postgres.transactions import Statements
 from shared_core.stores.row_values import WRONG, checksum_of, vector_checksum
@@ -61,6 +74,13 @@ _SIZES = (
     "SELECT coalesce(p.relname, c.relname)::text, c.relname::text, pg_total_relation_size(c.oid) FROM pg_class AS c "
     "JOIN pg_namespace AS n ON n.oid = c.relnamespace LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid "
     "LEFT JOIN pg_class AS p ON p.oid = i.inhparent WHERE n.nspname = %(schema)s AND c.relkind = 'r'"
+)
+
+_THERE = (
+    "SELECT 'index', c.relname::text FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid "
+    "JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = %(schema)s AND i.indisvalid UNION ALL "
+    "SELECT 'trigger', t.tgname::text FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid "
+    "JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = %(schema)s AND t.tgenabled <> 'D'"
 )
 
 _OF_SESSION = "WHERE session = %(session)s"
@@ -167,6 +187,13 @@ class PostgresInspector:
         """See `Inspector`."""
         return plain(str(value))
 
+    def lost_objects(self) -> Iterator[Found]:
+        """Yield the indexes and triggers that are missing, broken or switched off."""
+        there = {(kind, name) for kind, name in self.ask(_THERE, None, {"schema": self._schema})}
+        for one in objects():
+            if (one.kind, one.name) not in there:
+                yield Found(Damage(one.kind, MISSING, id=one.name, derived=True), making(one.statements))
+
     def messages(self, session: SessionKey) -> Iterator[list[Damage | None]]:
         """Yield for each message of a session what is wrong with it, in pages."""
         last = {"segment": -1, "depth": -(2**31)}
@@ -223,5 +250,5 @@ def _is_changed(row: tuple[Any, ...]) -> bool:
 def mend_tables(statements: Statements, mends: Sequence[Mend]) -> None:
     """Mend what can be, in a transaction of the caller's."""
     for mend in mends:
-        for statement in _MENDS[mend.kind]:
+        for statement in statements_of(mend, _MENDS):
             statements.run(statement, mend.session, mend.values)

@@ -96,7 +96,7 @@ class PostgresStore(TreeStore):
             schema, otherwise as it is.
         statement_timeout: the seconds that a statement may take on the server. None: as the server has it, which
             PgBouncer needs.
-        retry_seconds: how long a call is repeated, and waits for a connection.
+        retry_seconds: how long a call is repeated, and waits for a connection; opening, too, while the server is away.
         prepare: whether statements that come often are prepared. Set it to False behind PgBouncer before 1.21.
         row_security: the server itself keeps users apart: the store sees nothing, and what `for_user` returns sees the
             sessions of that user. The role of `address` owns nothing and has its rights from `grant`.

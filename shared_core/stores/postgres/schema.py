@@ -280,6 +280,36 @@ MIGRATIONS: list[Migration] = [
             "CREATE INDEX sessions_changed ON {s}.sessions (owner, changed)",
         ),
     ),
+    Migration(
+        "news of programs that tell none",
+        # A program of before goes on over the connections that it has. What it writes is told all the same. Writes that
+        # say what changed pay for a comparison.
+        7,
+        (
+            # The body names the schema by the table, because a name could end the quotes.
+            """CREATE FUNCTION {s}.tell_change() RETURNS trigger LANGUAGE plpgsql AS $body$ BEGIN
+                IF TG_OP = 'INSERT' THEN
+                    EXECUTE format('SELECT user_id FROM %I.names WHERE session = $1', TG_TABLE_SCHEMA)
+                        INTO new.owner USING new.session;
+                END IF;
+                new.changed := pg_current_xact_id()::text::bigint;
+                RETURN new;
+                END $body$""",
+            "CREATE TRIGGER sessions_owner BEFORE INSERT ON {s}.sessions FOR EACH ROW WHEN (new.owner IS NULL) "
+            "EXECUTE FUNCTION {s}.tell_change()",
+            "CREATE TRIGGER sessions_news BEFORE UPDATE ON {s}.sessions FOR EACH ROW WHEN (new.changed = old.changed) "
+            "EXECUTE FUNCTION {s}.tell_change()",
+            """CREATE FUNCTION {s}.tell_owner() RETURNS trigger LANGUAGE plpgsql AS $body$ BEGIN
+                EXECUTE format('UPDATE %I.sessions SET owner = $1, changed = DEFAULT WHERE session = $2',
+                    TG_TABLE_SCHEMA) USING new.user_id, new.session;
+                RETURN NULL;
+                END $body$""",
+            "CREATE TRIGGER names_news AFTER UPDATE OF user_id, listed ON {s}.names FOR EACH ROW "
+            "EXECUTE FUNCTION {s}.tell_owner()",
+            "UPDATE {s}.sessions AS s SET owner = n.user_id, changed = DEFAULT FROM {s}.names AS n "
+            "WHERE n.session = s.session AND s.owner IS DISTINCT FROM n.user_id",
+        ),
+    ),
 ]
 """Only append to this list: the number of a step, from 1, is the version of the schema that it leads to.
 

@@ -1,13 +1,15 @@
 """A database file that may be damaged, read as it was at one moment: after each error, the reading goes on."""
 
 import sqlite3
+from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from shared_core.errors import StoreError
 from shared_core.records import Record, SessionKey
+from shared_core.stores.damages import MISSING, Mend, making
 from shared_core.stores.row_values import checksum_of
 from shared_core.stores.sqlite.connection import migrate, plain
 from shared_core.stores.sqlite.damage import read_leniently
@@ -27,6 +29,13 @@ _FORWARD = f"{_HEADS}ORDER BY session, segment, depth"
 _BACKWARD = f"{_HEADS}ORDER BY session DESC, segment DESC, depth DESC"
 _BY_NUMBER = f"{_HEADS}WHERE session = ? AND seq = ?"
 _OBJECTS = "SELECT name, type, sql FROM sqlite_master WHERE name <> 'sqlite_sequence' ORDER BY rowid"
+
+_REMADE = ("index", "view", "trigger")
+_AFTERWARDS = {
+    # Whatever changed without the trigger has not been told.
+    "sessions_news": ("UPDATE sessions SET changed = (SELECT max(changed) + 1 FROM sessions) WHERE ident >= '['",)
+}
+"""What follows from rows, and so can be made again, and what has to be done then."""
 
 IDS, NUMBERS = "messages_id", "messages_seq"
 """The indexes that tell of messages which the table itself has lost."""
@@ -75,12 +84,21 @@ class DamagedFile:
 
     def scan(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of a statement up to the first that cannot be read; `{checksum}` is NULL in an old schema."""
+        sql = sql.replace("{checksum}", "checksum" if self.sealed else "NULL")
+        count = 0
         try:
-            yield from self.connection.execute(sql.replace("{checksum}", "checksum" if self.sealed else "NULL"), values)
+            for row in self.connection.execute(sql, values):
+                count += 1
+                yield row
         except (sqlite3.Error, OverflowError) as error:
             self._failures += 1
             if str(error) not in self.errors:
                 self.errors.append(str(error))
+        else:
+            return
+        if sql.startswith("SELECT"):  # Python's driver reads one row ahead, and drops the last one before an error
+            with suppress(sqlite3.Error, OverflowError):
+                yield from self.connection.execute(f"{sql} LIMIT 1 OFFSET {count}", values)
 
     def value(self, sql: str, *values: Any) -> int:
         """Return the number that a statement finds; 0 if it cannot be read."""
@@ -91,10 +109,16 @@ class DamagedFile:
         """Yield the tables, indexes, views and triggers that are not as we make them, and what is wrong with each."""
         for name, (kind, sql) in self._expected.items():
             there = self._there.get(name)
-            if there is None:
-                yield f"{kind} {name}", "it is missing"
-            elif (there[0], _words(there[1])) != (kind, _words(sql)):
+            if there is None and (kind not in _REMADE or sql is None):
+                yield f"{kind} {name}", MISSING
+            elif there is not None and (there[0], _words(there[1])) != (kind, _words(sql)):
                 yield f"{kind} {name}", "it is not defined as it was made"
+
+    def lost_objects(self) -> Iterator[tuple[str, str, Mend]]:
+        """Yield the kind and name of each index, view and trigger that is missing, and how to make it again."""
+        for name, (kind, sql) in self._expected.items():
+            if name not in self._there and kind in _REMADE and sql is not None:
+                yield kind, name, making((sql, *_AFTERWARDS.get(name, ())))
 
     def sessions(self) -> dict[int, SessionKey]:
         """Return the sessions by number, but for those whose names cannot be read."""
@@ -126,27 +150,33 @@ class DamagedFile:
 
     def _heads(self) -> Iterator[tuple[Any, ...]]:
         """Yield the rows of messages: from both ends up to what cannot be read, and what an index tells of the rest."""
-        newest: tuple[int, ...] = (-1,)
-        first = newest  # what comes last before an error may be damaged: the next row confirms it
+        first: tuple[int, ...] = (-1,)  # what comes last before an error may be damaged: the next row confirms it
+        forward: deque[tuple[int, ...]] = deque(maxlen=2)
         before = self._failures
         for row in self.scan(_FORWARD):
             place = _place(row)
             if place is not None:
-                first, newest = (newest if place > newest else first), place
+                first = forward[-1] if forward and place > forward[-1] else first
+                forward.append(place)
             yield row
         if self._failures == before:
             return
         last: tuple[int, ...] | None = None
+        backward: deque[tuple[int, ...]] = deque(maxlen=2)
         for row in self.scan(_BACKWARD):
             place = _place(row)
             if place is not None and place <= first:
                 break  # also if this one is damaged: what is between is looked up
-            if place != newest:
-                last = place or last
-                yield row
+            if place in forward:
+                continue
+            if place is not None:
+                last = backward[-1] if backward and place < backward[-1] else last
+                backward.append(place)
+            yield row
         for session in sorted(self._known_sessions()):
             if first[0] <= session and (last is None or session <= last[0]):
-                yield from (row for row in self._between(session, first, last) if _place(row) != newest)
+                between = self._between(session, first, last)
+                yield from (row for row in between if _place(row) not in (*forward, *backward))
 
     def _known_sessions(self) -> set[int]:
         found = {row[0] for row in self.scan("SELECT session FROM sessions")}
@@ -167,6 +197,12 @@ class DamagedFile:
 
     def lost_ids(self) -> Iterator[tuple[int, Any]]:
         """Yield the session and the id of each message that an index has and the table has not."""
+        unfound = dict.fromkeys(self._unfound_ids())
+        for row in self._heads() if unfound else ():  # a damaged key leads a search astray, but not a reading
+            unfound.pop((row[0], row[4]), None)
+        yield from unfound
+
+    def _unfound_ids(self) -> Iterator[tuple[int, Any]]:
         if IDS not in self._there:
             return
         known = f"SELECT session, id, segment, depth FROM messages INDEXED BY {IDS} ORDER BY session, id"

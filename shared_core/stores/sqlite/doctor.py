@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shared_core.errors import StoreError
 from shared_core.records import SessionKey
-from shared_core.stores.damages import Damage, Mend
+from shared_core.stores.damages import MISSING, Damage, Mend
 from shared_core.stores.gaps import NUMBERS
 from shared_core.stores.row_values import checksum_of
 from shared_core.stores.sqlite.connection import plain
@@ -143,6 +143,7 @@ class _Reader:
         self._file = file
         self._found = found
         self._progress = progress
+        self._without_view = False
 
     def read(self) -> None:
         """Read everything."""
@@ -158,7 +159,7 @@ class _Reader:
         for stage in self._file.stages():
             found.sessions.pop(stage, None)
             found.counts.pop(stage, None)
-        if self._file.sealed:
+        if self._file.sealed and not self._without_view:  # otherwise, it can be asked once the view is made again
             self._inspect()
         for error in self._file.errors:
             found.add(STRUCTURE, error)
@@ -177,6 +178,9 @@ class _Reader:
         # SQLite does not miss an index whose definition is gone, nor a trigger or a view.
         for name, why in self._file.changed_objects():
             self._found.add(STRUCTURE, f"{name}: {why}")
+        for kind, name, mend in self._file.lost_objects():
+            self._found.add(kind, MISSING, id_=name, mend=mend)
+            self._without_view |= kind == "view"
         lines = [str(row[0]) for row in self._file.scan(f"PRAGMA integrity_check({_LISTED})")]
         for line in lines if lines != ["ok"] else ():
             self._found.add(STRUCTURE, line)

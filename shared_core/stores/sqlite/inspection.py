@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from shared_core.records import SessionKey
-from shared_core.stores.damages import CHECKS, DERIVED, Check, Damage, Found, Mend, inspect, orphans
+from shared_core.stores.damages import CHECKS, DERIVED, Check, Damage, Found, Mend, inspect, orphans, statements_of
 from shared_core.stores.gaps import NUMBERS
 from shared_core.stores.row_values import WRONG, vector_checksum
 from shared_core.stores.sqlite.connection import plain, transaction
@@ -163,5 +163,5 @@ def mend_file(path: Path, mends: list[Mend]) -> None:
         connection.execute("PRAGMA secure_delete = ON")
         with transaction(connection, write=True):
             for mend in mends:
-                for statement in _MENDS[mend.kind]:
+                for statement in statements_of(mend, _MENDS):
                     connection.execute(statement, {"session": mend.session, **mend.values})

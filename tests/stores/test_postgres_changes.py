@@ -1,0 +1,114 @@
+"""Which sessions have changed since a moment: told however transactions end, and whoever wrote."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from shared_core import PostgresStore
+from shared_core.records import MAIN, Create, MainChanges, Mark, Position
+from shared_core.store import Store
+from shared_core.stores.postgres.transactions import Schema
+from shared_core.testing.oracle import Session, drafts
+from shared_core.testing.store_contract.change_contract import Follower
+
+pytestmark = pytest.mark.server
+
+
+class MarksTheNewestTransaction(PostgresStore):
+    """Reads on from the newest number given out, as one does with numbers from a sequence."""
+
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        found = super().main_changes(user_id, since)
+        with self.database.reading() as statements:
+            ((newest,),) = statements.run("SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint", None)
+        return found._replace(mark=(newest, *(found.mark or ())[1:]))
+
+
+@pytest.mark.parametrize("kind", [PostgresStore, MarksTheNewestTransaction])
+def test_a_change_that_is_committed_after_a_later_one_is_told(address: str, kind: type[PostgresStore]) -> None:
+    with closing(PostgresStore(address)) as slow, closing(kind(address)) as reader:
+        first, second = Session(slow, "first", "ann"), Session(slow, "second", "ann")
+        reading = Follower(reader, "ann")
+        with slow.transaction():
+            slow.append(first.key, MAIN, drafts("u1"))
+            with closing(PostgresStore(address)) as fast:
+                fast.append(second.key, MAIN, drafts("u1"))
+            reading.ask()
+            assert [key.session_id for key in reading.states] == ["second"]
+        reading.ask()
+        told = sorted(key.session_id for key in reading.states)
+        assert told == (["first", "second"] if kind is PostgresStore else ["second"])
+
+
+def test_numbers_of_another_server_are_not_compared(address: str) -> None:
+    """What was copied from one that had counted further is there; what changes from now on is told."""
+    with closing(PostgresStore(address)) as store:
+        session = Session(store, "s", "ann")
+        session.append(MAIN, drafts("u1"))
+        known = store.main_changes("ann")
+        assert known.mark is not None
+        assert store.main_changes("ann", (known.mark[0], known.mark[1] + 1))[::2] == known[::2]
+        with store.database.writing() as rows:
+            rows.run("UPDATE {s}.sessions SET changed = 1::bigint << 60", None)
+        assert store.main_changes("ann", known.mark).states == []
+        session.append(MAIN, drafts("a1"))
+        assert [state.last_seq for _, state in store.main_changes("ann", known.mark).states] == [2]
+
+
+class SchemaOfBefore(Schema):
+    """Writes the statements as a program of version 6 does, which knows neither `changed` nor `owner`."""
+
+    def __call__(self, sql: str) -> str:
+        if sql.startswith("UPDATE {s}.sessions SET owner"):
+            sql = "SELECT %(session)s::bigint"
+        for words in (", changed = DEFAULT", "changed = DEFAULT, ", ", owner", ", %(user)s"):
+            sql = sql.replace(words, "") if "{s}.sessions" in sql and "SELECT n.session" not in sql else sql
+        assert "changed" not in sql
+        return super().__call__(sql)
+
+
+@contextmanager
+def worker_of_before(address: str) -> Iterator[Store]:
+    """Open a store that writes as the version before does, over a connection that it has already."""
+    with closing(PostgresStore(address)) as store:
+        store.database._schema = SchemaOfBefore(store.database.schema_name)
+        yield store
+
+
+@pytest.mark.parametrize("user", ["ann", None])
+def test_what_a_worker_of_the_version_before_writes_is_told_to_whom_it_belongs(address: str, user: str | None) -> None:
+    """It has connections, over which it goes on after the schema has changed."""
+    with worker_of_before(address) as old, closing(PostgresStore(address)) as store:
+        reading, other = Follower(store, user), Follower(store, "bob" if user is None else None)
+        session = Session(old, "s", user)
+        stage = old.stage()
+        assert stage is not None
+        for change in (
+            lambda: session.append(MAIN, drafts("u1", "a1", "u2", "a2")),
+            lambda: session.append(MAIN, drafts("u3")),
+            lambda: session.append(MAIN, drafts("u4"), known=session.known(MAIN)),
+            lambda: old.change(session.key, [Create("side", Position(0, 1))]),
+            lambda: session.merge(MAIN, Position(0, 0)),
+            lambda: session.forget([Position(0, 1)]),
+            lambda: old.rename_session(session.key, "t"),
+            lambda: old.append(stage, MAIN, drafts("u1")),
+            lambda: old.publish({stage: (user, "brought in")}),
+        ):
+            change()
+            reading.check()
+            other.ask()
+            assert other.states == {}
+        assert sorted(key.session_id for key in reading.states) == ["brought in", "t"]
+
+
+def test_a_session_whose_row_does_not_say_whose_it_is_is_told_to_nobody_else(address: str) -> None:
+    """As a program of before left it; its name tells whose it is."""
+    with closing(PostgresStore(address)) as store:
+        session = Session(store, "s", "ann")
+        reading = Follower(store, None)
+        reading.ask()
+        store.database.outside("UPDATE {s}.sessions SET owner = NULL")
+        session.append(MAIN, drafts("u1"))
+        reading.check()
+        assert reading.states == {}

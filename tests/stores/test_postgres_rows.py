@@ -1,0 +1,116 @@
+"""Rows of PostgreSQL: texts that come back as they were, and rows that were changed or lost."""
+
+import os
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from shared_core import PostgresStore
+from shared_core.errors import StoreError
+from shared_core.records import MAIN, After, Position
+from shared_core.stores.postgres.schema import MIGRATIONS
+from shared_core.stores.postgres.texts import after_all, plain, text
+from shared_core.testing.oracle import ALL, Session, draft, drafts
+from tests.support.histories import stored_ids
+
+pytestmark = pytest.mark.server
+
+
+def test_texts_are_escaped_reversibly_and_keep_their_beginnings() -> None:
+    odd = ["", "\0", "\x10", "\x100000", "\ud800", "\ud83d\ude00", "😀", "a\x10\0", "\x10\x10"]
+    assert [plain(text(one)) for one in odd] == odd
+    assert len({text(one) for one in odd}) == len(odd)
+    for one in odd:
+        for other in odd:
+            assert text(one).startswith(text(other)) == one.startswith(other)
+    given = ("a", "a\U0010ffff", "\U0010ffff", "", "\ud7ff")
+    assert [after_all(one) for one in given] == ["b", "b", None, None, "\ue000"]
+
+
+def test_what_is_too_large_is_refused_by_name(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared_core.stores.postgres.message_tables._LARGEST", 1_000)
+    with closing(PostgresStore(address)) as store:
+        key = store.create_session(None, "s")
+        with pytest.raises(StoreError, match=r"message 'u2' cannot be stored: a text may have 1,000 bytes at most"):
+            store.append(key, MAIN, [draft("u1"), draft("u2", content="é" * 501)])
+        long = os.urandom(3_000).hex()
+        with pytest.raises(StoreError, match=f"message '{long[:100]}' cannot be stored: its id is too long"):
+            store.append(key, MAIN, [draft("u1"), draft(long, content="x")])
+        assert stored_ids(store, key) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "read", "what"),
+    [
+        ("UPDATE {s}.messages SET content = 'changed' WHERE seq = 1", lambda s, k: stored_ids(s, k), "message 'u1'"),
+        ("UPDATE {s}.branches SET depth = 0", lambda s, k: s.state(k, MAIN), "branch 'main'"),
+        ("UPDATE {s}.segments SET turn_shift = 1", lambda s, k: s.segment(k, 0), "segment 0"),
+    ],
+)
+def test_a_row_that_was_changed_is_noticed(address: str, change: str, read: Callable[..., object], what: str) -> None:
+    with closing(PostgresStore(address)) as store:
+        key = Session(store).key
+        store.append(key, MAIN, drafts("u1", "a1"))
+        store.database.outside(change)
+        with pytest.raises(StoreError, match=f"{what}.*its checksum is wrong"):
+            read(store, key)
+
+
+READS: list[Callable[[PostgresStore, int], object]] = [
+    lambda store, key: store.find(key, After(0, ALL)),
+    lambda store, key: store.get(key, [Position(0, 1), Position(0, 3)]),
+    lambda store, key: store.at({key: [Position(0, 1), Position(0, 3)]}, {key: 1}),
+    lambda store, key: store.newest(key, Position(0, 4), 3),
+    lambda store, key: store.catch_up(key, MAIN, 0, 4),
+    lambda store, key: store.check_out(key, MAIN, None, after_seq=9, limit=9, newest=5),
+    lambda store, key: store.check_out(key, "side", None, after_seq=9, limit=9, newest=5),
+]
+
+
+def test_a_message_that_was_lost_is_noticed(address: str) -> None:
+    """What was forgotten is not missed; and a session that has lost something can be forgotten."""
+    with closing(PostgresStore(address)) as store:
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1", "u2", "a2", "u3", "a3"))
+        session.append("side", drafts("u4", "a4"), at=Position(0, 3))
+        session.forget([Position(0, 1), Position(0, 4)])
+        session.check()
+        for read in READS:
+            read(store, key)
+        store.database.outside("DELETE FROM {s}.messages WHERE seq = 4")
+        for read in READS:
+            with pytest.raises(StoreError, match="1 message of session 's' cannot be read: missing after message 'u2'"):
+                read(store, key)
+        store.database.outside("DELETE FROM {s}.messages WHERE seq = 8")
+        with pytest.raises(StoreError, match="missing after message 'u4'"):
+            store.catch_up(key, MAIN, 7, ALL)
+        positions = [position for position, _ in store.stored(key)]
+        store.forget(key, positions, branches=True)
+        assert store.catch_up(key, MAIN, 0, ALL)[1] == []
+        store.append(key, MAIN, drafts("u9"))
+        assert stored_ids(store, key) == ["u9"]
+
+
+def test_gaps_of_a_database_without_them_are_found(address: str) -> None:
+    """They are those that were noted when the messages were forgotten, or passed over."""
+    with closing(PostgresStore(address)) as store:
+        session = Session(store)
+        session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
+        session.append("side", drafts("u3", "a3", "u4"), at=Position(0, 1))
+        session.merge(MAIN, session.tree.branches["side"])
+        session.append(MAIN, drafts("u5", "a5"))
+        session.forget([Position(0, 0), Position(1, 3), Position(1, 4), session.tree.branches[MAIN]])
+        other = Session(store, "all gone")
+        other.append(MAIN, drafts("u1", "a1"))
+        other.forget([Position(0, 0), Position(0, 1)])
+        expand = "SELECT DISTINCT session, segment, generate_series(start, upto) FROM {s}.gaps ORDER BY 1, 2, 3"
+        with store.database.writing() as rows:
+            noted = rows.run(expand, None)
+            rows.run("DELETE FROM {s}.gaps", None)
+            for statement in MIGRATIONS[3].statements:
+                if statement.startswith("INSERT"):
+                    rows.run(statement, None)
+            assert rows.run(expand, None) == noted
+            assert len(noted) == 2 * 6
