@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import ARRAY_BYTES, ENTRY_BYTES, GrowingArray
+from shared_core.index.arrays import ARRAY_BYTES, ENTRY_BYTES, GrowingArray, distinct
 from shared_core.index.path_rows import LinePrefix
+from shared_core.index.removal import FEW_STEPS, move_up, without
 
 LINE_END = ord("\n")
 
@@ -28,12 +29,13 @@ class Vocabulary:
 
     Args:
         text: the `text` of another vocabulary: UTF-8, a line per term.
+        ends: where each line ends; None to look for that.
     """
 
-    def __init__(self, text: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32] | None = None) -> None:
         self.text = text
         self._view = text.data
-        self._ends = np.flatnonzero(text == LINE_END).astype(np.int32)
+        self._ends = np.flatnonzero(text == LINE_END).astype(np.int32) if ends is None else ends
         self._known: dict[str, int] = {}
 
     @classmethod
@@ -43,6 +45,15 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self._ends)
+
+    def without(self, numbers: npt.NDArray[np.int64]) -> "Vocabulary":
+        """Return the vocabulary without some terms, given by ascending numbers."""
+        begins = np.append(np.int32(0), self._ends + np.int32(1))
+        cut = np.zeros(len(self), dtype=np.int32)
+        cut[numbers] = np.diff(begins)[numbers]
+        bytes_of = [np.arange(begins[number], begins[number + 1]) for number in numbers.tolist()]
+        text = without(self.text, np.concatenate([np.empty(0, np.int64), *bytes_of]))
+        return Vocabulary(text, without(self._ends - np.cumsum(cut, dtype=np.int32), numbers))
 
     @property
     def nbytes(self) -> int:
@@ -78,6 +89,7 @@ def _encoded(text: str) -> bytes:
 
 MAX_ROWS = 1 << 24
 MAX_FREQUENCY = 255
+ROW_BITS = 8
 """A posting has 32 bits: the row in the upper 24, the frequency in the lower 8."""
 
 Packed = npt.NDArray[np.uint32]
@@ -130,6 +142,24 @@ class Postings:
             self._new.setdefault(term, array("I")).append(row << 8 | min(frequency, MAX_FREQUENCY))
         self._added += len(document)
 
+    def without(self, gone: npt.NDArray[np.integer[Any]]) -> "Postings":
+        """Return the postings without some rows, ascending, and without the terms that only these have; later rows
+        move up. These postings stay what they are.
+        """
+        left = Postings()
+        hits = _hits_of(self._kept, gone)
+        left._kept = without(self._kept, hits)
+        move_up(left._kept, gone, bits=ROW_BITS)
+        terms = np.searchsorted(self._starts, hits, side="right") - 1
+        starts = self._starts - np.cumsum(np.bincount(terms + 1, minlength=len(self._starts)))
+        emptied = distinct(terms)
+        emptied = emptied[starts[emptied + 1] == starts[emptied]]
+        left._starts = without(starts, emptied)
+        left._vocabulary = self._vocabulary.without(emptied)
+        left._new = _new_without(self._new, gone)
+        left._added = sum(map(len, left._new.values()))
+        return left
+
     def of_any(self, terms: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.integer[Any]]]:
         """Return the rows that hold any of some terms in ascending order, and how often each holds them."""
         if len(terms) == 1:
@@ -177,6 +207,31 @@ class Postings:
         postings._kept = np.asarray(arrays["postings"], dtype=np.uint32)
         postings._starts = np.append(0, np.cumsum(arrays["sizes"], dtype=np.int64))
         return postings
+
+
+def _hits_of(postings: Packed, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+    """Return the ascending indices of the postings of some rows."""
+    if len(rows) > FEW_STEPS:
+        return np.flatnonzero(np.isin(postings >> ROW_BITS, rows.astype(np.uint32), kind="table"))
+    # The difference to what is smaller wraps around, and is large.
+    found = [np.flatnonzero(postings - np.uint32(row << ROW_BITS) <= MAX_FREQUENCY) for row in rows.tolist()]
+    return np.sort(np.concatenate([np.empty(0, np.int64), *found]))
+
+
+def _new_without(new: Mapping[str, "array[int]"], gone: npt.NDArray[np.integer[Any]]) -> dict[str, "array[int]"]:
+    """Return the arrays of new terms without some rows; those that would be empty are left out."""
+    packed = np.frombuffer(b"".join(new.values()), dtype=np.uint32)
+    hits = _hits_of(packed, gone)
+    left = without(packed, hits)
+    move_up(left, gone, bits=ROW_BITS)
+    ends = np.cumsum(np.fromiter(map(len, new.values()), np.int64, len(new)))
+    ends -= np.searchsorted(hits, ends)
+    data, found, start = left.tobytes(), dict[str, "array[int]"](), 0
+    for term, end in zip(new, (packed.itemsize * ends).tolist(), strict=True):
+        if end > start:
+            found[term] = array("I", data[start:end])
+        start = end
+    return found
 
 
 K1 = 0.9
@@ -454,6 +509,13 @@ class LexicalIndex:
             self._postings.add(row, document)
             lengths.append(sum(document.values()))
         self._measure(lengths)
+
+    def without(self, gone: npt.NDArray[np.integer[Any]]) -> "LexicalIndex":
+        """Return the index without some rows, ascending; see `Postings.without`."""
+        left = LexicalIndex()
+        left._postings = self._postings.without(gone)
+        left._lengths, left._fades = self._lengths.without(gone), self._fades.without(gone)
+        return left
 
     def _measure(self, lengths: npt.ArrayLike) -> None:
         """Note the lengths of the next rows, and how much they take from their neighbours."""
