@@ -159,7 +159,7 @@ class TurnNumbers:
         order = np.argsort(codes)
         return {"turn_codes": codes[order], "turn_numbers": numbers[order]}
 
-    def of_used(self, used: npt.NDArray[np.int64]) -> "TurnNumbers":
+    def of_used(self, used: npt.NDArray[np.integer[Any]]) -> "TurnNumbers":
         """Return the numbers of some turns alone, which are numbered anew: `used` has the old number of each."""
         arrays = self.arrays() if self._new else {"turn_codes": self._codes, "turn_numbers": self._numbers}
         ranks = np.full(len(self), -1, dtype=np.int32)

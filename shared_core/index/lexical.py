@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from shared_core.index.arrays import ARRAY_BYTES, ENTRY_BYTES, GrowingArray, distinct
 from shared_core.index.path_rows import LinePrefix
-from shared_core.index.removal import FEW_STEPS, move_up, without
+from shared_core.index.removal import postings_without, without
 
 LINE_END = ord("\n")
 
@@ -147,9 +147,7 @@ class Postings:
         move up. These postings stay what they are.
         """
         left = Postings()
-        hits = _hits_of(self._kept, gone)
-        left._kept = without(self._kept, hits)
-        move_up(left._kept, gone, bits=ROW_BITS)
+        left._kept, hits = postings_without(self._kept, gone, ROW_BITS)
         terms = np.searchsorted(self._starts, hits, side="right") - 1
         starts = self._starts - np.cumsum(np.bincount(terms + 1, minlength=len(self._starts)))
         emptied = distinct(terms)
@@ -209,21 +207,10 @@ class Postings:
         return postings
 
 
-def _hits_of(postings: Packed, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-    """Return the ascending indices of the postings of some rows."""
-    if len(rows) > FEW_STEPS:
-        return np.flatnonzero(np.isin(postings >> ROW_BITS, rows.astype(np.uint32), kind="table"))
-    # The difference to what is smaller wraps around, and is large.
-    found = [np.flatnonzero(postings - np.uint32(row << ROW_BITS) <= MAX_FREQUENCY) for row in rows.tolist()]
-    return np.sort(np.concatenate([np.empty(0, np.int64), *found]))
-
-
 def _new_without(new: Mapping[str, "array[int]"], gone: npt.NDArray[np.integer[Any]]) -> dict[str, "array[int]"]:
     """Return the arrays of new terms without some rows; those that would be empty are left out."""
     packed = np.frombuffer(b"".join(new.values()), dtype=np.uint32)
-    hits = _hits_of(packed, gone)
-    left = without(packed, hits)
-    move_up(left, gone, bits=ROW_BITS)
+    left, hits = postings_without(packed, gone, ROW_BITS)
     ends = np.cumsum(np.fromiter(map(len, new.values()), np.int64, len(new)))
     ends -= np.searchsorted(hits, ends)
     data, found, start = left.tobytes(), dict[str, "array[int]"](), 0

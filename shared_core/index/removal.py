@@ -19,6 +19,10 @@ FEW_STEPS = 8
 """Passes over an array that take no longer than a search in a table for each of its elements."""
 
 
+TOGETHER = 65_536
+"""Postings that are copied together: as many as fit the processor's cache, as each is looked at several times."""
+
+
 class Removed(NamedTuple):
     """What a copy of an index was made without.
 
@@ -79,25 +83,70 @@ def move_up(numbers: npt.NDArray[Scalar], gone: Rows, *, bits: int = 0) -> None:
         numbers -= above
 
 
-def in_order_of_use(codes: npt.NDArray[np.int32], count: int) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    """Return codes numbered anew in the order in which they occur first, and the old code of each new one.
+def postings_without(
+    packed: npt.NDArray[np.uint32], gone: Rows, bits: int
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
+    """Return postings without some rows, ascending, those of later rows moved up; and the indices of what is left out.
 
     Args:
-        codes: 0 to `count` - 1, and -1, which stays.
-        count: how many codes there are; some may occur no more.
+        packed: the postings, each with its row above the lowest bits.
+        gone: the rows.
+        bits: how many bits are no part of the row.
     """
-    used = np.flatnonzero(np.bincount(codes + 1, minlength=count + 1)[1:])
-    left = codes if len(used) == count else _recoded(codes, used, count)
-    # In the order of first use, the largest code so far grows by one at a time.
-    if np.any(np.diff(np.maximum.accumulate(left), prepend=np.int32(-1)) > 1):
-        found, first = np.unique(codes, return_index=True)
-        used = found[np.argsort(first, kind="stable")].astype(np.int64)
-        used = used[used >= 0]
-        left = _recoded(codes, used, count)
-    return left, used
+    if len(gone) > FEW_STEPS:
+        hits = np.flatnonzero(np.isin(packed >> bits, gone.astype(np.uint32), kind="table"))
+        left = without(packed, hits)
+        move_up(left, gone, bits=bits)
+        return left, hits
+    left, found, taken = np.empty_like(packed), [np.empty(0, dtype=np.int64)], 0
+    for start in range(0, len(packed), TOGETHER):
+        part = packed[start : start + TOGETHER]
+        hits = _postings_of(part, gone, bits)
+        end = taken + len(part) - len(hits)
+        put_without(part, hits, left[taken:end])
+        move_up(left[taken:end], gone, bits=bits)
+        found.append(start + hits)
+        taken = end
+    return left[:taken], np.concatenate(found)
 
 
-def _recoded(codes: npt.NDArray[np.int32], used: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int32]:
+def _postings_of(packed: npt.NDArray[np.uint32], rows: Rows, bits: int) -> npt.NDArray[np.int64]:
+    # The difference to what is smaller wraps around, and is large.
+    found = [np.flatnonzero(packed - np.uint32(row << bits) < 1 << bits) for row in rows.tolist()]
+    return found[0] if len(found) == 1 else np.sort(np.concatenate([np.empty(0, dtype=np.int64), *found]))
+
+
+def in_order_of_use(codes: npt.NDArray[np.int32], gone: Rows, count: int) -> tuple[npt.NDArray[np.int32], Rows]:
+    """Return the codes of the rows that are left, numbered anew in the order in which they occur first.
+
+    Args:
+        codes: 0 to `count` - 1 in the order of their first use, and -1, which stays.
+        gone: the other rows, ascending.
+        count: how many codes there are.
+
+    Returns:
+        The new codes, and the old code of each new one.
+    """
+    left = without(codes, gone)
+    lost = _lost(codes, gone, left) if len(gone) <= FEW_STEPS else None
+    if lost is not None:
+        move_up(left, lost)
+        return left, without(np.arange(count), lost)
+    found, first = np.unique(left, return_index=True)
+    used = found[np.argsort(first, kind="stable")]
+    used = used[used >= 0]
     ranks = np.full(count + 1, -1, dtype=np.int32)  # the last one is that of code -1
     ranks[used] = np.arange(len(used), dtype=np.int32)
-    return ranks[codes]
+    return ranks[left], used
+
+
+def _lost(codes: npt.NDArray[np.int32], gone: Rows, left: npt.NDArray[np.int32]) -> Rows | None:
+    """Return the codes that occur no more, ascending; None if the order of the others changes."""
+    lost = list[int]()
+    for code in sorted(set(codes[gone].tolist()) - {-1}):
+        first = int((left == code).argmax()) if len(left) else 0
+        if not len(left) or left[first] != code:
+            lost.append(code)
+        elif left[:first].max(initial=-1) > code:  # one that was used later is used earlier now
+            return None
+    return np.array(lost, dtype=np.int64)

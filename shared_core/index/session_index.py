@@ -227,9 +227,9 @@ class SessionIndex:
         index.removed = Removed(len(self), self.gone(positions))
         gone = index.removed.rows
         columns = {name: column.without(gone) for name, column in self._columns.items()}
-        columns["turns"].values[:], used = in_order_of_use(columns["turns"].values, len(self.turns))
+        columns["turns"].values[:], used = in_order_of_use(self.column("turns"), gone, len(self.turns))
         index.turns = self.turns.of_used(used)
-        columns["speakers"].values[:], used = in_order_of_use(columns["speakers"].values, len(self.names))
+        columns["speakers"].values[:], used = in_order_of_use(self.column("speakers"), gone, len(self.names))
         index.names = [self.names[code] for code in used.tolist()]
         index._columns = columns
         index.lexical = self.lexical.without(gone)
@@ -411,8 +411,14 @@ class SessionIndex:
         return (found.beginning(best[0], self.column("times"), self.column("turns")) if best[0] else found), *best[1:]
 
     def _extend(self, line: PathLine, rows: Ints) -> None:
-        line.note(self.column("speakers")[rows], self.lexical.lengths[rows], self.column("languages")[rows])
-        line.extend(rows, self.column("times")[rows], self.column("turns")[rows], len(self))
+        # Rows of a segment ascend. Where none of another one is between them, nothing has to be gathered.
+        whole = len(rows) and rows[-1] - rows[0] == len(rows) - 1
+        taken: slice | Ints = slice(rows[0], rows[-1] + 1) if whole else rows
+        speakers, languages, times, turns = (
+            self.column(name)[taken] for name in ("speakers", "languages", "times", "turns")
+        )
+        line.note(speakers, self.lexical.lengths[taken], languages)
+        line.extend(rows, times, turns, len(self))
 
     def snapshot_due(self, least: int) -> bool:
         """Return whether to save a snapshot: at least `least` rows are new, and a twentieth, as it is written whole."""
