@@ -40,7 +40,7 @@ def put_without(values: npt.NDArray[Scalar], indices: Rows, target: npt.NDArray[
     if len(indices) > FEW_PIECES:
         kept = np.ones(len(values), dtype=np.bool_)
         kept[indices] = False
-        np.compress(kept, values, out=target)
+        np.compress(kept, values, axis=0, out=target)
         return
     for number, (start, stop) in enumerate(_pieces(indices, len(values))):
         target[start - number : stop - number] = values[start:stop]

@@ -453,23 +453,28 @@ class ShortCodes:
         return numbers + np.searchsorted(self._gone - np.arange(len(self._gone)), numbers, side="right")
 
     def nearest(self, query: Vectors, count: int) -> Numbers:
-        """Return the numbers of the vectors with the nearest codes, at most `count`, in ascending order."""
+        """Return the numbers of the vectors whose codes are nearer than the `count`-th nearest, in ascending order.
+
+        Codes have few distances, so that it would be chance which of those at the end of a list are on it. If there
+        are at most `count`, all are returned.
+        """
         with single_threaded_faiss():
-            _, found = self._index.search(self._padded(query.reshape(1, -1)), count + len(self._gone))
-        numbers: Numbers = found[0][found[0] >= 0]
-        if len(self._gone):
-            numbers = numbers[~np.isin(numbers, self._gone)][:count]
-            numbers = numbers - np.searchsorted(self._gone, numbers)
-        return np.sort(numbers)
+            near, found = self._index.search(self._padded(query.reshape(1, -1)), count + len(self._gone))
+        there = (found[0] >= 0) & ~np.isin(found[0], self._gone)
+        cosines, numbers = near[0][there][:count], found[0][there][:count]
+        if len(self) > count:
+            numbers = numbers[cosines > cosines[-1]]
+        ascending: Numbers = np.sort(numbers - np.searchsorted(self._gone, numbers))
+        return ascending
 
     @property
-    def worn(self) -> bool:
-        """Whether so many are gone that looking past them takes time."""
-        return len(self._gone) > len(self) // GONE_SHARE
+    def gone(self) -> int:
+        """How many codes of vectors that are gone have to be looked past."""
+        return len(self._gone)
 
 
 GONE_SHARE = 256
-"""Codes are made again once more than one for this many is gone: a search then looks at a third more of them."""
+"""Codes are made again once one for this many is gone: of 100,000, a search then lists a third more."""
 
 SHORTLIST_FROM = 100_000
 """A shortlist is used if at least this many vectors may be returned.
@@ -496,6 +501,8 @@ class FaissVectorIndex(VectorIndex):
 
     Codes are made in the background, and made again whenever the number of vectors has doubled. Until they are ready,
     searches are exact. Codes depend only on the rows and their vectors, not on when or in which order these were added.
+    Those of vectors that stay when others are forgotten are kept, and used until the ones are ready that an index built
+    anew has: they are made if a vector was forgotten from which the centroids were trained.
     The cosines of vectors on a shortlist are computed exactly.
 
     Args:
@@ -548,7 +555,8 @@ class FaissVectorIndex(VectorIndex):
         if self._codes is not None:
             self._follow()
             left._codes = self._codes.without(numbers)
-            if not (left._codes.worn or self._changes_sample(numbers, left)):
+            worn = left._codes.gone > len(left) // GONE_SHARE
+            if not (worn or self._changes_sample(numbers, left)):
                 left._coded_for, left._sampled = self._coded_for, self._sampled
         return left
 
@@ -580,7 +588,7 @@ class FaissVectorIndex(VectorIndex):
         self._follow()
         wanted = max(SHORTLIST, PER_ASKED * top_k)
         count = wanted * len(self) // found
-        if self._codes is None or SHARE * count > len(self):
+        if self._codes is None or SHARE * (count + self._codes.gone) > len(self):
             return None
         numbers = self._codes.nearest(query, count)
         if allowed is not None:
