@@ -18,8 +18,9 @@ from shared_core.index.arrays import (
     pack,
     read_snapshot,
 )
-from shared_core.index.lexical import LexicalIndex, Postings
+from shared_core.index.lexical import LexicalIndex
 from shared_core.index.path_rows import LinePrefix, PathLine
+from shared_core.index.postings import Postings
 from shared_core.index.removal import Removed, in_order_of_use
 from shared_core.index.standing_facts import StandingFacts, facts_in, rules_digest
 from shared_core.index.text import read_terms, speaker_focus, statement_code, terms

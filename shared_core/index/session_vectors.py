@@ -134,7 +134,7 @@ class SessionVectors:
             new = [*self._held, *self._unsaved]
             if self._made_again:
                 gone |= {position for position, _, _ in new}
-            # Vectors of rows that were added since the copy was made stay behind: it reads them itself, and adopts these.
+            # Vectors of rows that were added since the copy was made stay here: it reads the rows, and adopts them.
             left.vectors = self.vectors.without(self.session_index.gone(list(gone)), session_index.removed)
             if not self._made_again:
                 left._unsaved = [row for row in new if row[0] not in gone]

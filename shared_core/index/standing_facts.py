@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.arrays import GrowingArray
-from shared_core.index.lexical import Postings
+from shared_core.index.postings import Postings
 from shared_core.index.removal import move_up
 from shared_core.index.standing_rules import KINDS, TASKS, Rule, StandingKind, StandingRules
 from shared_core.index.standing_rules_english import ENGLISH_RULES

@@ -18,7 +18,8 @@ from shared_core.base import Vectors
 from shared_core.index import vectors as faiss_index
 from shared_core.index.exact_vectors import ExactVectorIndex
 from shared_core.index.removal import Removed
-from shared_core.index.vectors import GONE_SHARE, FaissVectorIndex, HalfBlocks, ShortCodes, _keys
+from shared_core.index.vector_storage import HalfBlocks, ShortCodes
+from shared_core.index.vectors import GONE_SHARE, FaissVectorIndex, _keys
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.index_contract import IndexContract, IndexFactory
 from tests.support.histories import history
@@ -251,7 +252,7 @@ def test_a_forked_process_makes_its_own_codes(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.index.vectors.BLOCK", 64)
+    monkeypatch.setattr("shared_core.index.vector_storage.BLOCK", 64)
     vectors, questions = talk(1_000)
     index, exact = filled(vectors), ExactVectorIndex(64)
     exact.add(np.arange(len(vectors)), vectors)
@@ -348,7 +349,7 @@ class TestWithout:
         assert len(made) == 3, "for those that were built"
 
     def test_codes_are_made_again_when_many_are_gone(self, made: list[Vectors]) -> None:
-        vectors, questions = talk(2_600)
+        vectors, _ = talk(2_600)
         index = filled(vectors)
         index.settle()
         last = np.arange(2_500, 2_500 + 2_600 // GONE_SHARE)
@@ -379,7 +380,7 @@ def test_what_is_left_is_as_if_built_anew(
     rows = np.array(sorted(gone | stale), dtype=np.int32)
     kept = np.flatnonzero(~np.isin(owners, rows) & (owners < count))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(faiss_index, "BLOCK", block)
+        patch.setattr("shared_core.index.vector_storage.BLOCK", block)
         index, anew = FaissVectorIndex(8), FaissVectorIndex(8)
         index.add(owners, units)
         left = index.without(rows, removed)
