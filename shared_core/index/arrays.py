@@ -161,7 +161,7 @@ class TurnNumbers:
 
     def of_used(self, used: npt.NDArray[np.integer[Any]]) -> "TurnNumbers":
         """Return the numbers of some turns alone, which are numbered anew: `used` has the old number of each."""
-        arrays = self.arrays() if self._new else {"turn_codes": self._codes, "turn_numbers": self._numbers}
+        arrays: Arrays = self.arrays() if self._new else {"turn_codes": self._codes, "turn_numbers": self._numbers}
         ranks = np.full(len(self), -1, dtype=np.int32)
         ranks[used] = np.arange(len(used), dtype=np.int32)
         numbers = ranks[arrays["turn_numbers"]]

@@ -27,11 +27,11 @@ class Removed(NamedTuple):
     """What a copy of an index was made without.
 
     Attributes:
-        count: how many rows the index had.
+        total: how many rows the index had.
         rows: those that the copy does not have, in order.
     """
 
-    count: int
+    total: int
     rows: npt.NDArray[np.int32]
 
 
@@ -62,11 +62,11 @@ def _pieces(indices: Rows, count: int) -> Iterator[tuple[int, int]]:
     yield start, count
 
 
-def move_up(numbers: npt.NDArray[Scalar], gone: Rows, *, bits: int = 0) -> None:
+def move_up(numbers: npt.NDArray[Any], gone: Rows, *, bits: int = 0) -> None:
     """Subtract from each number, in place, how many of some ascending ones are smaller.
 
     Args:
-        numbers: the numbers; none of them is gone.
+        numbers: the numbers, none of which is gone; 0 may stand for no number, and stays.
         gone: the others.
         bits: how many lower bits of a number are no part of it.
     """
@@ -78,7 +78,7 @@ def move_up(numbers: npt.NDArray[Scalar], gone: Rows, *, bits: int = 0) -> None:
         numbers -= np.cumsum(ranks, dtype=numbers.dtype)[numbers >> bits]
         return
     for one in reversed(gone.tolist()):  # the last first: those in front of it have not moved yet
-        above = (numbers >= numbers.dtype.type(one << bits)).astype(numbers.dtype)
+        above = (numbers > numbers.dtype.type(one << bits)).astype(numbers.dtype)
         above *= step
         numbers -= above
 

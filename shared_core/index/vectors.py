@@ -182,12 +182,11 @@ class VectorIndex(ABC):
         gone = removed.rows
         self._owners = whole._owners.without(numbers)
         move_up(self.owners, gone)
-        later = np.arange(removed.count, len(whole._has), dtype=np.int32)
-        cut = np.append(gone[gone < min(len(whole._has), removed.count)], later)
-        self._first, self._pieces, self._has = (
-            column.without(cut) for column in (whole._first, whole._pieces, whole._has)
-        )
-        stale = rows[(rows < removed.count) & ~np.isin(rows, gone)]
+        later = np.arange(removed.total, len(whole._has), dtype=np.int32)
+        cut = np.append(gone[gone < min(len(whole._has), removed.total)], later)
+        self._first, self._pieces = whole._first.without(cut), whole._pieces.without(cut)
+        self._has = whole._has.without(cut)
+        stale = rows[(rows < removed.total) & ~np.isin(rows, gone)]
         move_up(stale, gone)
         stale = stale[stale < len(self._has)]
         self._has.values[stale] = False
@@ -302,7 +301,7 @@ class FaissVectorIndex(VectorIndex):
             rows: whose vectors go; they may be among those that are left.
             removed: which rows there were, and which are not left; those behind them have moved up.
         """
-        numbers = self._numbers_of(np.append(rows, removed.rows), removed.count)
+        numbers = self._numbers_of(np.append(rows, removed.rows), removed.total)
         left = FaissVectorIndex(self.dimension)
         left._take_rest(self, rows, numbers, removed)
         left._blocks = self._blocks.without(numbers)
