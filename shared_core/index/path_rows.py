@@ -148,13 +148,14 @@ class PathLine:
         if not len(rows):
             return
         start = len(self._rows)
-        self.plain = self.plain and bool(np.array_equal(rows, np.arange(start, start + len(rows))))
-        self._indices.values[rows] = np.arange(start, start + len(rows))
+        new = np.arange(start, start + len(rows), dtype=np.int32)
+        self.plain = self.plain and bool(np.array_equal(rows, new))
+        self._indices.values[slice(start, start + len(rows)) if self.plain else rows] = new
         gaps = np.diff(times, prepend=self._last_time) > SITTING_GAP
         gaps[0] |= self._sitting_ended
         gaps |= False if breaks is None else breaks
         self._sitting_ended = False
-        self._sittings.extend((self.sittings[-1] if start else -1) + np.cumsum(gaps))
+        self._sittings.extend((self.sittings[-1] if start else -1) + np.cumsum(gaps, dtype=np.int32))
         self._last_time = float(times[-1])
         self._rows.extend(rows)
         self._into_turns(turns)

@@ -269,6 +269,24 @@ def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(index.cosines(question, every), exact.cosines(question, every))
 
 
+def test_blocks_that_lose_nothing_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a forgetting copies one block of vectors, however many there are; and what is added later is not shared."""
+    monkeypatch.setattr("shared_core.index.vector_storage.BLOCK", 64)
+    vectors, _ = talk(300)
+    blocks = HalfBlocks(64)
+    blocks.add(vectors.astype(np.float16))
+    left = blocks.without(np.array([3, 70, 80]))
+    assert [one is other for one, other in zip(blocks._blocks, left._blocks, strict=True)] == [
+        False,
+        False,
+        *[True] * 3,
+    ]
+    for one in (left, blocks):
+        one.add(np.full((5, 64), len(one), dtype=np.float16))
+    np.testing.assert_array_equal(left.between(294, 302), [*vectors[297:], *np.full((5, 64), 297)])
+    np.testing.assert_array_equal(blocks.between(297, 305), [*vectors[297:], *np.full((5, 64), 300)])
+
+
 def test_what_is_read_from_a_block_does_not_change_when_it_grows() -> None:
     blocks = HalfBlocks(4)
     blocks.add(np.eye(4, dtype=np.float16))
