@@ -227,7 +227,7 @@ class ShortCodes:
         """Return the codes without some, given by ascending numbers; later ones move up. These stay what they are.
 
         The codes that are left are shared until one of both grows. Those of the others stay in memory, but are not
-        found: half a byte for every few numbers, from which no word can be told.
+        found: half a byte for every few numbers of a vector, and no text. Codes that are made again do not have them.
         """
         left = copy(self)
         left._shared = self._shared = True
