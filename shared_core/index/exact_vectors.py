@@ -6,7 +6,8 @@ from typing_extensions import override
 
 from shared_core.base import Vectors
 from shared_core.index.arrays import GrowingArray
-from shared_core.index.vectors import Half, Mask, VectorIndex, dot
+from shared_core.index.vector_storage import Half, Mask
+from shared_core.index.vectors import VectorIndex, dot
 
 
 class ExactVectorIndex(VectorIndex):

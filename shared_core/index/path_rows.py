@@ -11,6 +11,9 @@ from shared_core.index.arrays import GrowingArray
 SITTING_GAP = 6 * 3600.0
 """Seconds without a message after which a new sitting begins."""
 
+FEW_NEW = 16
+"""Speakers or languages that are looked for one by one; of more, each row is noted."""
+
 _set = object.__setattr__  # a frozen value has no other way in
 
 Ints = npt.NDArray[np.int32]
@@ -145,13 +148,14 @@ class PathLine:
         if not len(rows):
             return
         start = len(self._rows)
-        self.plain = self.plain and bool(np.array_equal(rows, np.arange(start, start + len(rows))))
-        self._indices.values[rows] = np.arange(start, start + len(rows))
+        new = np.arange(start, start + len(rows), dtype=np.int32)
+        self.plain = self.plain and bool(np.array_equal(rows, new))
+        self._indices.values[slice(start, start + len(rows)) if self.plain else rows] = new
         gaps = np.diff(times, prepend=self._last_time) > SITTING_GAP
         gaps[0] |= self._sitting_ended
         gaps |= False if breaks is None else breaks
         self._sitting_ended = False
-        self._sittings.extend((self.sittings[-1] if start else -1) + np.cumsum(gaps))
+        self._sittings.extend((self.sittings[-1] if start else -1) + np.cumsum(gaps, dtype=np.int32))
         self._last_time = float(times[-1])
         self._rows.extend(rows)
         self._into_turns(turns)
@@ -160,8 +164,17 @@ class PathLine:
         """Link the next messages to their turns."""
         start, unknown = len(self._before_in_turn), int(turns.max()) + 1 - len(self._last_of_turn)
         self._last_of_turn.extend(np.full(max(0, unknown), -1, dtype=np.int32))
+        last = self._last_of_turn.values
+        new = np.diff(turns, prepend=np.int32(-1))
+        if new.min() >= 0:  # as nearly always: no turn goes on after another one has begun
+            begins = np.flatnonzero(new)
+            before = np.arange(start - 1, start + len(turns) - 1, dtype=np.int32)
+            before[begins] = last[turns[begins]]
+            self._before_in_turn.extend(before)
+            last[turns[begins]] = start + np.append(begins[1:], len(turns)) - 1
+            return
         order = np.argsort(turns, kind="stable")
-        indices, last = (start + order).astype(np.int32), self._last_of_turn.values
+        indices = (start + order).astype(np.int32)
         begins = np.flatnonzero(np.diff(turns[order], prepend=-1))
         met = turns[order[begins]]
         before = np.empty_like(indices)
@@ -173,11 +186,15 @@ class PathLine:
 
 def _note_first(found: dict[int, int], numbers: npt.NDArray[np.integer[Any]], start: int) -> None:
     """Note for each number, at least -1, the index at which it first occurs; the indices begin at `start`."""
-    first = np.empty(int(numbers.max()) + 2, dtype=np.int64)
-    first[numbers[::-1]] = np.arange(start, start + len(numbers))[::-1]  # the first is written last
-    new = [number - 1 for number in np.flatnonzero(np.bincount(numbers + 1)).tolist()]
-    for number in sorted(new, key=lambda number: int(first[number])):
-        found.setdefault(number, int(first[number]))
+    new = [number for number in (np.flatnonzero(np.bincount(numbers + 1)) - 1).tolist() if number not in found]
+    if len(new) <= FEW_NEW:
+        first = {number: int((numbers == number).argmax()) for number in new}
+    else:
+        noted = np.empty(int(numbers.max()) + 2, dtype=np.int64)
+        noted[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the first is written last
+        first = {number: int(noted[number]) for number in new}
+    for number in sorted(new, key=first.__getitem__):
+        found[number] = start + first[number]
 
 
 @dataclass(frozen=True, slots=True)

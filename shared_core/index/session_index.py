@@ -18,9 +18,10 @@ from shared_core.index.arrays import (
     pack,
     read_snapshot,
 )
-from shared_core.index.lexical import LexicalIndex, Postings
+from shared_core.index.lexical import LexicalIndex
 from shared_core.index.path_rows import LinePrefix, PathLine
-from shared_core.index.removal import in_order_of_use, names_without, postings_without, recoded, renumbered
+from shared_core.index.postings import Postings
+from shared_core.index.removal import Removed, in_order_of_use
 from shared_core.index.standing_facts import StandingFacts, facts_in, rules_digest
 from shared_core.index.text import read_terms, speaker_focus, statement_code, terms
 from shared_core.languages.detection import LANGUAGES, digest
@@ -96,6 +97,7 @@ class SessionIndex:
 
     Attributes:
         lock: held while words, names and lines are read or grow; reentrant.
+        removed: of which index it was made by `without`, and what it was made without.
 
     Args:
         store: the store that holds the messages; the index does not keep it alive.
@@ -121,6 +123,7 @@ class SessionIndex:
         self._rows_of: dict[int, GrowingArray[np.int32]] = {}
         self._depths_of: dict[int, GrowingArray[np.int32]] = {}
         self._lines: OrderedDict[tuple[Span, ...], PathLine] = OrderedDict()
+        self.removed = Removed(0, np.empty(0, dtype=np.int32))
         self.saved = 0
         self._needs_rewrite = False
 
@@ -222,25 +225,24 @@ class SessionIndex:
 
     def _leave_out(self, index: "SessionIndex", positions: Sequence[Position]) -> None:
         """Fill an empty index with all of this one but some messages."""
-        numbers = renumbered(len(self), self.gone(positions))
-        arrays, kept = self._arrays(), numbers >= 0
-        lexical = {"lengths": self.lexical.lengths[kept], **postings_without(self.lexical.arrays(), numbers)}
-        columns = {name: arrays[name][kept] for name in COLUMNS}
-        turns, index.names = in_order_of_use(columns["turns"]), names_without(self.names, columns["speakers"])
-        codes = recoded(arrays["turn_numbers"], turns)
-        columns["turns"] = recoded(columns["turns"], turns)
-        columns["speakers"] = recoded(columns["speakers"], in_order_of_use(columns["speakers"]))
-        columns |= {"turn_codes": arrays["turn_codes"][codes >= 0], "turn_numbers": codes[codes >= 0]}
-        apart = postings_without(_named(GROUNDING, arrays), numbers)
-        standing = self.standing.without(numbers)
-        columns |= lexical | _prefixed(GROUNDING, apart) | _prefixed(STANDING, standing.arrays())
-        index._take(columns)
+        index.removed = Removed(len(self), self.gone(positions))
+        gone = index.removed.rows
+        columns = {name: column.without(gone) for name, column in self._columns.items()}
+        columns["turns"].values[:], used = in_order_of_use(self.column("turns"), gone, len(self.turns))
+        index.turns = self.turns.of_used(used)
+        columns["speakers"].values[:], used = in_order_of_use(self.column("speakers"), gone, len(self.names))
+        index.names = [self.names[code] for code in used.tolist()]
+        index._columns = columns
+        index.lexical = self.lexical.without(gone)
+        index.grounding = self.grounding.without(gone)
+        index.standing = self.standing.without(gone)
+        index._enter_segments(0)
         index.last_seq = self.last_seq
 
     def gone(self, positions: Sequence[Position]) -> Ints:
         """Return the rows of some messages, those that are here, in order."""
         rows = self.rows_at(positions)
-        return np.unique(rows[rows >= 0])
+        return distinct(rows[rows >= 0])
 
     def _add(self, records: Sequence[Record]) -> None:
         messages = [record.message for record in records]
@@ -410,8 +412,14 @@ class SessionIndex:
         return (found.beginning(best[0], self.column("times"), self.column("turns")) if best[0] else found), *best[1:]
 
     def _extend(self, line: PathLine, rows: Ints) -> None:
-        line.note(self.column("speakers")[rows], self.lexical.lengths[rows], self.column("languages")[rows])
-        line.extend(rows, self.column("times")[rows], self.column("turns")[rows], len(self))
+        # Rows of a segment ascend. Where none of another one is between them, nothing has to be gathered.
+        whole = len(rows) and rows[-1] - rows[0] == len(rows) - 1
+        taken: slice | Ints = slice(rows[0], rows[-1] + 1) if whole else rows
+        speakers, languages, times, turns = (
+            self.column(name)[taken] for name in ("speakers", "languages", "times", "turns")
+        )
+        line.note(speakers, self.lexical.lengths[taken], languages)
+        line.extend(rows, times, turns, len(self))
 
     def snapshot_due(self, least: int) -> bool:
         """Return whether to save a snapshot: at least `least` rows are new, and a twentieth, as it is written whole."""

@@ -134,20 +134,11 @@ class SessionVectors:
             new = [*self._held, *self._unsaved]
             if self._made_again:
                 gone |= {position for position, _, _ in new}
-            else:
+            # Vectors of rows that were added since the copy was made stay here: it reads the rows, and adopts them.
+            left.vectors = self.vectors.without(self.session_index.gone(list(gone)), session_index.removed)
+            if not self._made_again:
                 left._unsaved = [row for row in new if row[0] not in gone]
                 self._followed = left, gone  # a batch may arrive here that was claimed before
-            source = self.vectors
-            owners = source.owners
-            kept = np.flatnonzero(~np.isin(owners, self.session_index.gone(list(gone))))
-            copied = self.session_index.coordinates(owners[kept])
-        with session_index.lock:  # not under both, which a fork acquires in any order
-            rows = session_index.rows_at(copied)
-            there = rows >= 0  # others were stored after the copy was made; it reads them and adopts their vectors
-            there[there] = ~left.vectors.has(len(session_index))[rows[there]]  # a batch may have arrived
-            if there.any():
-                left.vectors.expect(len(session_index))
-                _copy(source, kept[there], left.vectors, rows[there])
         return left
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
@@ -368,19 +359,6 @@ class SessionVectors:
 
     def _name(self, number: int) -> str:
         return f"vectors/{self.space}" + (f"/{number}" if number else "")
-
-
-def _copy(
-    source: FaissVectorIndex, numbers: npt.NDArray[np.int64], target: FaissVectorIndex, rows: npt.NDArray[np.int32]
-) -> None:
-    """Copy some vectors for other rows, in parts, so that they are not in memory a third time."""
-    start = 0
-    while start < len(rows):
-        end = min(start + PART, len(rows))
-        while end < len(rows) and rows[end] == rows[end - 1]:  # the vectors of a row come in one call
-            end += 1
-        target.add(rows[start:end], source.halves(numbers[start:end]))
-        start = end
 
 
 def embedder_key(space: str) -> str:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.arrays import GrowingArray
-from shared_core.index.lexical import Postings
-from shared_core.index.removal import postings_without, renumbered
+from shared_core.index.postings import Postings
+from shared_core.index.removal import move_up
 from shared_core.index.standing_rules import KINDS, TASKS, Rule, StandingKind, StandingRules
 from shared_core.index.standing_rules_english import ENGLISH_RULES
 from shared_core.index.standing_rules_others import OTHER_RULES
@@ -405,13 +405,14 @@ class StandingFacts:
             for name, value in values.items():
                 self._columns[name].extend([value])
 
-    def without(self, numbers: npt.NDArray[np.int64]) -> "StandingFacts":
-        """Return the facts of the messages that are left; `numbers` has the new row of each message, -1 for none."""
-        rows = numbers[self.column("rows")]
-        kept = rows >= 0
-        arrays = {name: self.column(name)[kept] for name in FACT_COLUMNS} | {"rows": rows[kept].astype(np.int32)}
-        words = postings_without(self.words.arrays(), renumbered(len(self), np.flatnonzero(~kept)))
-        return StandingFacts.from_arrays(arrays | {f"{WORDS}{name}": values for name, values in words.items()})
+    def without(self, gone: npt.NDArray[np.int32]) -> "StandingFacts":
+        """Return the facts without those of some messages, given by their rows, ascending."""
+        facts = np.flatnonzero(np.isin(self.column("rows"), gone))
+        left = StandingFacts()
+        left.words = self.words.without(facts)
+        left._columns = {name: column.without(facts) for name, column in self._columns.items()}
+        move_up(left._columns["rows"].values, gone)
+        return left
 
     def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
         """Return the facts as plain arrays for a snapshot."""

@@ -2,22 +2,18 @@
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
 from shared_core.base import Vectors
-from shared_core.index.arrays import GrowingArray, to_single_precision
+from shared_core.index.arrays import GrowingArray
+from shared_core.index.removal import Removed, move_up
+from shared_core.index.vector_storage import CENTROIDS, Half, HalfBlocks, Mask, Numbers, ShortCodes
 from shared_core.lifecycle import Background, Work
 
-Half = npt.NDArray[np.float16]
 Ints = npt.NDArray[np.int32]
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
 
 SPARE = 16
 """Vectors fetched beyond `top_k`: usually enough to see that no equally near one was left out."""
@@ -173,6 +169,33 @@ class VectorIndex(ABC):
         known = rows[self.has(int(rows.max(initial=-1)) + 1)[rows]]
         return self._vectors(self._first.values[known].astype(np.int64))
 
+    def _numbers_of(self, rows: Ints, count: int) -> Numbers:
+        """Return the numbers of the vectors of some rows, and of those from row `count` on, ascending."""
+        known = rows[rows < len(self._has)]
+        known = known[self._has.values[known]]
+        firsts, pieces = self._first.values[known].tolist(), self._pieces.values[known].tolist()
+        ranges = [np.arange(first, first + many) for first, many in zip(firsts, pieces, strict=True)]
+        return np.unique(np.concatenate([np.flatnonzero(self.owners >= count), *ranges]))
+
+    def _take_rest(self, whole: "VectorIndex", rows: Ints, numbers: Numbers, removed: Removed) -> None:
+        """Begin with what another index knows of its rows, all but some; see `FaissVectorIndex.without`."""
+        gone = removed.rows
+        self._owners = whole._owners.without(numbers)
+        move_up(self.owners, gone)
+        later = np.arange(removed.total, len(whole._has), dtype=np.int32)
+        cut = np.append(gone[gone < min(len(whole._has), removed.total)], later)
+        self._first, self._pieces = whole._first.without(cut), whole._pieces.without(cut)
+        self._has = whole._has.without(cut)
+        stale = rows[(rows < removed.total) & ~np.isin(rows, gone)]
+        move_up(stale, gone)
+        stale = stale[stale < len(self._has)]
+        self._has.values[stale] = False
+        self._first.values[stale] = self._pieces.values[stale] = 0
+        move_up(self._first.values, numbers)
+        several = np.flatnonzero(np.isin(whole._several.values, np.append(rows, later)))
+        self._several = whole._several.without(several)
+        move_up(self._several.values, gone)
+
     @abstractmethod
     def _keep(self, vectors: Half) -> None:
         """Append vectors."""
@@ -196,182 +219,15 @@ def dot(vectors: Vectors, query: Vectors) -> Vectors:
     return products
 
 
-BLOCK = 65_536
-"""Vectors per block of memory. Adding vectors copies at most one block."""
-
 CHUNK = 8_192
 """Vectors coded at a time."""
-
-LONG = 256
-"""From this dimension on, half a byte codes four numbers of a vector. For shorter vectors, it codes two."""
 
 TRAINED_ON = 16_384
 """Vectors from which the centroids are trained: 1,000 for each. Four times as many do not improve recall."""
 
 
-@contextmanager
-def single_threaded_faiss() -> Iterator[Any]:
-    """Provide FAISS, restricted to the current thread.
-
-    A single question cannot be split among threads. Waking OpenMP's threads would cost more than the search, on a busy
-    machine a hundred times more, and a forked process, which has lost them, would wait forever. The setting is local to
-    a thread.
-    """
-    import faiss
-
-    threads = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(1)
-    try:
-        yield faiss
-    finally:
-        faiss.omp_set_num_threads(threads)
-
-
-class HalfBlocks:
-    """All vectors in half precision, searched exactly. This halves the memory without a measurable loss of recall.
-
-    One thread may add vectors while another reads those that were there before.
-
-    Attributes:
-        expected: the least number of vectors to come. Memory for them is allocated at once, in whole blocks.
-
-    Args:
-        dimension: numbers per vector.
-    """
-
-    def __init__(self, dimension: int) -> None:
-        self.dimension = dimension
-        self.expected = 0
-        self._size = 0
-        self._blocks: list[Any] = []
-
-    def __len__(self) -> int:
-        return self._size
-
-    def add(self, vectors: Half) -> None:
-        """Append vectors, shape (n, dimension)."""
-        taken = 0
-        while taken < len(vectors):
-            start = self._size % BLOCK
-            part = vectors[taken : taken + BLOCK - start]
-            end = start + len(part)
-            if start == 0:
-                self._blocks.append(self._new_block(min(max(len(part), self.expected - self._size), BLOCK)))
-            elif self._blocks[-1].codes.size() < end * 2 * self.dimension:
-                self._blocks[-1] = self._grown(self._blocks[-1], start, end)
-            _view(self._blocks[-1])[start:end] = part
-            self._blocks[-1].ntotal = end
-            self._size += len(part)
-            taken += len(part)
-
-    def _new_block(self, room: int) -> Any:
-        with single_threaded_faiss() as faiss:
-            kind = faiss.ScalarQuantizer.QT_fp16
-            block = faiss.IndexScalarQuantizer(self.dimension, kind, faiss.METRIC_INNER_PRODUCT)
-            block.codes.resize(room * 2 * self.dimension)
-        return block
-
-    def _grown(self, block: Any, size: int, needed: int) -> Any:
-        """Return a larger block with the same vectors. Concurrent readers still hold the old one."""
-        grown = self._new_block(min(max(2 * size, needed), BLOCK))
-        _view(grown)[:size] = _view(block)[:size]
-        return grown
-
-    def between(self, start: int, stop: int) -> Half:
-        """Return a copy of the vectors from one number up to another, shape (stop - start, dimension)."""
-        pieces = [np.empty((0, self.dimension), dtype=np.float16)]
-        for number in range(start // BLOCK, -(-stop // BLOCK)):
-            first = number * BLOCK
-            block = self._blocks[number]  # hold and copy: a concurrent `add` may replace the block
-            pieces.append(_view(block)[max(0, start - first) : stop - first].copy())
-        return np.concatenate(pieces)
-
-    def take(self, numbers: Numbers) -> Vectors:
-        """Return some vectors, shape (len(numbers), dimension)."""
-        return to_single_precision(self.halves(numbers))
-
-    def halves(self, numbers: Numbers) -> Half:
-        """Return some vectors as they are kept, shape (len(numbers), dimension)."""
-        if self._size <= BLOCK and len(numbers):
-            block = self._blocks[0]  # hold it: a concurrent `add` may replace it
-            return _view(block).take(numbers, axis=0)
-        halves = np.empty((len(numbers), self.dimension), dtype=np.float16)
-        order = np.argsort(numbers, kind="stable")
-        starts = np.arange(0, self._size, BLOCK)
-        cuts = np.searchsorted(numbers[order], starts)[1:]
-        # A concurrent `add` may have begun another block.
-        for block, start, here in zip(self._blocks, starts, np.split(order, cuts), strict=False):
-            if len(here):
-                halves[here] = _view(block)[numbers[here] - start]
-        return halves
-
-    def nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[Numbers, Vectors]:
-        """Return the numbers and cosines of the nearest allowed vectors, best first."""
-        found = [self._nearest_in(block, query, top_k, allowed) for block in range(len(self._blocks))]
-        numbers, cosines = (np.concatenate(column) for column in zip(*found, strict=True))
-        best = np.argsort(-cosines, kind="stable")[:top_k]
-        return numbers[best], cosines[best]
-
-    def _nearest_in(self, block: int, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[Numbers, Vectors]:
-        start = block * BLOCK
-        here = allowed[start : start + BLOCK] if allowed is not None else None
-        if here is not None and not here.any():
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-        with single_threaded_faiss() as faiss:
-            parameters = None
-            if here is not None and not here.all():
-                bits = np.packbits(here, bitorder="little")
-                parameters = faiss.SearchParameters(sel=faiss.IDSelectorBitmap(bits))
-            index = self._blocks[block]
-            cosines, numbers = index.search(query.reshape(1, -1), min(top_k, index.ntotal), params=parameters)
-        there = numbers[0] >= 0
-        return numbers[0][there] + start, cosines[0][there]
-
-
-def _view(block: Any) -> Half:
-    """Return the memory of a block as an array. It is valid while the block is held and not resized."""
-    import faiss
-
-    view: Half = faiss.rev_swig_ptr(block.codes.data(), block.codes.size()).view(np.float16).reshape(-1, block.d)
-    return view
-
-
-class ShortCodes:
-    """Short codes of vectors: half a byte, one of 16 centroids, for every few numbers. Near vectors have near codes.
-
-    Product quantisation (Jégou, Douze and Schmid 2011), in the layout of André, Kermarrec and Le Scouarnec (2017).
-
-    Args:
-        sample: vectors like those to come, shape (n, dimension). The same sample makes the same codes.
-    """
-
-    def __init__(self, sample: Vectors) -> None:
-        together = 4 if sample.shape[1] >= LONG else 2
-        self._padding = -sample.shape[1] % together
-        dimension = sample.shape[1] + self._padding
-        with single_threaded_faiss() as faiss:
-            self._index: Any = faiss.IndexPQFastScan(dimension, dimension // together, 4, faiss.METRIC_INNER_PRODUCT)
-            self._index.pq.cp.max_points_per_centroid = TRAINED_ON
-            self._index.train(self._padded(sample))
-
-    def __len__(self) -> int:
-        return int(self._index.ntotal)
-
-    def _padded(self, vectors: Vectors) -> Vectors:
-        return np.pad(vectors, ((0, 0), (0, self._padding))) if self._padding else np.ascontiguousarray(vectors)
-
-    def add(self, vectors: Vectors) -> None:
-        """Append the codes of vectors, shape (n, dimension)."""
-        with single_threaded_faiss():
-            self._index.add(self._padded(vectors))
-
-    def nearest(self, query: Vectors, count: int) -> Numbers:
-        """Return the numbers of the vectors with the nearest codes, at most `count`, in ascending order."""
-        with single_threaded_faiss():
-            _, numbers = self._index.search(self._padded(query.reshape(1, -1)), count)
-        found: Numbers = np.sort(numbers[0][numbers[0] >= 0])
-        return found
-
+GONE_SHARE = 256
+"""Codes are made again once one for this many is gone: of 100,000, a search then lists a third more."""
 
 SHORTLIST_FROM = 100_000
 """A shortlist is used if at least this many vectors may be returned.
@@ -398,6 +254,8 @@ class FaissVectorIndex(VectorIndex):
 
     Codes are made in the background, and made again whenever the number of vectors has doubled. Until they are ready,
     searches are exact. Codes depend only on the rows and their vectors, not on when or in which order these were added.
+    Those of vectors that stay when others are forgotten are kept, and used until the ones are ready that an index built
+    anew has: they are made if a vector was forgotten from which the centroids were trained.
     The cosines of vectors on a shortlist are computed exactly.
 
     Args:
@@ -409,6 +267,7 @@ class FaissVectorIndex(VectorIndex):
         self._blocks = HalfBlocks(dimension)
         self._codes: ShortCodes | None = None
         self._coded_for = 0
+        self._sampled = np.uint64(0)
         self._work: Background | None = None
 
     @override
@@ -433,9 +292,36 @@ class FaissVectorIndex(VectorIndex):
         stop = len(self) if stop is None else min(stop, len(self))
         return self._blocks.between(start, stop)
 
-    def halves(self, numbers: Numbers) -> Half:
-        """Return some vectors in half precision, shape (len(numbers), dimension)."""
-        return self._blocks.halves(numbers)
+    def without(self, rows: Ints, removed: Removed) -> "FaissVectorIndex":
+        """Return an index of the rows that are left, without the vectors of some; this one stays what it is.
+
+        Vectors are shared in blocks, but for blocks that lose one.
+
+        Args:
+            rows: whose vectors go; they may be among those that are left.
+            removed: which rows there were, and which are not left; those behind them have moved up.
+        """
+        numbers = self._numbers_of(np.append(rows, removed.rows), removed.total)
+        left = FaissVectorIndex(self.dimension)
+        left._take_rest(self, rows, numbers, removed)
+        left._blocks = self._blocks.without(numbers)
+        if self._codes is not None:
+            self._follow()
+            left._codes = self._codes.without(numbers)
+            worn = left._codes.gone > len(left) // GONE_SHARE
+            if not (worn or self._changes_sample(numbers, left)):
+                left._coded_for, left._sampled = self._coded_for, self._sampled
+        return left
+
+    def _changes_sample(self, numbers: Numbers, left: "FaissVectorIndex") -> bool:
+        """Return whether the codes of what is left may be others: of a vector in the sample, or that moves up to it."""
+        due = self._coded_for
+        if len(left) < due:
+            return True
+        now, then = _pool(self.owners, due), _pool(left.owners, due)
+        out = numbers[np.isin(numbers, now)]
+        moved = self._vectors(out), left._vectors(then[due - len(out) :])
+        return any(bool((_keys(vectors) <= self._sampled).any()) for vectors in moved)
 
     @override
     def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[Numbers, Vectors]:
@@ -455,7 +341,7 @@ class FaissVectorIndex(VectorIndex):
         self._follow()
         wanted = max(SHORTLIST, PER_ASKED * top_k)
         count = wanted * len(self) // found
-        if self._codes is None or SHARE * count > len(self):
+        if self._codes is None or SHARE * (count + self._codes.gone) > len(self):
             return None
         numbers = self._codes.nearest(query, count)
         if allowed is not None:
@@ -483,16 +369,20 @@ class FaissVectorIndex(VectorIndex):
         """Return the next `CHUNK` vectors from a number on."""
         return self._vectors(np.arange(start, min(start + CHUNK, len(self))))
 
-    def _sample(self, due: int) -> Vectors:
-        """Return a sample of the first rows' vectors. It does not depend on when or in which order they were added."""
-        # A concurrent `add` appends after the rows read here.
-        rows = self.owners
-        by_row = np.argsort(rows, kind="stable")[:due]
-        chosen = np.random.default_rng(due).choice(due, min(due, TRAINED_ON), replace=False)
-        return self._vectors(by_row[np.sort(chosen)].astype(np.int64))
+    def _sample(self, due: int) -> tuple[Vectors, np.uint64]:
+        """Return a sample of the first rows' vectors, and the largest key of these.
 
-    def _publish(self, codes: ShortCodes, due: int) -> None:
-        self._codes, self._coded_for, self._work = codes, due, None
+        It does not depend on when or in which order they were added, and is the same without one that is not in it.
+        """
+        # A concurrent `add` appends after the rows read here.
+        pool = _pool(self.owners, due)
+        parts = [_keys(self._vectors(pool[start : start + CHUNK])) for start in range(0, due, CHUNK)]
+        keys, first = np.unique(np.concatenate(parts), return_index=True)
+        chosen = np.resize(first[:TRAINED_ON], max(CENTROIDS, len(first[:TRAINED_ON])))  # FAISS wants as many
+        return self._vectors(pool[chosen]), keys[:TRAINED_ON][-1]
+
+    def _publish(self, codes: ShortCodes, due: int, sampled: np.uint64) -> None:
+        self._codes, self._coded_for, self._sampled, self._work = codes, due, sampled, None
 
     def settle(self) -> None:
         """Wait until the codes that are due have been made."""
@@ -508,12 +398,25 @@ class FaissVectorIndex(VectorIndex):
             work.stop()
 
 
+def _pool(owners: Ints, due: int) -> Numbers:
+    """Return the numbers of the first rows' vectors, `due` of them, by row."""
+    return np.argsort(owners, kind="stable")[:due].astype(np.int64)
+
+
+def _keys(vectors: Vectors) -> npt.NDArray[np.uint64]:
+    """Return a key for each vector, as if drawn by lot, but equal for equal ones: the smallest ones are in a sample."""
+    bits = np.ascontiguousarray(vectors.astype(np.float16)).view(np.uint16).astype(np.uint64)
+    factors = np.random.default_rng(len(bits.T)).integers(2**64, size=bits.shape[1], dtype=np.uint64)
+    keys: npt.NDArray[np.uint64] = bits @ factors  # the upper bits, which decide, are well mixed
+    return keys
+
+
 def _code(index_of: "weakref.ref[FaissVectorIndex]", due: int) -> Work:
     """Make codes for an index. Stop early if the index no longer exists."""
     index = index_of()
     if index is None:
         return
-    sample = index._sample(due)
+    sample, sampled = index._sample(due)
     del index
     codes = ShortCodes(sample)
     while True:
@@ -525,4 +428,4 @@ def _code(index_of: "weakref.ref[FaissVectorIndex]", due: int) -> Work:
             break
         codes.add(index._chunk_from(len(codes)))
         del index
-    index._publish(codes, due)
+    index._publish(codes, due, sampled)

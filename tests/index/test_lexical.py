@@ -16,13 +16,12 @@ from shared_core.index.lexical import (
     FADE_TERMS,
     FIRST,
     K1,
-    MAX_FREQUENCY,
-    MAX_ROWS,
     NEIGHBOURS,
     B,
     LexicalIndex,
 )
 from shared_core.index.path_rows import SITTING_GAP, LinePrefix, PathLine
+from shared_core.index.postings import MAX_FREQUENCY, MAX_ROWS
 from shared_core.index.text import terms
 
 VOCABULARY = ("boat", "tower", "river", "東京")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared_core.index import removal
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Role
@@ -55,9 +56,12 @@ def built(session: Session, records: Sequence[Record], last_seq: int) -> Session
 
 
 @settings(max_examples=25)
-@given(st.sets(st.integers(0, 39)), st.booleans())
-def test_it_is_as_if_built_anew(gone: set[int], loaded: bool) -> None:
-    with closing(SQLiteStore(":memory:")) as store:
+@given(st.sets(st.integers(0, 39)), st.booleans(), st.booleans())
+def test_it_is_as_if_built_anew(gone: set[int], loaded: bool, many: bool) -> None:
+    """Whether few or many are taken out, which are found in other ways."""
+    with closing(SQLiteStore(":memory:")) as store, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(removal, "FEW_STEPS", 0 if many else 100)
+        patch.setattr(removal, "FEW_PIECES", 0 if many else 100)
         session = Session(store)
         session.append(MAIN, talk(30))
         session.append("side", drafts("u1", "a1", "u2"), at=Position(0, 9))
@@ -78,6 +82,21 @@ def test_it_is_as_if_built_anew(gone: set[int], loaded: bool) -> None:
             one._add([Record(later, Position(0, 40), 35, 9)])
         assert_same(left, anew)
         assert all(np.array_equal(before[name], values) for name, values in index._arrays().items())
+
+
+@given(st.lists(st.integers(-1, 5), max_size=20), st.sets(st.integers(0, 19)), st.sampled_from([0, 100]))
+def test_codes_are_numbered_in_the_order_of_their_use(said: list[int], gone: set[int], few: int) -> None:
+    def numbered(values: list[int]) -> tuple[list[int], list[int]]:
+        used = list(dict.fromkeys(value for value in values if value >= 0))
+        return [used.index(value) if value >= 0 else -1 for value in values], used
+
+    codes, names = numbered(said)
+    rest = [value for row, value in enumerate(said) if row not in gone]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(removal, "FEW_STEPS", few)
+        rows = np.array(sorted(row for row in gone if row < len(said)), dtype=np.int32)
+        left, used = removal.in_order_of_use(np.array(codes, dtype=np.int32), rows, len(names))
+    assert (left.tolist(), [names[code] for code in used.tolist()]) == numbered(rest)
 
 
 def test_no_word_of_what_is_taken_out_is_left(store: SQLiteStore) -> None:

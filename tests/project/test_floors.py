@@ -84,7 +84,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "onnxruntime": ("embedders.onnx",),
     "tokenizers": ("embedders.onnx",),
     "wordllama": ("embedders.static",),
-    "faiss": ("index.vectors",),
+    "faiss": ("index.vector_storage",),
     "psycopg": ("stores.postgres",),
     "tiktoken": ("tokens.tiktoken",),
     "Stemmer": ("index.text",),
