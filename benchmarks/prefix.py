@@ -134,7 +134,7 @@ def _kept(prompts: Prompts, turns: Sequence[Turn], clock: _Clock, counter: Token
         clock.now = asked.created_at or clock.now
         body = {"messages": [SYSTEM, {"role": "user", "content": asked.content}]}
         prompted = prompts.prompt(read_chat_request(body), user=None, session="chat", report=True)
-        prompts.keep(prompted, reply)
+        prompts.keep(prompted, [reply])
         sent = [json.dumps(message, sort_keys=True) for message in prompted.messages]
         sizes |= {text: counter(text) for text in sent if text not in sizes}
         if before:

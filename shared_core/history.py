@@ -64,7 +64,7 @@ def follow(
 
 def _follow(
     checkout: Checkout, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None
-) -> tuple[FollowedHistory, int]:
+) -> tuple[FollowedHistory, list[Message]]:
     """Do it once; StaleHeadError if the branch moved meanwhile: what others said there may belong to another branch."""
     live = checkout.live
     live.sync()

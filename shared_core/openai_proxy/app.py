@@ -18,8 +18,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared_core.errors import StoreError
-from shared_core.openai_proxy.chat import ClientGone, Endpoint, Keeper, client_key, frames_of
 from shared_core.openai_proxy.chat_request import read_chat_request
+from shared_core.openai_proxy.endpoint import ClientGone, Endpoint, Keeper, client_key, frames_of
 from shared_core.openai_proxy.inspector.endpoints import API, PAGE, POLLED, inspector_routes
 from shared_core.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.openai_proxy.prompts import Prompts

@@ -121,7 +121,7 @@ def test_a_question_that_comes_while_another_is_stored_is_not_in_its_prompt() ->
         prompts = Prompts(pool)
         prompts._locks = [TellingLock(store.met)] * LOCKS  # type: ignore[list-item]
         begun = prompts.prompt(asked("Hello"), user="u", session=None, report=False)
-        prompts.keep(begun, Message.assistant("Hi."))
+        prompts.keep(begun, [Message.assistant("Hi.")])
         store.met.clear()
         store.first = "My secret-1."
         first = threads.submit(prompts.prompt, asked("Hello", "Hi.", store.first), user="u", session=None, report=False)

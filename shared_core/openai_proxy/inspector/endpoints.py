@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from shared_core.openai_proxy.chat import Keeper
 from shared_core.openai_proxy.chat_request import read_body
+from shared_core.openai_proxy.endpoint import Keeper
 from shared_core.openai_proxy.identity import LONGEST_NAME, USER_HEADERS, header, user_of
 from shared_core.openai_proxy.inspector.browser_guard import SAFE, check_host, check_origin
 from shared_core.openai_proxy.inspector.live_page import live_page
