@@ -7,7 +7,7 @@ from typer.main import get_command
 
 from shared_core import SessionPool
 from shared_core.cli.app import app as command
-from shared_core.openai_proxy import app, chat, identity, responses_request
+from shared_core.openai_proxy import app, endpoint, identity, responses_request
 from shared_core.openai_proxy.app import create_app
 from shared_core.openai_proxy.echo_upstream import EchoTransport
 from shared_core.openai_proxy.upstream import Upstream
@@ -31,7 +31,7 @@ def test_its_programs_print_what_it_shows(tmp_path: Path, store: Store) -> None:
 
 
 def test_it_names_every_path_header_and_field() -> None:
-    headers = [*identity.USER_HEADERS, *identity.SESSION_HEADERS, chat.REPORT, chat.MEMORY, chat.SESSION]
+    headers = [*identity.USER_HEADERS, *identity.SESSION_HEADERS, endpoint.REPORT, endpoint.MEMORY, endpoint.SESSION]
     fields = [
         *responses_request.OWN,
         *identity.USER_FIELDS,

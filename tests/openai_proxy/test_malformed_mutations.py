@@ -151,7 +151,7 @@ def test_nothing_of_them_is_left(server: Server) -> None:
     assert not sizes or sizes[-1] - sizes[len(sizes) // 4] < 16, sizes
     until(lambda: not server[1].server_state.connections and not server[1].server_state.tasks)
     gc.collect()
-    assert sum(isinstance(one, TimedConnection) for one in gc.get_objects()) == 0
+    assert not any(type(one) is TimedConnection for one in gc.get_objects())
 
 
 def resident() -> float:

@@ -23,7 +23,7 @@ def refuse(event, args):
 
 sys.addaudithook(refuse)
 ran = []
-for script, folder in json.loads(sys.argv[1]):
+for script, folder in json.loads(sys.argv.pop()):
     os.makedirs(folder, exist_ok=True)
     os.chdir(folder)
     sys.path[0] = folder  # a script imports what lies beside it
