@@ -72,6 +72,8 @@ def _follow(
     if followed.at is not None:
         checkout.stand_at(followed.at)
         checkout.writer.open_turn = followed.turn
+        if live.head.branch is not None and not live.ends_at(followed.at):
+            raise StaleHeadError("the branch grew while it was checked out")
     # A session that is not there yet has epoch 0. Without a branch, the messages open one, and come after nobody's.
     unmoved = no_changes if live.head.branch is None else if_unmoved(max(0, live.epoch), live.path.head)
     stored = checkout.writer.add(followed.new, None, followed.prompt_id, followed.copied, unmoved)
@@ -277,10 +279,20 @@ class Follower:
         return self._followed(match, sent)
 
     def _followed(self, match: _Match, sent: Sequence[Sent]) -> Followed:
+        self._leave_out_repeated(match)
         new = tuple(sent[index].message.replace(id=match.ids[index], turn_id=None) for index in match.new)
         turn = match.at.message.turn_id if match.at is not None and match.fork is None else None
         at = match.fork or (match.at.position if match.at is not None else None)
         return Followed(at, turn, new, FollowedHistory(tuple(match.ids)))
+
+    def _leave_out_repeated(self, match: _Match) -> None:
+        """Leave out what would be stored twice: what was erased and is said once more has one digest for both."""
+        ids = {id for index, id in enumerate(match.ids) if index not in match.new}
+        for index in tuple(match.new):
+            if match.ids[index] in ids:
+                match.new.remove(index)
+                match.ids[index] = None
+            ids.add(match.ids[index])
 
     def _step(self, match: _Match, one: Sent, known: Mapping[str, Record], index: int, *, inside: bool) -> None:
         """Match one more message: it is stored on the same path, or it is new.

@@ -159,6 +159,23 @@ def test_a_question_is_answered_though_its_words_were_erased(store: SQLiteStore,
     assert one.stats()["messages"] == 3
 
 
+def test_what_is_erased_twice_and_asked_a_third_time_is_stored_once(store: SQLiteStore) -> None:
+    one = memory(store)
+    history = talk("q1", "a1", ids=False)
+    for said_again in (ai("a2"), user("go on")):
+        one.follow([Message.system("Be nice."), *history, said_again])
+        history.append(said_again)
+        for _ in range(2):
+            one.follow([Message.system("Be nice."), *history])
+        one.forget(ids=[one.newest(1)[0].id or ""])
+    history.append(user("go on"))
+    for _ in range(3):
+        one.follow([Message.system("Be nice."), *history])
+        assert said(one)[-3:] == ["q1", "a1", "go on"]
+    one.follow([Message.system("Be nice."), *history, ai("a3")])
+    assert said(one)[-4:] == ["q1", "a1", "go on", "a3"]
+
+
 @pytest.mark.parametrize("removed", ["keep", "leave_out"])
 def test_an_id_tells_more_than_words_that_were_erased(store: SQLiteStore, removed: Any) -> None:
     one = memory(store)

@@ -1,12 +1,14 @@
 """Others forget, move branches and check out during a call: nothing comes back, and nothing lands elsewhere."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shared_core import InfiniteMemory, Message, StoreError, ToolCall, UnknownReferenceError
+from shared_core.checkout import Checkout
 from shared_core.stores import SQLiteStore
 
 pytestmark = pytest.mark.interleaved
@@ -313,3 +315,34 @@ def test_what_another_process_adds_while_a_history_is_followed_is_on_another_bra
         memory.checkout("main")
         assert texts(memory) == ["hi", "hello", "theirs"]
     store.close()
+
+
+@pytest.mark.parametrize("reply", [False, True])
+def test_what_another_process_adds_while_a_branch_is_checked_out_is_on_another_branch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, reply: bool
+) -> None:
+    """Between the look for the branch that ends with the history and its checkout."""
+    with InfiniteMemory(tmp_path / "chat.db") as memory, InfiniteMemory(tmp_path / "chat.db") as other:
+        begun = [Message.user("hi"), Message.assistant("hello"), Message.user("how?")][: 3 if reply else 2]
+        asked = memory.follow(begun)
+        memory.fork("side")
+        memory.add(Message.user("aside"))
+        stand, meanwhile = Checkout.stand, [(Message.assistant if reply else Message.user)("theirs")]
+
+        def slow(checkout: Checkout, head: Any) -> None:
+            if head.branch == "main" and meanwhile:
+                theirs = meanwhile.pop()
+                other.checkout("main")
+                other.add(theirs)
+            stand(checkout, head)
+
+        monkeypatch.setattr(Checkout, "stand", slow)
+        if reply:
+            memory.follow([Message.assistant("ours")], after=replace(asked, branch="main"))
+        else:
+            memory.follow([*begun, Message.user("ours")])
+        assert not meanwhile
+        said = [message.content for message in begun]
+        assert texts(memory) == [*said, "ours"]
+        memory.checkout("main")
+        assert texts(memory) == [*said, "theirs"]

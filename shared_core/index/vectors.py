@@ -305,7 +305,7 @@ class FaissVectorIndex(VectorIndex):
         left = FaissVectorIndex(self.dimension)
         left._take_rest(self, rows, numbers, removed)
         left._blocks = self._blocks.without(numbers)
-        if self._codes is not None:
+        if self._codes is not None and len(left) >= SHORTLIST_FROM:  # with fewer, searches are exact
             self._follow()
             left._codes = self._codes.without(numbers)
             worn = left._codes.gone > len(left) // GONE_SHARE

@@ -338,7 +338,7 @@ class TestWithout:
         }[which].tolist()
         left, kept = self.without(index, gone), np.delete(vectors, gone, axis=0)
         codes = left._codes
-        assert codes is not None
+        assert (codes is None) == (which == "too few are left")
         left.search(questions[0], 20)  # what is made is made in the background
         left.settle()
         assert (left._codes is codes) == (which in ("not in the sample", "too few are left"))
