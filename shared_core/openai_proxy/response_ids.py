@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 
 from shared_core.followed_history import FollowedHistory
+from shared_core.formats.fields import short
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.openai_proxy.refusal import Refused
-from shared_core.records import Record, SessionKey
+from shared_core.paths import walk
+from shared_core.records import Position, Record, SessionKey
 from shared_core.store import Store
 
 ALIKE = 8
@@ -16,13 +18,17 @@ Most servers make ids that are unique. Ollama draws them from a million, and som
 """
 
 
+CALLS_SOUGHT = 128
+"""How many messages up to a response are looked through for the call of a result. Almost always, the first has it."""
+
+
 def _names(response_id: str) -> list[str]:
     """Return the ids that messages with the answer of such a response may have, in the order of their use."""
     return [response_id, *(f"{response_id}~{number}" for number in range(2, ALIKE + 1))]
 
 
 def answer_named(
-    store: Store, user_id: str | None, session_id: str | None, response_id: str
+    store: Store, user_id: str | None, session_id: str | None, response_id: str, messages: Sequence[Message] = ()
 ) -> tuple[str, FollowedHistory]:
     """Return the conversation that holds the answer of a response, and that answer as the history to go on after.
 
@@ -33,20 +39,49 @@ def answer_named(
         user_id: whose conversations are looked through.
         session_id: the conversation. None: any of the user's.
         response_id: the id of the response.
+        messages: what is said after it.
 
     Raises:
-        Refused: with 400, if there is none.
+        Refused: with 400, if there is none, or if a result among the messages has no call.
     """
     found = [
-        (record.message.created_at, record.seq, session.session_id, record.message.id or "")
+        (record.message.created_at, record.seq, session, record)
         for session, record in _held(store, user_id, session_id, _names(response_id))
         if record.message.role == "assistant"
     ]
     if not found:
         text = "previous_response_id: no such response is stored; send the history as input instead"
         raise Refused(400, text, code="previous_response_not_found")
-    *_, session, own = max(found, key=lambda one: (one[0] is not None, *one))
-    return session, FollowedHistory((own,), (own,), own_ids=(own,))
+    *_, session, record = max(found, key=lambda one: (one[0] is not None, one[0], one[1], one[2].key))
+    _check_results(store, session.key, record, messages)
+    own = record.message.id or ""
+    return session.session_id, FollowedHistory((own,), (own,), own_ids=(own,))
+
+
+def _check_results(store: Store, session: int, answer: Record, messages: Sequence[Message]) -> None:
+    """Check that every result among messages that go on after an answer has its call.
+
+    A prompt holds no result without its call: the model would answer as if the client had not sent it.
+
+    Raises:
+        Refused: with 400, if a call is neither among the messages nor among the `CALLS_SOUGHT` up to the answer.
+    """
+    wanted = {message.tool_call_id for message in messages if message.tool_call_id is not None}
+    wanted -= _calls([*messages, answer.message])
+    spans = walk(answer.position, lambda segment: store.segment(session, segment)).spans if wanted else ()
+    left = CALLS_SOUGHT
+    for span in reversed(spans):
+        records = store.newest(session, Position(span.segment, span.upto), left) if left and wanted else ()
+        own = [record.message for record in records if record.position.depth >= span.start]
+        wanted -= _calls(own)
+        left -= len(own)
+    if wanted:
+        text = f"input: the call {short(min(wanted))} of a result is not stored; send the call before its result"
+        raise Refused(400, text, code="tool_call_not_found")
+
+
+def _calls(messages: Sequence[Message]) -> set[str]:
+    return {call.id for message in messages for call in message.tool_calls}
 
 
 def _held(

@@ -171,8 +171,9 @@ def test_a_last_event_without_the_output_leaves_what_came_before(store: Store, s
     elif sent == "no indexes":
         events = [{key: one[key] for key in one if "index" not in key} for one in events]
     result = {"type": "function_call_output", "call_id": "call-1", "output": "4471"}
+    last_events: list[dict[str, Any] | None] = [{"output": []}, {"output": None}, {}, None]
     with proxied(lambda _: "", store) as (url, model):
-        for number, end in enumerate(({"output": []}, {"output": None}, {}, None)):
+        for number, end in enumerate(last_events):
             own = {"id": f"resp_{number}", "status": whole["status"]}
             ends = {"type": last["type"]} if end is None else {**last, "response": {**own, **end}}
             begins = {**events[0], "response": {**events[0]["response"], **own, "status": "in_progress"}}
