@@ -417,6 +417,13 @@ def test_echo_needs_no_model(store: Store) -> None:
         for streamed in (True, False):
             asked = ask(client, "What is my locker code?", previous_response_id=first.id, streamed=streamed)
             assert asked.output_text == "You said: My locker code is 4471."
+        question = {"role": "user", "content": "Hello"}
+        kinds = ("item_reference", "web_search_call", "compaction", "reasoning", "x_unknown")
+        given: list[Any] = [{"type": kind, "id": "x", "summary": []} for kind in kinds]
+        for items in ([*given, question], [question, *given, question], given[:1]):
+            asked = ask(client, items, extra_headers={"x-memory": "off"})
+            number = items.count(question)
+            assert asked.output_text.startswith(f"Noted. I was shown {number}" if number else "I was shown 0 messages")
 
 
 def test_instructions_take_part_of_the_window_and_are_sent_with_their_request_alone(store: Store) -> None:
