@@ -8,8 +8,10 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.followed_history import FollowedHistory
+from shared_core.openai_proxy.identity import LONGEST_RESPONSE_ID
 from shared_core.openai_proxy.refusal import Refused
 from shared_core.openai_proxy.response_ids import answer_named, keep_name, to_be_named
+from shared_core.openai_proxy.responses_request import read_responses_request
 from shared_core.store import Store
 from tests.support.histories import CountingStore
 
@@ -72,3 +74,15 @@ def test_an_id_is_looked_up_in_as_many_reads_as_its_number_has_digits(store: Cou
         reads.append(store.calls.total() - before)
     assert reads[0] <= 8
     assert reads[63] <= 32
+
+
+def test_a_long_id_can_be_gone_on_after(store: Store) -> None:
+    """Gateways encode the model, the server and the id there into an id of their own."""
+    long = "r" * LONGEST_RESPONSE_ID
+    with InfiniteMemory(store, session_id="one") as memory:
+        memory.add([Message.user("Hello"), *to_be_named(store, memory, [Message.assistant("Yes.", id=long)])])
+    previous = read_responses_request({"input": "And now?", "previous_response_id": long}).previous
+    assert previous is not None
+    assert answer_named(store, None, None, previous)[1].ids == (long,)
+    with pytest.raises(Refused, match="1 to 2048 characters"):
+        assert read_responses_request({"input": "And now?", "previous_response_id": f"{long}r"}).previous
