@@ -62,6 +62,11 @@ class ResponsesRequest(ApiRequest):
 
     @property
     @override
+    def goes_on_upstream(self) -> bool:
+        return any(self.body.get(key) for key in OWN)
+
+    @property
+    @override
     def beside(self) -> Message | None:
         instructions = self.body.get("instructions")
         return Message.system(instructions) if instructions else None
