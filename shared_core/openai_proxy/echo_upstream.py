@@ -1,7 +1,7 @@
 """A model server without a model: it quotes the line of the prompt that answers, and needs no network and no key."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -9,8 +9,9 @@ import httpx
 from typing_extensions import override
 
 from shared_core.interop.echo import echo, words
-from shared_core.messages import message_list
+from shared_core.messages import Message, message_list
 from shared_core.openai_proxy.event_stream import DONE, event, named_event
+from shared_core.openai_proxy.responses_items import grouped
 
 ECHO = "echo"
 """The name of the model."""
@@ -46,15 +47,14 @@ class EchoTransport(httpx.AsyncBaseTransport):
 _MODEL = {"id": ECHO, "object": "model", "created": 0, "owned_by": "infinite-memory"}
 
 
-def _said(given: Any, instructions: Any = None) -> str:
-    """Return the answer to a prompt; `given` is a text, or messages of any protocol."""
-    shown = message_list([{"role": "user", "content": given}] if isinstance(given, str) else given)
+def _said(shown: Sequence[Message], instructions: Any = None) -> str:
+    """Return the answer to a prompt."""
     told = [("system", instructions)] if isinstance(instructions, str) else []
     return echo([*told, *((message.role, message.content) for message in shown)])
 
 
 def _completion(body: Mapping[str, Any]) -> httpx.Response:
-    text = _said(body["messages"])
+    text = _said(message_list(body["messages"]))
     made = {"id": "chatcmpl-echo", "created": 0, "model": body.get("model") or ECHO}
     if not body.get("stream"):
         message = {"role": "assistant", "content": text}
@@ -75,7 +75,9 @@ def _streamed(events: list[bytes]) -> httpx.Response:
 
 
 def _response(body: Mapping[str, Any]) -> httpx.Response:
-    text = _said(body.get("input") or [], body.get("instructions"))
+    given = body.get("input") or []
+    items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given
+    text = _said(grouped(items).messages, body.get("instructions"))  # the items that no memory reads say nothing
     said = {"id": f"msg_{uuid4().hex}", "type": "message", "role": "assistant", "status": "completed"}
     item = {**said, "content": [_text_part(text)]}
     own = {"id": f"resp_{uuid4().hex}", "object": "response", "created_at": 0, "model": body.get("model") or ECHO}

@@ -132,6 +132,10 @@ class Endpoint:
         session = session_of(_headers(request), asked.body)
         as_it_came = written(asked.body)  # what cannot be sent is not stored
         if not _flag(request, MEMORY, default=True):
+            if asked.goes_on_upstream and request.scope["state"].get("guarded"):
+                # All users share this server's key there: the response may be another user's.
+                text = f"{MEMORY}: off: previous_response_id and conversation need the memory, or send the history"
+                raise Refused(403, text, code="memory_needed")
             return Prompted(()), asked, as_it_came
         try:
             prompted = self._keeper.prompts.prompt(

@@ -22,6 +22,9 @@ SESSION_METADATA = ("session_id", "conversation_id", "thread_id", "chat_id")
 LONGEST_NAME = 256
 """Characters of the longest name of a user or a session."""
 
+LONGEST_RESPONSE_ID = 2048
+"""Characters of the longest id of a response that a request goes on after. Gateways encode what they need into ids."""
+
 UNSET = frozenset({"", "null", "none", "undefined", "new"})
 """What programs send if they have no name yet: a template that is filled with nothing, or a new chat's."""
 
@@ -106,12 +109,12 @@ def _field(fields: Mapping[str, Any], names: Sequence[str]) -> str | None:
     return None
 
 
-def checked_name(name: str, value: str) -> str | None:
+def checked_name(name: str, value: str, longest: int = LONGEST_NAME) -> str | None:
     """Return a name; None: a program sent what stands for none, which all who send it would share."""
     if value.strip().lower() in UNSET:
         return None
-    if len(value) > LONGEST_NAME or not value.isprintable() or "{{" in value:
-        raise Refused(400, f"{name}: expected 1 to {LONGEST_NAME} characters that can be printed, and no {{{{")
+    if len(value) > longest or not value.isprintable() or "{{" in value:
+        raise Refused(400, f"{name}: expected 1 to {longest} characters that can be printed, and no {{{{")
     return value
 
 

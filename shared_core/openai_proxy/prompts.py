@@ -111,7 +111,9 @@ class Prompts:
         """
         named, after = session is not None, None
         if request.previous is not None:
-            session, after = answer_named(self.pool.store.for_user(user), user, session, request.previous)
+            session, after = answer_named(
+                self.pool.store.for_user(user), user, session, request.previous, request.messages
+            )
         elif session is None:
             session = session_like(self.pool.store.for_user(user), user, request.messages)
         if session is None:

@@ -78,6 +78,11 @@ class ApiRequest(ABC):
         return None
 
     @property
+    def goes_on_upstream(self) -> bool:
+        """Whether the request, sent as it is, goes on after something that the model's server has stored."""
+        return False
+
+    @property
     def beside(self) -> Message | None:
         """What goes to the model beside the messages of the prompt and takes part of the window; None: nothing."""
         return None

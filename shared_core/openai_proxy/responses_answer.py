@@ -5,6 +5,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from shared_core.formats.parts import text_of
 from shared_core.messages import Message
 from shared_core.openai_proxy.answer import interrupted
 from shared_core.openai_proxy.event_stream import DONE, chunk_of, named_event
@@ -54,10 +55,23 @@ def _is_item(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("type"), str)
 
 
+def _words_of(item: Mapping[str, Any]) -> str:
+    """Return what the model says in an item; empty: it is no message, or none that can be read."""
+    try:
+        return text_of(item.get("content")) if item["type"] == "message" else ""
+    except ValueError:
+        return ""
+
+
+def _said(text: str) -> dict[str, Any]:
+    return {"type": "message", "role": "assistant", "content": text}
+
+
 class StreamedResponse(AnswerStream):
     """Puts an answer together from the events of a stream.
 
-    The last event holds the whole response. The words before it count only if it does not come.
+    The last event should hold the whole response. Some servers and gateways leave the output out of it: then the items
+    that came one by one count, and the words of those that did not come.
 
     Args:
         keep_id: as for `answer_of_response`.
@@ -71,6 +85,7 @@ class StreamedResponse(AnswerStream):
         self._keep_id = keep_id
         self._id: str | None = None
         self._words: dict[tuple[int, int], list[str]] = {}
+        self._items: dict[tuple[int, str], Mapping[str, Any]] = {}
         self._response: Mapping[str, Any] = {}
         self._next_number = 0
 
@@ -83,21 +98,38 @@ class StreamedResponse(AnswerStream):
         if isinstance(response, dict):
             self._response = response
             self._id = response["id"] if isinstance(response.get("id"), str) and response["id"] else self._id
+        index, part = (event[key] if isinstance(event.get(key), int) else 0 for key in _PLACE)
         if kind in _WORDS and isinstance(event.get("delta"), str):
-            place = tuple(event[key] if isinstance(event.get(key), int) else 0 for key in _PLACE)
-            self._words.setdefault((place[0], place[1]), []).append(event["delta"])
+            self._words.setdefault((index, part), []).append(event["delta"])
+        elif kind == "response.output_item.done" and _is_item(event.get("item")):
+            item = event["item"]
+            self._items[index, str(item.get("id") or item.get("call_id"))] = item
         self.failed = self.failed or kind in _ERRORS or bool(event.get("error"))
         self.ended = self.complete = self.ended or kind in _LAST
         return self.ended or (data is not None and data.strip() == DONE)
 
     @override
     def whole(self) -> Sequence[Message]:
-        return answer_of_response(self._response, keep_id=self._keep_id)
+        response = {"id": self._id, **self._response}
+        if response.get("output") in (None, []):
+            response["output"] = self._collected() or response.get("output")
+        if response.get("status") not in (*ENDED, *FAILED):
+            response["status"] = "completed"  # an event said so
+        return answer_of_response(response, keep_id=self._keep_id)
+
+    def _collected(self) -> list[Mapping[str, Any]]:
+        """Return the items that came one by one, and for those that did not come their words."""
+        items = [(index, item) for (index, _), item in self._items.items()]
+        spoken = {index for index, item in items if _words_of(item)}
+        texts: dict[int, list[str]] = {}
+        for index, part in sorted(self._words):
+            texts.setdefault(index, []).append("".join(self._words[index, part]))
+        said = [(index, _said("\n".join(parts))) for index, parts in texts.items() if index not in spoken]
+        return [item for _, item in sorted([*said, *items], key=lambda one: one[0])]
 
     @override
     def part(self, why: str) -> Message | None:
-        text = "\n".join("".join(self._words[place]) for place in sorted(self._words))
-        part = interrupted(text, why)
+        part = interrupted("\n".join(text for item in self._collected() if (text := _words_of(item))), why)
         return part.replace(id=self._id) if part is not None and self._keep_id else part
 
     @override
@@ -115,4 +147,4 @@ class StreamedResponse(AnswerStream):
 
 
 _PLACE = ("output_index", "content_index")
-"""Where words belong: among the items of the response, and among the parts of the item."""
+"""Where words belong: among the items of the response, and among the parts of the item. Some servers send neither."""

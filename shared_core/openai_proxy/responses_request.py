@@ -19,7 +19,7 @@ from shared_core.openai_proxy.chat_request import (
     written,
 )
 from shared_core.openai_proxy.event_stream import chunk_of
-from shared_core.openai_proxy.identity import checked_name
+from shared_core.openai_proxy.identity import LONGEST_RESPONSE_ID, checked_name
 from shared_core.openai_proxy.protocol import ApiRequest
 from shared_core.openai_proxy.refusal import Refused
 from shared_core.openai_proxy.responses_answer import StreamedResponse, answer_of_response
@@ -58,7 +58,12 @@ class ResponsesRequest(ApiRequest):
     @override
     def previous(self) -> str | None:
         given = self.body.get("previous_response_id")
-        return None if given is None else checked_name("previous_response_id", given)
+        return None if given is None else checked_name("previous_response_id", given, LONGEST_RESPONSE_ID)
+
+    @property
+    @override
+    def goes_on_upstream(self) -> bool:
+        return any(self.body.get(key) for key in OWN)
 
     @property
     @override

@@ -47,6 +47,21 @@ def test_a_token_decides_whose_conversations_they_are(guarded: tuple[Ask, ModelS
     assert all("authorization" not in headers for headers in model.headers), "a token is for this server alone"
 
 
+def test_without_the_memory_nobody_goes_on_after_what_upstream_has_stored(store: Store) -> None:
+    """All users share the server's key there: a response or a conversation may be another user's."""
+    given = {"model": "m", "input": "What is the code?"}
+    fields: list[dict[str, Any]] = [{"previous_response_id": "resp_1"}, {"conversation": {"id": "c"}}]
+    for tokens, statuses in ((TOKENS, [403, 403, 200, 200]), (None, [200, 200, 200, 200])):
+        with proxied(lambda _: "Noted.", store, tokens=tokens) as (url, model):
+            headers = {"authorization": f"Bearer {ANN}", "x-memory": "off"}
+            bodies: list[dict[str, Any]] = [{**given, **more} for more in (*fields, {"conversation": None}, {})]
+            answers = [httpx.post(f"{url}/responses", json=body, headers=headers) for body in bodies]
+            assert [one.status_code for one in answers] == statuses
+            assert model.bodies == [body for body, status in zip(bodies, statuses, strict=True) if status == 200]
+            if tokens is not None:
+                assert answers[0].json()["error"]["code"] == "memory_needed"
+
+
 @pytest.mark.parametrize(
     "authorization",
     ["", "Bearer", f"Basic {ANN}", ANN, f"Bearer {ANN}x", f"Bearer {ANN[:-1]}", f"Bearer {ANN}, {BEN}",

@@ -341,6 +341,26 @@ def test_a_tool_of_the_api_s_own_is_used_over_several_responses(store: Store, ki
         assert shown(model_server.bodies[-1]["input"])[-2:] == [("assistant", "Booked."), ("user", "Thanks")]
 
 
+def test_a_result_without_its_call_is_refused_after_a_response(store: Store) -> None:
+    """The prompt would hold no such result, and the model would answer something else."""
+    result = {"type": "function_call_output", "call_id": "call-1", "output": "sunny"}
+    approval = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
+    with proxied(model, store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
+        first = ask(client, "Hello")
+        for given, name in ((result, "call-1"), (approval, "mcpr_1")):
+            with pytest.raises(BadRequestError, match=f"'{name}'") as refused:
+                ask(client, [given], previous_response_id=first.id)
+            assert refused.value.code == "tool_call_not_found"
+        assert (len(model_server.bodies), store.overview(None)[0].messages) == (1, 2)
+        # The call may come with its result, or have been made some messages before, on another branch's stem.
+        call = {"type": "function_call", "call_id": "call-1", "name": "weather", "arguments": ARGUMENTS}
+        told = ask(client, [call, result], previous_response_id=first.id)
+        ask(client, "And now?", previous_response_id=told.id)
+        other = ask(client, "And here?", previous_response_id=told.id)
+        asked = ask(client, [result, {"role": "user", "content": "Again?"}], previous_response_id=other.id)
+        assert (asked.output_text[:5], store.overview(None)[0].branches) == ("I see", 2)
+
+
 def test_errors_of_upstream_reach_the_client(store: Store) -> None:
     limited = {"error": {"message": "slow down", "type": "requests", "param": None, "code": "rate_limit_exceeded"}}
     no_model = {"error": {"message": "no such model", "type": "invalid_request_error", "code": "model_not_found"}}
@@ -397,6 +417,13 @@ def test_echo_needs_no_model(store: Store) -> None:
         for streamed in (True, False):
             asked = ask(client, "What is my locker code?", previous_response_id=first.id, streamed=streamed)
             assert asked.output_text == "You said: My locker code is 4471."
+        question = {"role": "user", "content": "Hello"}
+        kinds = ("item_reference", "web_search_call", "compaction", "reasoning", "x_unknown")
+        given: list[Any] = [{"type": kind, "id": "x", "summary": []} for kind in kinds]
+        for items in ([*given, question], [question, *given, question], given[:1]):
+            asked = ask(client, items, extra_headers={"x-memory": "off"})
+            number = items.count(question)
+            assert asked.output_text.startswith(f"Noted. I was shown {number}" if number else "I was shown 0 messages")
 
 
 def test_instructions_take_part_of_the_window_and_are_sent_with_their_request_alone(store: Store) -> None:

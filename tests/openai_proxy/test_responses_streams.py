@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse
 from shared_core import InfiniteMemory, Message, StoreError
 from shared_core.openai_proxy.answer import INTERRUPTED
 from shared_core.store import Store
-from tests.openai_proxy.response_shapes import call_item, named, response, said_item, spoken_events
+from tests.openai_proxy.response_shapes import call_item, named, reasoning_item, response, said_item, spoken_events
 from tests.openai_proxy.servers import always, proxied, stream, until
 
 WHOLE = response([said_item("The code is 4471.")])
@@ -159,6 +159,44 @@ def test_an_answer_that_cannot_be_stored_is_not_acknowledged(store: Store, monke
         assert "could not be stored" in streamed
         whole = httpx.post(f"{url}/responses", json={**SENT, "stream": False}, headers=NAMED)
         assert (whole.status_code, "disk" in streamed + whole.text) == (503, False)
+
+
+@pytest.mark.parametrize("sent", ["items", "words and a call", "no indexes"])
+def test_a_last_event_without_the_output_leaves_what_came_before(store: Store, sent: str) -> None:
+    """Some servers and gateways send each item when it is done, and none of them in the last event."""
+    whole = response([reasoning_item(), said_item("The code is"), call_item("read", '{"a": 1}'), said_item("4471.")])
+    *events, last = spoken_events(whole)
+    if sent == "words and a call":
+        events = [one for one in events if one["type"] != "response.output_item.done" or "call_id" in one["item"]]
+    elif sent == "no indexes":
+        events = [{key: one[key] for key in one if "index" not in key} for one in events]
+    result = {"type": "function_call_output", "call_id": "call-1", "output": "4471"}
+    last_events: list[dict[str, Any] | None] = [{"output": []}, {"output": None}, {}, None]
+    with proxied(lambda _: "", store) as (url, model):
+        for number, end in enumerate(last_events):
+            own = {"id": f"resp_{number}", "status": whole["status"]}
+            ends = {"type": last["type"]} if end is None else {**last, "response": {**own, **end}}
+            begins = {**events[0], "response": {**events[0]["response"], **own, "status": "in_progress"}}
+            given = [named(one) for one in (begins, *events[2:], ends)]
+            model.script = always(stream(given))
+            assert httpx.post(f"{url}/responses", json=SENT, headers={"x-session-id": f"s{number}"}).text == "".join(
+                given
+            )
+            with InfiniteMemory(store, session_id=f"s{number}") as memory:
+                answer = memory.messages()[-1]
+            assert (answer.content, answer.id) == ("The code is\n4471.", f"resp_{number}")
+            assert answer.payload is None or answer.payload.format != INTERRUPTED
+            assert [(call.id, call.arguments) for call in answer.tool_calls] == [("call-1", '{"a": 1}')]
+            model.script = lambda _: "Read."
+            httpx.post(f"{url}/responses", json={"input": [result], "previous_response_id": f"resp_{number}"})
+            assert model.bodies[-1]["input"][-1] == result
+
+
+def test_the_items_of_a_stream_that_breaks_off_are_kept_without_their_pieces(store: Store) -> None:
+    events = [one for one in spoken_events(WHOLE)[:-1] if not one["type"].endswith(".delta")]
+    with proxied(lambda _: stream([*map(named, events)]), store) as (url, _):
+        httpx.post(f"{url}/responses", json=SENT, headers=NAMED)
+    assert [(one.content, interrupted(one)) for one in stored(store)[1:]] == [("The code is 4471.", "upstream")]
 
 
 @pytest.mark.parametrize(
