@@ -178,7 +178,7 @@ class _ServerCheck:
         total = 0
         if self._progress is not None:
             total = sum(self._store.stats(session.key)["messages"] for session in sessions)
-        found: list[Found] = [*self._inspector.lost_objects()]
+        found: list[Found] = [*self._inspector.lost_objects({one.key: one for one in sessions})]
         done = messages = 0
         for session in sessions:
             for page in self._inspector.messages(session):

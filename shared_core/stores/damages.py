@@ -1,6 +1,7 @@
 """What can be wrong with the rows of a database, each by itself readable: one list of questions for every database."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -64,6 +65,38 @@ class Found(NamedTuple):
 
     damage: Damage
     mend: Mend | None = None
+
+
+_UNIQUE = re.compile(r"CREATE UNIQUE INDEX \w+ ON ((?:\{s\}\.)?(\w+)) \(session, (\w+)\)")
+_EQUAL = (
+    "SELECT session, min({column}) FROM (SELECT session, {column} FROM {table} GROUP BY session, {column} "
+    "HAVING count(*) > 1) AS x GROUP BY session ORDER BY session"
+)
+
+
+def lost(
+    kind: str, name: str, statements: Sequence[str], *, ask: Callable[[str], Iterable[tuple[Any, ...]]],
+    shown: Callable[[Any], str], sessions: Mapping[int, SessionKey],
+) -> Iterator[Found]:  # fmt: skip
+    """Yield that a part of the schema is missing, and how to make it again: not at all where equal rows forbid it.
+
+    Args:
+        kind: what it is.
+        name: its name.
+        statements: make it again.
+        ask: returns the rows of a statement without values.
+        shown: returns a value as it is told.
+        sessions: those that are known, by number.
+    """
+    unique = next(filter(None, map(_UNIQUE.match, statements)), None)
+    equal = [] if unique is None else [*ask(_EQUAL.format(table=unique[1], column=unique[3]))]
+    if unique is None or not equal:
+        yield Found(Damage(kind, MISSING, id=name, derived=True), making(statements))
+        return
+    for number, value in equal:
+        why = f"{MISSING}, and cannot be made again: several rows of {unique[2]} have the {unique[3]} {shown(value)!r}"
+        session = sessions.get(number)
+        yield Found(Damage(kind, why, session and session.session_id, session and session.user_id, name))
 
 
 class Check(NamedTuple):

@@ -3,9 +3,11 @@
 import logging
 import os
 import re
+import socket
 import subprocess
+import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -18,7 +20,7 @@ from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.records import MAIN, After
 from shared_core.stores import open_store
 from shared_core.stores.postgres.address import Address
-from shared_core.stores.postgres.failures import is_passing, store_error
+from shared_core.stores.postgres.failures import is_mistaken, is_passing, store_error
 from shared_core.stores.postgres.migrations import OLDEST_SERVER, unfit
 from shared_core.stores.postgres.schema import MIGRATIONS
 from shared_core.testing.oracle import ALL, Session, draft, drafts
@@ -60,6 +62,105 @@ def test_a_server_that_starts_or_stops_is_unavailable(said: str, passes: bool) -
     error = psycopg.OperationalError(f'connection failed: connection to server on socket "/tmp" failed: FATAL:  {said}')
     assert is_passing(error) is passes
     assert isinstance(store_error(error, "the store"), StoreUnavailableError) is passes
+
+
+class Answering:
+    """A server that gives each connection one answer and closes it.
+
+    Args:
+        answer: what it says after the first bytes of the client.
+    """
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve)
+        self.port = self._socket.getsockname()[1]
+        self.asked = 0
+
+    def _serve(self) -> None:
+        while True:
+            client, _ = self._socket.accept()
+            with client:
+                if not client.recv(4_096):
+                    return
+                self.asked += 1
+                client.sendall(self._answer)
+
+    @contextmanager
+    def running(self) -> Iterator["Answering"]:
+        self._thread.start()
+        try:
+            yield self
+        finally:
+            socket.create_connection(("127.0.0.1", self.port)).close()
+            self._thread.join()
+            self._socket.close()
+
+
+PASSWORD_WANTED = b"R" + (8).to_bytes(4, "big") + (3).to_bytes(4, "big")
+_SAID = "SKATASTROFALNY\0C28P01\0Mautoryzacja hasłem nie powiodła się\0\0".encode()
+POLISH = b"E" + (len(_SAID) + 4).to_bytes(4, "big") + _SAID
+"""A wrong password, as a server says it whose `lc_messages` is Polish."""
+
+
+@pytest.mark.parametrize(
+    ("answer", "arguments", "asked", "what"),
+    [
+        (PASSWORD_WANTED, "sslmode=disable", 1, "no password supplied"),
+        (b"N", "sslmode=require", 1, "does not support SSL"),
+        (b"S", "sslmode=verify-full&sslrootcert=/nowhere", 1, "root certificate file"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "sslmode=disable", 1, "expected authentication request"),
+        (b"", "sslmode=maybe", 0, "invalid sslmode value"),
+        (b"", "port=99999", 0, "invalid port number"),
+        (b"", "service=none", 0, "service .* not found"),
+        (POLISH, "sslmode=disable", 1, "autoryzacja hasłem"),
+    ],
+)
+def test_a_mistake_in_the_address_is_told_at_once(answer: bytes, arguments: str, asked: int, what: str) -> None:
+    with Answering(answer).running() as server:
+        address = f"postgresql://x@127.0.0.1:{server.port}/db?gssencmode=disable&{arguments}"
+        with pytest.raises(StoreError, match=f"{what}.*; check the address and the server") as refused:
+            PostgresStore(address, retry_seconds=5)
+    assert type(refused.value) is StoreError
+    assert server.asked == asked
+
+
+def test_a_server_that_ends_before_it_has_answered_is_waited_for() -> None:
+    with Answering(b"").running() as server:
+        address = f"postgresql://x@127.0.0.1:{server.port}/db?gssencmode=disable&sslmode=disable"
+        with pytest.raises(StoreUnavailableError, match="closed the connection unexpectedly"):
+            PostgresStore(address, retry_seconds=0.1)
+    assert server.asked > 1
+
+
+@pytest.mark.parametrize(
+    ("said", "mistaken"),
+    [
+        ('connection failed: connection to server on socket "/tmp/.s" failed: No such file or directory', False),
+        ('connection failed: connection to server at "::1" failed: Connection refused', False),
+        ('connection is bad: could not translate host name "db" to address: Name or service not known', False),
+        ('connection failed: connection to server at "h" failed: session is read-only', False),
+        ('connection failed: could not open certificate file "/none": No such file or directory', True),
+        ("consuming input failed: something unheard of", False),  # the connection was there
+    ],
+)
+def test_only_a_connection_that_may_come_about_is_tried_again(said: str, mistaken: bool) -> None:
+    assert is_mistaken(psycopg.OperationalError(said)) is mistaken
+
+
+def test_each_of_several_servers_has_to_be_one_that_may_come() -> None:
+    with Answering(PASSWORD_WANTED).running() as server, socket.create_server(("127.0.0.1", 0)) as held:
+        closed = held.getsockname()[1]
+        held.close()
+        for ports in (f"{closed},{server.port}", f"{server.port},{closed}"):
+            address = (
+                f"postgresql:///db?host=127.0.0.1,127.0.0.1&port={ports}&user=x&sslmode=disable&gssencmode=disable"
+            )
+            with pytest.raises(StoreError, match="no password supplied") as refused:
+                PostgresStore(address, retry_seconds=5)
+            assert type(refused.value) is StoreError
+    assert server.asked == 2
 
 
 @pytest.mark.parametrize(

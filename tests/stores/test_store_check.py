@@ -245,6 +245,29 @@ def test_indexes_views_and_triggers_that_are_missing_are_made_again(place: Place
         reading.check()
 
 
+@pytest.mark.parametrize(
+    ("index", "change", "equal"),
+    [("messages_id", "id = 'm2'", "the id 'm2'"), ("messages_seq", "seq = 3", "the seq '3'")],
+)
+def test_what_equal_rows_forbid_to_make_again_holds_nothing_else_up(
+    place: Place, index: str, change: str, equal: str
+) -> None:
+    fill(place)
+    if place.server is None:
+        with closing(sqlite3.connect(place.address)) as connection:
+            for kind, name in (("INDEX", index), ("INDEX", "messages_turn"), ("TRIGGER", "sessions_news")):
+                connection.execute(f"DROP {kind} {name}")
+    else:
+        place.server.run(f"DROP INDEX {SCHEMA}.{index}, {SCHEMA}.messages_turn")
+        place.server.run(f"DROP TRIGGER sessions_news ON {SCHEMA}.sessions")
+    place.spoil(changed("messages", change, "id = 'm4'"))
+    why = f"it is missing, and cannot be made again: several rows of messages have {equal}"
+    for mended in ({"messages_turn", "sessions_news"}, set()):
+        found = place.check(repair=True)
+        assert Damage("index", why, "diary", "ann", index) in found.left
+        assert {one.id for one in found.mended} == mended
+
+
 def test_rows_of_no_session_are_found(place: Place) -> None:
     fill(place)
     if place.server is None:

@@ -12,7 +12,7 @@ from psycopg.sql import Identifier
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.connections import Connection, Connections, Pauses, adapt, pauses
-from shared_core.stores.postgres.failures import is_broken, is_passing, store_error, unknown_outcome
+from shared_core.stores.postgres.failures import is_broken, is_mistaken, is_passing, store_error, unknown_outcome
 from shared_core.stores.postgres.migrations import check, migrate
 from shared_core.stores.postgres.row_security import check_security, grant
 from shared_core.stores.postgres.transactions import LIFE, Reader, Schema, Writer
@@ -58,7 +58,7 @@ class Database:
             raise
 
     def _migrate(self, partitions: int | None) -> None:
-        with self._errors(), self._borrowed() as connection:
+        with self._errors(opening=True), self._borrowed() as connection:
             migrate(connection, self._schema, self._address.label, partitions)
 
     @property
@@ -195,13 +195,13 @@ class Database:
                     raise
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self, *, opening: bool = False) -> Iterator[None]:
         try:
             yield
         except (psycopg.Error, OverflowError) as error:
             if is_broken(error):
                 self._connections.drop_idle()
-            raise store_error(error, self._address.label) from error
+            raise store_error(error, self._address.label, mistaken=opening and is_mistaken(error)) from error
 
     def close(self) -> None:
         """Close all connections; closing twice is fine."""

@@ -10,13 +10,12 @@ from shared_core.records import SessionKey
 from shared_core.stores.damages import (
     CHECKS,
     DERIVED,
-    MISSING,
     Check,
     Damage,
     Found,
     Mend,
     inspect,
-    making,
+    lost,
     orphans,
     statements_of,
 )
@@ -187,12 +186,15 @@ class PostgresInspector:
         """See `Inspector`."""
         return plain(str(value))
 
-    def lost_objects(self) -> Iterator[Found]:
-        """Yield the indexes and triggers that are missing, broken or switched off."""
+    def lost_objects(self, sessions: Mapping[int, SessionKey]) -> Iterator[Found]:
+        """Yield the indexes and triggers that are missing, broken or switched off; `sessions`: to name these by."""
         there = {(kind, name) for kind, name in self.ask(_THERE, None, {"schema": self._schema})}
         for one in objects():
             if (one.kind, one.name) not in there:
-                yield Found(Damage(one.kind, MISSING, id=one.name, derived=True), making(one.statements))
+                yield from lost(
+                    one.kind, one.name, one.statements,
+                    ask=lambda sql: self.ask(sql, None), shown=_shown, sessions=sessions,
+                )  # fmt: skip
 
     def messages(self, session: SessionKey) -> Iterator[list[Damage | None]]:
         """Yield for each message of a session what is wrong with it, in pages."""
@@ -237,6 +239,10 @@ class PostgresInspector:
     def orphans(self) -> Iterator[Found]:
         """Yield rows that belong to no session."""
         return orphans(self, "names")
+
+
+def _shown(value: Any) -> str:
+    return FORM.plain(str(value))
 
 
 def _is_changed(row: tuple[Any, ...]) -> bool:

@@ -30,7 +30,11 @@ _check = partial(check_row, FORM)
 _SESSION = "SELECT session FROM {s}.names WHERE listed AND session_id = %(name)s AND user_id = %(user)s"
 _SESSION_OF_NOBODY = "SELECT session FROM {s}.names WHERE listed AND session_id = %(name)s AND user_id IS NULL"
 _SESSIONS = "SELECT session, user_id, session_id FROM {s}.names WHERE listed "
-_HOLDS = 'AND EXISTS (SELECT 1 FROM {s}.messages AS m WHERE m.session = names.session AND m.id = %(id)s COLLATE "C") '
+# Sessions are looked up one by one (LIMIT 1), each in its own partition: a join may search all of every partition.
+_HOLDING = (
+    "SELECT session, user_id, session_id FROM {s}.names, LATERAL (SELECT 1 FROM {s}.messages AS m "
+    'WHERE m.session = names.session AND m.id = %(id)s COLLATE "C" LIMIT 1) AS held WHERE listed '
+)
 _OF_USERS = "AND (user_id = ANY(%(users)s::text[]) OR %(nobody)s AND user_id IS NULL) "
 
 # Each table is given the session itself: through a join, all partitions would be looked into.
@@ -182,7 +186,7 @@ class TreeTables(Rows):
 
     def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
         """See `Rows`."""
-        found = self._of_users(f"{_SESSIONS}{_HOLDS}", {"id": text(message_id)}, [user_id], "session")
+        found = self._of_users(_HOLDING, {"id": text(message_id)}, [user_id], "session")
         return [_session_key(row) for row in found]
 
     def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:

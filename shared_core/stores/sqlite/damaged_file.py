@@ -2,14 +2,14 @@
 
 import sqlite3
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from shared_core.errors import StoreError
 from shared_core.records import Record, SessionKey
-from shared_core.stores.damages import MISSING, Mend, making
+from shared_core.stores.damages import MISSING, Found, lost
 from shared_core.stores.row_values import checksum_of
 from shared_core.stores.sqlite.connection import migrate, plain
 from shared_core.stores.sqlite.damage import read_leniently
@@ -57,6 +57,10 @@ class Read(NamedTuple):
     values: tuple[Any, ...] | None
     record: Record | None
     why: str = ""
+
+
+def _shown(value: Any) -> str:
+    return plain(value) if isinstance(value, str | bytes) else str(value)
 
 
 class DamagedFile:
@@ -114,11 +118,12 @@ class DamagedFile:
             elif there is not None and (there[0], _words(there[1])) != (kind, _words(sql)):
                 yield f"{kind} {name}", "it is not defined as it was made"
 
-    def lost_objects(self) -> Iterator[tuple[str, str, Mend]]:
-        """Yield the kind and name of each index, view and trigger that is missing, and how to make it again."""
+    def lost_objects(self, sessions: Mapping[int, SessionKey]) -> Iterator[Found]:
+        """Yield the indexes, views and triggers that are missing, and how to make them; `sessions`: to name these."""
         for name, (kind, sql) in self._expected.items():
             if name not in self._there and kind in _REMADE and sql is not None:
-                yield kind, name, making((sql, *_AFTERWARDS.get(name, ())))
+                statements = (sql, *_AFTERWARDS.get(name, ()))
+                yield from lost(kind, name, statements, ask=self.scan, shown=_shown, sessions=sessions)
 
     def sessions(self) -> dict[int, SessionKey]:
         """Return the sessions by number, but for those whose names cannot be read."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shared_core.errors import StoreError
 from shared_core.records import SessionKey
-from shared_core.stores.damages import MISSING, Damage, Mend
+from shared_core.stores.damages import Damage, Mend
 from shared_core.stores.gaps import NUMBERS
 from shared_core.stores.row_values import checksum_of
 from shared_core.stores.sqlite.connection import plain
@@ -148,8 +148,8 @@ class _Reader:
     def read(self) -> None:
         """Read everything."""
         found = self._found
-        self._check_structure()
         found.sessions = self._file.sessions()
+        self._check_structure()
         for sealed in (*_SEALED, _SUMMARIES):
             self._check(sealed)
         for sql in _OTHERS:
@@ -178,9 +178,10 @@ class _Reader:
         # SQLite does not miss an index whose definition is gone, nor a trigger or a view.
         for name, why in self._file.changed_objects():
             self._found.add(STRUCTURE, f"{name}: {why}")
-        for kind, name, mend in self._file.lost_objects():
-            self._found.add(kind, MISSING, id_=name, mend=mend)
-            self._without_view |= kind == "view"
+        for damage, mend in self._file.lost_objects(self._found.sessions):
+            self._found.damages.append(damage)
+            self._found.mends += [mend] if mend is not None else []
+            self._without_view |= damage.what == "view"
         lines = [str(row[0]) for row in self._file.scan(f"PRAGMA integrity_check({_LISTED})")]
         for line in lines if lines != ["ok"] else ():
             self._found.add(STRUCTURE, line)
