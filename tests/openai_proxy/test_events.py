@@ -22,3 +22,17 @@ def test_the_first_prompt_of_a_conversation_is_its_user_s_and_has_no_session() -
                 (session,) = [one["session_id"] for one in page.get("sessions")["sessions"]]
             assert told == [("context", user, "", "Hello"), ("follow", user, session, None)]
             told.clear()
+
+
+def test_prompts_that_the_page_builds_are_no_events() -> None:
+    told: list[str] = []
+    settings = {"on_event": lambda event: told.append(event.name)}
+    with proxied(lambda _: "Noted.", settings=settings, inspector=True) as (url, _):
+        page = Page(url)
+        with page.client:
+            page.say("Hello", "Hi", "How are you?", session="s")
+            told.clear()
+            assert len(page.get("session", session="s")["reports"]) == 2
+            assert told == []
+            page.get("search", query="hello")
+            assert told == ["search"], "what the user does is one"

@@ -83,7 +83,7 @@ class LiveSessions:
                 sent.setdefault(question.id, one.prompt)
         return gather(
             self._store(user), session_id=name, user_id=user, questions=questions, also=also, sent=sent,
-            **{"embed_budget_ms": PATIENCE_MS, **self._pool.settings},
+            **{"embed_budget_ms": PATIENCE_MS, **self._pool.settings, "on_event": None},  # nobody sends these prompts
         )  # fmt: skip
 
     def search(self, user: str | None, query: str) -> dict[str, Any]:
