@@ -86,7 +86,7 @@ def mcp(
     with installed_extra("mcp", "the MCP SDK, version 2.3 or newer", PACKAGES):
         from shared_core.mcp_server.conversations import Conversations
         from shared_core.mcp_server.server import memory_server
-        from shared_core.mcp_server.transports import PATH, http_app, serve_stdio
+        from shared_core.mcp_server.transports import PATH, PATHS, http_app, serve_stdio
         from shared_core.serving.listener import listener, server_for, url_of
     settings: dict[str, Any] = {"on_event": telemetry_hook()} | ({} if embedder is None else {"embedder": embedder})
     with ExitStack() as stack:
@@ -98,4 +98,4 @@ def mcp(
             return
         app = http_app(server, conversations, host=host, tokens=known)
         say(f"serving MCP at {url_of(host, opened)}{PATH}; Ctrl-C stops it")
-        server_for(traced(app, (PATH,)), grace=grace, drain=drain).run(sockets=[opened])
+        server_for(traced(app, PATHS), grace=grace, drain=drain).run(sockets=[opened])

@@ -75,18 +75,19 @@ def telemetry_hook() -> OnEvent | None:
     return OpenTelemetryEvents()
 
 
-def traced(app: Callable[..., Any], paths: Collection[str]) -> Callable[..., Any]:
+def traced(app: Callable[..., Any], paths: Collection[str], polled: Collection[str] = ()) -> Callable[..., Any]:
     """Return an ASGI application whose requests are spans, or the same one without OpenTelemetry's API.
 
     Args:
         app: the application.
         paths: the paths that spans name.
+        polled: paths whose requests get no span.
     """
     if not installed("opentelemetry.trace"):
         return app
     from shared_core.serving.request_spans import RequestSpans
 
-    return RequestSpans(app, paths)
+    return RequestSpans(app, paths, polled=polled)
 
 
 @contextmanager

@@ -30,17 +30,19 @@ class RequestSpans:
         app: answers the requests.
         paths: known paths; what follows one is shown as `/*`.
         tracer_provider: makes the spans. None: the global one.
+        polled: paths that an open page asks again and again: their requests get no span.
     """
 
     def __init__(
-        self, app: ASGIApp, paths: Collection[str], tracer_provider: trace.TracerProvider | None = None
-    ) -> None:
-        self._app, self._paths = app, paths
+        self, app: ASGIApp, paths: Collection[str], tracer_provider: trace.TracerProvider | None = None, *,
+        polled: Collection[str] = (),
+    ) -> None:  # fmt: skip
+        self._app, self._paths, self._polled = app, paths, polled
         self._tracer = trace.get_tracer("infinite_memory.server", tracer_provider=tracer_provider)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        if scope["type"] != "http":
+        if scope["type"] != "http" or scope["path"] in self._polled:
             await self._app(scope, receive, send)
             return
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]

@@ -1,7 +1,7 @@
 """A trace from the client through the server: its own span, what the memory does, and what upstream is told."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shared_core import SessionPool
-from shared_core.openai_proxy.app import PATHS, create_app
+from shared_core.mcp_server.transports import PATHS as MCP_PATHS
+from shared_core.openai_proxy.app import ALL_PATHS, PATHS, create_app
+from shared_core.openai_proxy.inspector.endpoints import API, POLLED
 from shared_core.openai_proxy.upstream import Upstream
 from shared_core.serving.request_spans import RequestSpans
 from shared_core.telemetry import OpenTelemetryEvents
@@ -126,6 +128,28 @@ def test_an_error_of_the_application_is_raised_and_named() -> None:
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, None)
     assert (span.attributes or {})["error.type"] == "ValueError"
     assert SECRET not in span.to_json()
+
+
+async def silent(scope: Scope, receive: Receive, send: Send) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("paths", "path", "name"),
+    [
+        (ALL_PATHS, "/", "GET /"),
+        (ALL_PATHS, f"{API}/sessions", f"GET {API}/*"),
+        (ALL_PATHS, POLLED, None),
+        (ALL_PATHS, f"/{SECRET}", "GET"),
+        (MCP_PATHS, "/readyz", "GET /readyz"),
+        (MCP_PATHS, "/healthz", "GET /healthz"),
+        (MCP_PATHS, "/mcp", "GET /mcp"),
+    ],
+)
+def test_the_paths_of_the_servers(paths: Sequence[str], path: str, name: str | None) -> None:
+    recorded = Recorded()
+    run(RequestSpans(silent, paths, recorded.provider, polled=(POLLED,)), {**scope_of([]), "path": path})
+    assert [*recorded.spans] == [name] * (name is not None)
 
 
 @pytest.mark.parametrize("headers", [[], [(b"traceparent", PARENT.encode())], [(b"traceparent", b"00-zz")]])
