@@ -44,11 +44,14 @@ class EventQueue:
             return
         if self._pid != os.getpid():
             self._begin()
-        self._waiting.append((copy_context(), event))
+        context = copy_context()
+        with self._guard:  # the thread ends under it, and only if nothing waits
+            self._waiting.append((context, event))
+            if not self._runs:
+                self._runs = True
+                threading.Thread(target=self._run, name="infinite-memory events", daemon=True).start()
         if len(self._waiting) > MOST:
             self.flush()
-        elif not self._runs:
-            self._start()
 
     def flush(self) -> None:
         """Handle all events that wait, and return when that is done."""
@@ -67,12 +70,6 @@ class EventQueue:
                 self._runs, self._pid = False, os.getpid()
                 # What is registered last is called first: before the exporters, which were made before, shut down.
                 atexit.register(self.flush)
-
-    def _start(self) -> None:
-        with self._guard:
-            if not self._runs:
-                self._runs = True
-                threading.Thread(target=self._run, name="infinite-memory events", daemon=True).start()
 
     def _run(self) -> None:
         while True:

@@ -60,7 +60,7 @@ class MemoryEvent:
 
     Attributes:
         name: the verb.
-        session_id: the conversation.
+        session_id: the conversation; empty for a prompt that a server builds before the conversation has a name.
         user_id: its user; None: it has none.
         branch: the branch that was checked out when the verb ended; None: the head was detached.
         time_ns: when the verb began, in nanoseconds since 1970.

@@ -5,7 +5,8 @@ import os
 import subprocess
 import sys
 import threading
-from contextvars import ContextVar
+from collections import deque
+from contextvars import Context, ContextVar
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,34 @@ def test_a_thread_handles_them_and_ends() -> None:
     handled.clear()
     queue.put(numbered(1))
     assert handled.wait(20), "another thread begins"
+
+
+def test_an_event_that_comes_as_the_thread_ends_is_handled() -> None:
+    """The deque brings it in the moment in which the thread finds that nothing waits."""
+    seen, handled = list[int](), threading.Event()
+
+    def handle(event: MemoryEvent) -> None:
+        seen.append(event.count)
+        if event.count == 2:
+            handled.set()
+
+    queue, bringers, looks = EventQueue(handle, 0.001), list[threading.Thread](), list[int]()
+
+    class Bringing(deque[tuple[Context, MemoryEvent]]):
+        def __bool__(self) -> bool:
+            if not len(self) and 1 in seen:
+                looks.append(len(looks))
+            if len(looks) == 2 and not bringers:  # it has handled all, and looks once more before it ends
+                bringers.append(threading.Thread(target=queue.put, args=(numbered(2),)))
+                bringers[0].start()
+                bringers[0].join(0.2)
+                return False
+            return len(self) > 0
+
+    queue._waiting = Bringing()
+    queue.put(numbered(1))
+    assert handled.wait(20)
+    assert seen == [1, 2]
 
 
 def test_without_delay_they_are_handled_at_once() -> None:

@@ -86,9 +86,10 @@ def mcp(
     with installed_extra("mcp", "the MCP SDK, version 2.3 or newer", PACKAGES):
         from shared_core.mcp_server.conversations import Conversations
         from shared_core.mcp_server.server import memory_server
-        from shared_core.mcp_server.transports import PATH, http_app, serve_stdio
+        from shared_core.mcp_server.transports import PATH, PATHS, http_app, serve_stdio
         from shared_core.serving.listener import listener, server_for, url_of
-    settings: dict[str, Any] = {"on_event": telemetry_hook()} | ({} if embedder is None else {"embedder": embedder})
+    hook = telemetry_hook()
+    settings: dict[str, Any] = {"on_event": hook} | ({} if embedder is None else {"embedder": embedder})
     with ExitStack() as stack:
         opened = stack.enter_context(listener(host, port)) if http else None  # before a store is created
         conversations = stack.enter_context(closing(Conversations(options.store, session=options.session, **settings)))
@@ -98,4 +99,4 @@ def mcp(
             return
         app = http_app(server, conversations, host=host, tokens=known)
         say(f"serving MCP at {url_of(host, opened)}{PATH}; Ctrl-C stops it")
-        server_for(traced(app, (PATH,)), grace=grace, drain=drain).run(sockets=[opened])
+        server_for(traced(app, hook, PATHS), grace=grace, drain=drain).run(sockets=[opened])

@@ -92,17 +92,18 @@ def serve(
         raise typer.BadParameter(f"say who answers: --upstream URL, or --model {ECHO}")
     known = tokens_for(host, tokens)
     with installed_extra("server", "starlette, uvicorn and httpx", PACKAGES):
-        from shared_core.openai_proxy.app import PATHS, create_app
+        from shared_core.openai_proxy.app import ALL_PATHS, create_app
+        from shared_core.openai_proxy.inspector.endpoints import POLLED
         from shared_core.serving.listener import listener, server_for, url_of
     windows = _windows(window or [])
     answers = _upstream(upstream, timeout, retries)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs addresses with what they hold
     with listener(host, port) as opened:
+        hook = telemetry_hook()
         pool = SessionPool(
-            options.store, max_tokens=max_tokens, reserve_tokens=reserve_tokens, embedder=embedder,
-            on_event=telemetry_hook(),
-        )  # fmt: skip
+            options.store, max_tokens=max_tokens, reserve_tokens=reserve_tokens, embedder=embedder, on_event=hook
+        )
         app = create_app(
             pool, answers, tokens=known, user=options.user, windows=windows, most_bytes=int(max_body * 2**20),
             most_requests=max_requests, own_host_only=known is None, inspector=not no_inspector,
@@ -110,7 +111,7 @@ def serve(
         say(f"serving {options.shown_store} at {url_of(host, opened)}/v1; Ctrl-C stops it")
         if not no_inspector:
             say(f"what is stored and sent is shown at {url_of(host, opened)}/")
-        server_for(traced(app, PATHS), grace=grace, drain=drain).run(sockets=[opened])
+        server_for(traced(app, hook, ALL_PATHS, (POLLED,)), grace=grace, drain=drain).run(sockets=[opened])
 
 
 def _upstream(url: str | None, timeout: float, retries: int) -> "Upstream":

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from shared_core.embedders.checks import installed
 from shared_core.errors import MissingExtraError
-from shared_core.events import OnEvent
 from shared_core.serving.bearer_tokens import BearerTokens, require_tokens
+
+if TYPE_CHECKING:
+    from shared_core.telemetry import OpenTelemetryEvents
 
 __all__ = [
     "Drain",
@@ -63,7 +65,7 @@ def tokens_for(host: str, path: str | None) -> BearerTokens | None:
     return tokens
 
 
-def telemetry_hook() -> OnEvent | None:
+def telemetry_hook() -> "OpenTelemetryEvents | None":
     """Return a hook for OpenTelemetry's global providers; None if its API is not installed.
 
     Nothing is recorded before the program that runs the command has set providers, as `opentelemetry-instrument` does.
@@ -75,18 +77,22 @@ def telemetry_hook() -> OnEvent | None:
     return OpenTelemetryEvents()
 
 
-def traced(app: Callable[..., Any], paths: Collection[str]) -> Callable[..., Any]:
+def traced(
+    app: Callable[..., Any], hook: "OpenTelemetryEvents | None", paths: Collection[str], polled: Collection[str] = ()
+) -> Callable[..., Any]:
     """Return an ASGI application whose requests are spans, or the same one without OpenTelemetry's API.
 
     Args:
         app: the application.
+        hook: what `telemetry_hook` returned. What it was told is exported when the application ends.
         paths: the paths that spans name.
+        polled: paths whose requests get no span.
     """
-    if not installed("opentelemetry.trace"):
+    if hook is None:
         return app
     from shared_core.serving.request_spans import RequestSpans
 
-    return RequestSpans(app, paths)
+    return RequestSpans(app, paths, polled=polled, flush=hook.flush)
 
 
 @contextmanager

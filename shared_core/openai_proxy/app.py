@@ -48,6 +48,9 @@ GONE = 499
 PATHS = (HEALTH, READY, "/v1/chat/completions", "/v1/models", "/v1/responses")
 """Paths that the log names."""
 
+ALL_PATHS = (*PATHS, PAGE, API)
+"""Paths that traces name, with those of the inspector."""
+
 OPEN = (HEALTH, READY)
 """Paths that need no token, and are served at any load."""
 

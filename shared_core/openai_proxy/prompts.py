@@ -8,7 +8,10 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any
 
+from typing_extensions import override
+
 from shared_core.errors import BudgetError
+from shared_core.events import EventHook, MemoryEvent
 from shared_core.followed_history import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
@@ -137,7 +140,10 @@ class Prompts:
         """Return the prompt of a conversation of which nothing is stored."""
         if all(message.role != "user" for message in request.messages):
             return Prompted(())
-        with InfiniteMemory(user_id=user or "nobody", **self.pool.settings) as memory:  # in this process alone
+        settings = self.pool.settings
+        hook = _FirstPrompt(settings["on_event"], user) if settings.get("on_event") is not None else None
+        # In this process alone.
+        with InfiniteMemory(user_id=user or "nobody", **{**settings, "on_event": hook}) as memory:
             history = memory.follow(request.messages, removed="leave_out")
             context = self._context(memory, request)
         sent = _sent(context, request, history)
@@ -197,6 +203,26 @@ class Prompts:
     def check(self) -> None:
         """Read from the store; StoreError if it cannot be read."""
         self.pool.store.sessions(limit=1)
+
+
+class _FirstPrompt(EventHook):
+    """Tells of the prompt that a throw-away memory builds for a conversation without a name, and of nothing else.
+
+    What that memory stores is stored nowhere.
+
+    Args:
+        hook: whom it tells.
+        user: the user of the conversation.
+    """
+
+    def __init__(self, hook: EventHook, user: str | None) -> None:
+        self._hook, self._user = hook, user
+        self.wants_content = hook.wants_content
+
+    @override
+    def __call__(self, event: MemoryEvent, /) -> None:
+        if event.name == "context":
+            self._hook(replace(event, session_id="", user_id=self._user))
 
 
 def _followed(

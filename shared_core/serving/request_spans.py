@@ -1,8 +1,12 @@
 """RequestSpans: a server span for each request, as child of the client's span, and as parent of what is done for it."""
 
-from collections.abc import Collection, Iterator, MutableMapping
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -10,13 +14,28 @@ from shared_core.embedders.checks import require
 
 require("opentelemetry.trace", 'pip install "infinite-memory[otel]"')
 
-from opentelemetry import propagate, trace  # noqa: E402
+from opentelemetry import metrics, propagate, trace  # noqa: E402
 from opentelemetry.trace import Span, SpanKind, StatusCode  # noqa: E402
 
 __all__ = ["RequestSpans"]
 
+logger = logging.getLogger(__name__)
+
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 """Methods that spans name. A client may send any other word."""
+
+EXPORT_SECONDS = 10.0
+"""How long a server that stops waits until its telemetry is exported. A collector may be out of reach."""
+
+ENDS = ("lifespan.shutdown.complete", "lifespan.shutdown.failed")
+"""What an application says last."""
+
+
+@runtime_checkable
+class _Exporting(Protocol):
+    """A provider that exports; those of the API alone do not."""
+
+    def force_flush(self, timeout_millis: int = ...) -> bool: ...
 
 
 class RequestSpans:
@@ -26,21 +45,31 @@ class RequestSpans:
     on continues the trace. Nothing else of a request is recorded but its method, its path if it is known, and the
     status.
 
+    When the application ends, what was recorded is exported: the signal that stops the server may end the process
+    before anything else does so.
+
     Args:
         app: answers the requests.
         paths: known paths; what follows one is shown as `/*`.
         tracer_provider: makes the spans. None: the global one.
+        polled: paths that an open page asks again and again: their requests get no span.
+        flush: makes the spans and metrics of what waits, before they are exported.
     """
 
     def __init__(
-        self, app: ASGIApp, paths: Collection[str], tracer_provider: trace.TracerProvider | None = None
-    ) -> None:
-        self._app, self._paths = app, paths
+        self, app: ASGIApp, paths: Collection[str], tracer_provider: trace.TracerProvider | None = None, *,
+        polled: Collection[str] = (), flush: Callable[[], object] | None = None,
+    ) -> None:  # fmt: skip
+        self._app, self._paths, self._polled, self._flush = app, paths, polled, flush
+        self._tracer_provider = tracer_provider
         self._tracer = trace.get_tracer("infinite_memory.server", tracer_provider=tracer_provider)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, partial(self._ending, send))
+            return
+        if scope["type"] != "http" or scope["path"] in self._polled:
             await self._app(scope, receive, send)
             return
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
@@ -55,6 +84,26 @@ class RequestSpans:
                 await send(message)
 
             await self._app({**scope, "headers": _continued(scope["headers"])}, receive, noting)
+
+    async def _ending(self, send: Send, message: Message) -> None:
+        """Pass on what the application says of its beginning and end, and export before the last of it."""
+        if message["type"] in ENDS:
+            exporting = threading.Thread(
+                target=self._export, daemon=True
+            )  # the process does not wait for it any longer
+            exporting.start()
+            await asyncio.to_thread(exporting.join, EXPORT_SECONDS)
+        await send(message)
+
+    def _export(self) -> None:
+        if self._flush is not None:
+            self._flush()
+        for provider in (self._tracer_provider or trace.get_tracer_provider(), metrics.get_meter_provider()):
+            if isinstance(provider, _Exporting):
+                try:
+                    provider.force_flush(round(1_000 * EXPORT_SECONDS))
+                except Exception as error:  # of an exporter, which may raise anything
+                    logger.warning("telemetry was not exported: %s", type(error).__name__)
 
     @contextmanager
     def _span(self, scope: Scope, headers: MutableMapping[str, str]) -> Iterator[Span]:

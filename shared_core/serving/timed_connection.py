@@ -16,7 +16,7 @@ HEADER_SECONDS = 10.0
 """How long a client may take to send the headers of a request, or the rest of a request that is answered already."""
 
 READING_SECONDS = 60.0
-"""How long a client may leave an answer unread when the buffers are full."""
+"""How long a client may read nothing of an answer when the buffers are full. One that reads slowly has all the time."""
 
 
 class TimedConnection(H11Protocol):
@@ -72,7 +72,7 @@ class TimedConnection(H11Protocol):
     @override
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._reading = self.loop.call_later(self._reading_seconds, self.transport.abort)
+        self._await_reader()
 
     @override
     def resume_writing(self) -> None:
@@ -80,6 +80,18 @@ class TimedConnection(H11Protocol):
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
+
+    def _await_reader(self) -> None:
+        """Wait for the client to read on, and wait again as long as it does."""
+        left = self.transport.get_write_buffer_size()
+        self._reading = self.loop.call_later(self._reading_seconds, self._check_reader, left)
+
+    def _check_reader(self, left: int) -> None:
+        """Close the connection if as much is left unread as at the last look."""
+        if self.transport.get_write_buffer_size() < left:
+            self._await_reader()
+        else:
+            self.transport.abort()
 
     def _look(self) -> None:
         """Begin to wait for the client, go on waiting, or stop, by whose turn it is."""

@@ -391,3 +391,15 @@ def test_the_log_names_no_session_and_does_not_fill_with_polls(mine: Page, caplo
     until(lambda: len(caplog.records) == 3)
     lines = [record.getMessage().rsplit(" ", 2)[0] for record in caplog.records]
     assert lines == ["GET /inspector/api/* 404", "GET /inspector/api/* 400", "GET / 200"]
+
+
+def test_a_poll_drops_what_another_process_has_forgotten(mine: Page, store: Store) -> None:
+    for session in ("s", "t"):
+        mine.say("My code is 4471", session=session)
+    seen = mine.get("requests")["stamp"]
+    assert mine.get("requests", after=seen) == {"stamp": seen}
+    with InfiniteMemory(store, session_id="t") as memory:
+        memory.forget(session=True)
+    polled = mine.get("requests", after=seen)
+    assert [one["session"] for one in polled["requests"]] == ["s"]
+    assert polled["stamp"] > seen

@@ -1,7 +1,12 @@
 """A trace from the client through the server: its own span, what the memory does, and what upstream is told."""
 
 import asyncio
-from collections.abc import Iterator
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,12 +22,30 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shared_core import SessionPool
-from shared_core.openai_proxy.app import PATHS, create_app
+from shared_core.mcp_server.transports import PATHS as MCP_PATHS
+from shared_core.openai_proxy.app import ALL_PATHS, PATHS, create_app
+from shared_core.openai_proxy.inspector.endpoints import API, POLLED
 from shared_core.openai_proxy.upstream import Upstream
 from shared_core.serving.request_spans import RequestSpans
 from shared_core.telemetry import OpenTelemetryEvents
 from shared_core.testing import HashingEmbedder
 from tests.openai_proxy.servers import ModelServer, Script, served, until
+from tests.support.documents import ROOT
+
+TRACED = """
+import sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from shared_core.cli.app import run
+
+provider = TracerProvider()
+exporter = ConsoleSpanExporter(formatter=lambda span: f"{span.name}\\n")
+provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=600_000))
+trace.set_tracer_provider(provider)
+run(sys.argv[1:])
+"""
+"""A program that runs a command whose spans are exported at the end, or every ten minutes."""
 
 TRACE, CLIENT = 0x0AF7651916CD43DD8448EB211C80319C, 0xB7AD6B7169203331
 PARENT = f"00-{TRACE:032x}-{CLIENT:016x}-01"
@@ -128,6 +151,28 @@ def test_an_error_of_the_application_is_raised_and_named() -> None:
     assert SECRET not in span.to_json()
 
 
+async def silent(scope: Scope, receive: Receive, send: Send) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("paths", "path", "name"),
+    [
+        (ALL_PATHS, "/", "GET /"),
+        (ALL_PATHS, f"{API}/sessions", f"GET {API}/*"),
+        (ALL_PATHS, POLLED, None),
+        (ALL_PATHS, f"/{SECRET}", "GET"),
+        (MCP_PATHS, "/readyz", "GET /readyz"),
+        (MCP_PATHS, "/healthz", "GET /healthz"),
+        (MCP_PATHS, "/mcp", "GET /mcp"),
+    ],
+)
+def test_the_paths_of_the_servers(paths: Sequence[str], path: str, name: str | None) -> None:
+    recorded = Recorded()
+    run(RequestSpans(silent, paths, recorded.provider, polled=(POLLED,)), {**scope_of([]), "path": path})
+    assert [*recorded.spans] == [name] * (name is not None)
+
+
 @pytest.mark.parametrize("headers", [[], [(b"traceparent", PARENT.encode())], [(b"traceparent", b"00-zz")]])
 def test_without_a_provider_requests_pass_as_they_are(headers: list[tuple[bytes, bytes]]) -> None:
     seen: list[Scope] = []
@@ -140,3 +185,21 @@ def test_without_a_provider_requests_pass_as_they_are(headers: list[tuple[bytes,
     run(app, {"type": "lifespan"})
     assert [scope["type"] for scope in seen] == ["http", "lifespan"]
     assert seen[0]["headers"] == headers
+
+
+@pytest.mark.skipif(os.name != "posix", reason="this system has no SIGTERM")
+def test_a_server_that_is_told_to_stop_exports_what_it_has_recorded(tmp_path: Path) -> None:
+    command = ["serve", "--model", "echo", "--store", str(tmp_path / "chat.db"), "--port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", TRACED, *command], cwd=ROOT, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    with process:
+        assert process.stderr is not None
+        url = next(found[1] for line in process.stderr if (found := re.search(r" at (http://[^/]+)/", line)))
+        body = {"messages": [{"role": "user", "content": SECRET}]}
+        assert httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        exported, _ = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGTERM
+    assert set(exported.split()) >= {"/v1/chat/completions", "search_memory", "upsert_memory"}

@@ -14,13 +14,14 @@ from tests.openai_proxy.servers import served, until
 
 MOST = 12
 SLOW = b"GET / HTTP/1.1\r\nHost: a\r\nX-Header: "
+WHOLE = 12 * 2**20
 LATE = "408 Request Timeout"
 
 Address = tuple[str, int]
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with the size of the body, or at once; /large answers with more than any buffer holds."""
+    """Answer with the size of the body, or at once; /large and /whole answer with more than any buffer holds."""
     if scope["type"] == "lifespan":
         for said in ("startup", "shutdown"):
             await receive()
@@ -31,6 +32,9 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         for _ in range(1_000):
             await send({"type": "http.response.body", "body": b"x" * 2**16, "more_body": True})
+        return
+    if request.url.path == "/whole":
+        await Response(b"x" * WHOLE)(scope, receive, send)
         return
     size = 0 if request.url.path == "/at-once" else len(await request.body())
     await Response(str(size))(scope, receive, send)
@@ -115,6 +119,21 @@ def test_an_answer_that_nobody_reads(opened: socket.socket) -> None:
     opened.sendall(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
     time.sleep(1)
     assert len(received(opened)) < 1_000 * 2**16
+
+
+def test_a_client_that_reads_slowly_reads_all(address: Address) -> None:
+    """It takes longer than one may read nothing, and the buffers are full all the while."""
+    with closing(socket.socket()) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**18)
+        connection.settimeout(20)
+        connection.connect(address)
+        connection.sendall(b"GET /whole HTTP/1.1\r\nHost: a\r\n\r\n")
+        got = 0
+        while got < WHOLE:
+            part = connection.recv(2**20, socket.MSG_WAITALL)
+            assert part, f"the server closes the connection after {got:,} bytes"
+            got += len(part)
+            time.sleep(0.08)
 
 
 def test_who_opens_many_connections_shuts_nobody_out() -> None:

@@ -83,7 +83,7 @@ class LiveSessions:
                 sent.setdefault(question.id, one.prompt)
         return gather(
             self._store(user), session_id=name, user_id=user, questions=questions, also=also, sent=sent,
-            **{"embed_budget_ms": PATIENCE_MS, **self._pool.settings},
+            **{"embed_budget_ms": PATIENCE_MS, **self._pool.settings, "on_event": None},  # nobody sends these prompts
         )  # fmt: skip
 
     def search(self, user: str | None, query: str) -> dict[str, Any]:
@@ -109,11 +109,10 @@ class LiveSessions:
 
     def requests(self, user: str | None, after: int) -> dict[str, Any]:
         """Return the requests of a user, newest first, unless none of them was seen or changed after a stamp."""
-        newest = max((one.stamp for one in self._ring.of(user)), default=0)
-        if newest and newest <= after:
-            return {"stamp": newest}
-        kept = self._kept(user)
+        kept = self._kept(user)  # first, as another process may have forgotten something
         stamp = max((one.stamp for one in kept), default=0)
+        if stamp and stamp <= after:
+            return {"stamp": stamp}
         return {"stamp": stamp, **WORDS, "requests": [_summary(one) for one in kept]}
 
     def request(self, user: str | None, number: int) -> dict[str, Any]:
@@ -134,6 +133,7 @@ class LiveSessions:
             gone |= self._stale(user, session, of_it)
         if gone:
             self._ring.drop(user, gone)
+            seen = self._ring.of(user)  # another one counts as changed now
         return [one for one in seen if one.number not in gone]
 
     def _stale(self, user: str | None, session: str, seen: Sequence[SeenRequest]) -> set[int]:
