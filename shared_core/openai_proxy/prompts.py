@@ -244,7 +244,9 @@ def _sent_again(memory: InfiniteMemory, messages: tuple[Message, ...]) -> tuple[
     Else the words would stand for another question, if their answer is stored and the client has not received it.
     """
     asked = [message for message in messages if message.role == "user"]
-    newest = next((message for message in reversed(memory.newest(AT_ONCE)) if message.role == "user"), None)
+    # Of all branches: a process that has just begun stands on `main`, wherever the conversation goes on.
+    told = (entry.message for entry in memory.log(AT_ONCE) if entry.message is not None)
+    newest = next((message for message in told if message.role == "user"), None)
     if newest is None or len(asked) != 1 or asked[0].id is not None or not says_the_same(asked[0], newest):
         return messages
     return tuple(message.replace(id=newest.id) if message is asked[0] else message for message in messages)

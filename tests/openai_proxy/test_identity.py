@@ -291,3 +291,17 @@ def test_a_prompt_that_fails_leaves_the_memory_on_its_branch(store: Store) -> No
             assert [message.content for message in memory.newest(2)] == ["Hi"]
             raise KeyError
         assert memory.branch == "main"
+
+
+def test_a_retry_is_recognized_on_any_branch_by_a_server_that_has_just_begun(store: Store) -> None:
+    named, again = {"x-session-id": "s"}, {"x-session-id": "s", "x-stainless-retry-count": "1"}
+    answers = iter(["Answer 0", "Answer 1", "Answer 2", "Answer 3"])
+    for said in [("Hi", named), ("Hi", again), ("Where to", named), ("Where to", again)]:
+        with proxied(lambda _: next(answers), store) as (url, model):
+            opened = Caller(url, model, store)
+            with opened.http:
+                opened.say(said[0], headers=said[1])
+    assert model.texts() == ["Hi", "Answer 1", "Where to"]
+    with InfiniteMemory(store, session_id="s") as memory:
+        told = [entry.message for entry in memory.log() if entry.message is not None]
+    assert [message.content for message in told if message.role == "user"] == ["Where to", "Hi"]
