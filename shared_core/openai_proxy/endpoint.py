@@ -18,6 +18,7 @@ from shared_core.openai_proxy.identity import session_of, user_of
 from shared_core.openai_proxy.prompts import Prompted, Prompts
 from shared_core.openai_proxy.protocol import ApiRequest
 from shared_core.openai_proxy.refusal import Refused
+from shared_core.openai_proxy.request_body import received
 from shared_core.openai_proxy.streaming import StreamedReply, disconnected
 from shared_core.openai_proxy.upstream import Upstream, returned, unreachable
 from shared_core.threads import threads_of
@@ -31,9 +32,6 @@ SESSION = "x-memory-session"
 
 RETRIES = "x-stainless-retry-count"
 """A header: how often OpenAI's clients have sent a request before."""
-
-DIGITS = 15
-"""The digits of the longest length of a body that is read as a number."""
 
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
@@ -97,7 +95,7 @@ class Endpoint:
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        raw = await self._received(request)
+        raw = await received(request, most_bytes=self._most_bytes, seconds=self._body_seconds)
         wants_report = _flag(request, REPORT, default=False)
         prompted, asked, content = await self._keeper.call(self._prepared, request, raw, wants_report)
         response = await _unless_gone(
@@ -145,28 +143,6 @@ class Endpoint:
             logger.warning("a history cannot be stored: %s\n%s", type(error).__name__, frames_of(error))
             raise Refused(400, "messages: these cannot be stored; see the log of the server") from error
         return prompted, asked, asked.written(prompted.messages) if prompted.remembered else as_it_came
-
-    async def _received(self, request: Request) -> bytes:
-        """Return the body of a request; Refused if it is too large or too slow, or is no JSON by its headers."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":  # a web page of another origin can send the other kinds without asking
-            raise Refused(415, "expected the header Content-Type: application/json")
-        if request.headers.get("content-encoding", "identity").lower() != "identity":
-            raise Refused(415, "compressed bodies are not read")
-        too_large = Refused(413, f"the body is larger than {self._most_bytes} bytes", code="request_too_large")
-        length = request.headers.get("content-length", "0")
-        if len(length) > DIGITS or (length.isdecimal() and int(length) > self._most_bytes):
-            raise too_large
-        body = bytearray()
-        try:
-            async with asyncio.timeout(self._body_seconds):
-                async for part in request.stream():
-                    body += part
-                    if len(body) > self._most_bytes:
-                        raise too_large
-        except TimeoutError:
-            raise Refused(408, f"the body took longer than {self._body_seconds:g} seconds") from None
-        return bytes(body)
 
     async def _kept(self, asked: ApiRequest, prompted: Prompted, body: bytes) -> tuple[bytes, str | None]:
         """Store the answer in the body of a response; return the body, with the report if wanted, and the session."""

@@ -16,6 +16,7 @@ from shared_core.openai_proxy.inspector.live_page import live_page
 from shared_core.openai_proxy.inspector.live_sessions import MOST_QUESTIONS, LiveSessions
 from shared_core.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.openai_proxy.refusal import Refused
+from shared_core.openai_proxy.request_body import received
 from shared_core.serving.bearer_tokens import ANY_USER
 from shared_core.view.document import embedded
 
@@ -112,7 +113,7 @@ class _Inspector:
         async def answer(request: Request) -> Response:
             _check(request)
             user = self._user_of(request)
-            fields = read_body(await _received(request))
+            fields = read_body(await received(request, most_bytes=MOST_BYTES, seconds=BODY_SECONDS))
             return _json(await self._keeper.call(work, user, fields))
 
         return answer
@@ -184,19 +185,3 @@ def _number(fields: Fields, name: str, otherwise: int, most: int) -> int:
 
 def _are_texts(values: list[Any]) -> bool:
     return all(isinstance(value, str) for value in values)
-
-
-async def _received(request: Request) -> bytes:
-    """Return the body of a request; Refused if it is no JSON by its headers, or too large or too slow."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, "expected the header Content-Type: application/json")
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for part in request.stream():
-                body += part
-                if len(body) > MOST_BYTES:
-                    raise Refused(413, f"the body is larger than {MOST_BYTES} bytes", code="request_too_large")
-    except TimeoutError:
-        raise Refused(408, f"the body took longer than {BODY_SECONDS:g} seconds") from None
-    return bytes(body)
