@@ -79,7 +79,8 @@ _AT = "WHERE session = ? AND segment = ? AND depth = ?"
 
 # Zeroes of the same length are written over the very bytes, because a deleted row may leave a copy; see table `texts`.
 _BLANK_VECTORS = (
-    "UPDATE vectors SET hash = zeroblob(length(CAST(hash AS BLOB))), vector = zeroblob(length(vector)), live = 0 " + _AT
+    "UPDATE vectors SET hash = zeroblob(length(CAST(hash AS BLOB))), vector = zeroblob(length(vector)), "
+    "checksum = NULL, live = 0 " + _AT
 )
 _ERASED_SINCE = (
     "SELECT epoch, segment, depth, stale FROM erasures WHERE session = ? AND epoch > ? ORDER BY epoch, segment, depth"
