@@ -118,7 +118,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             after its speaker's name.
         recall: how likely a message must help to be recalled: `"balanced"` recalls what is worth its tokens, and
             nothing if the conversation hardly holds an answer; `"precise"` asks for more; `"thorough"` fills
-            `recall_tokens` with all that matches. `min_score` and `min_lexical` replace the first two.
+            `recall_tokens` with all that matches. `min_score` and `min_lexical` are
+            conditions besides.
         standing_tokens: the tokens that standing facts may take, as part of `recall_tokens`: wishes, diets, allergies,
             roles and instructions that the user once stated ("I'm vegan", "always cite sources"). Those that bear on
             the question's kind of task are recalled even if they share no word with it. 0 recalls none for that.

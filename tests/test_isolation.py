@@ -38,6 +38,7 @@ SETTINGS: dict[str, Any] = {
     "reserve_tokens": 50,
     "embed_budget_ms": 1e6,
     # Everything in reach is found.
+    "recall": "thorough",
     "min_score": -1,
     "min_lexical": 0,
 }

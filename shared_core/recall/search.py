@@ -422,9 +422,9 @@ class Searcher:
         self, query: Query, scopes: Sequence[Scope], ranked: RankedResults, dense: EmbedderChoice, *,
         searched_by_meaning: bool,
     ) -> Verdict | None:  # fmt: skip
-        """Return how much of the results is worth its tokens. A caller's own floors decide alone."""
+        """Return how much of the results is worth its tokens; None: all that passes the floors."""
         bars, rules = BARS[self.rules.recall], self.rules
-        if bars is None or rules.ranking == "dense" or rules.min_score is not None or rules.min_lexical is not None:
+        if bars is None or rules.ranking == "dense":
             return None
         unrelated = None
         if searched_by_meaning and dense.embedder is not None:

@@ -405,7 +405,8 @@ class TestC13ToolTurns:
     )  # fmt: skip
     def test_what_comes_back(self, unit: str, setting: Any, shown: list[str], hidden: list[str]) -> None:
         question = "weather, fine or cloudless?"
-        with self.memory(HashingEmbedder(), ranking="hybrid", recall_unit=unit, recall_tools=setting) as memory:
+        options = {"ranking": "hybrid", "recall": "thorough", "recall_unit": unit, "recall_tools": setting}
+        with self.memory(HashingEmbedder(), **options) as memory:
             prompt = asked(memory, question).removesuffix(question)
         assert self.plain[0] in prompt
         assert [part for part in shown if part not in prompt] == []

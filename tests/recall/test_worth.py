@@ -226,3 +226,22 @@ def test_a_sample_of_cosines_serves_until_the_session_has_doubled() -> None:
             other.add([Message.user(f"thing {number}") for number in range(said)])
             other.index()
             assert other.context("Which thing was it?").report.stopped == first.stopped
+
+
+CONVERSATION = DATA / "conversation.json"
+
+FLOORS = [{"min_score": 0.9}, {"min_lexical": 0.9}, {"min_score": 0.6, "min_lexical": 0.5}]
+
+
+@pytest.mark.parametrize("floor", FLOORS)
+def test_a_floor_of_the_caller_is_one_more_condition(floor: dict[str, float]) -> None:
+    """What is silent without a floor is silent with one, and nothing takes more room."""
+    questions = ["Who won the world cup in 1998?", "What was the code of my locker at the climbing hall?"]
+    found: list[list[int]] = []
+    for options in ({}, floor):
+        with InfiniteMemory(max_tokens=1_000, **options) as memory:
+            memory.import_file(CONVERSATION)
+            found.append([memory.context(question).report.totals[Kind.RECALLED] for question in questions])
+    usual, floored = found
+    assert usual[0] == floored[0] == 0
+    assert usual[1] >= floored[1]
