@@ -279,7 +279,8 @@ class Opening(NamedTuple):
 
 def rank(
     query: Query, scopes: Sequence[Scope], vector: Vectors | None, *, ranking: Ranking, floor: float,
-    min_lexical: float, weight: float, opening: Opening | None = None, pool: int = POOL, strict: bool = False,
+    min_lexical: float, weight: float, opening: Opening | None = None, pool: int = POOL,
+    least: tuple[float, float] | None = None,
 ) -> RankedResults:  # fmt: skip
     """Return the best messages of all scopes, best first, including weak ones, which are marked.
 
@@ -298,7 +299,8 @@ def rank(
         weight: how much meaning counts against words.
         opening: what the best message must reach; None: the same as all others.
         pool: the candidates taken from each list.
-        strict: whether lifted messages must pass the floors by themselves.
+        least: the cosine and the share of words of which each message must reach one by itself, lifted ones, too. It
+            changes no score, so that what is recalled with it is recalled without it. None: no more than the floors.
     """
     searches = [ScopeSearch(number, query, scope, vector, ranking) for number, scope in enumerate(scopes)]
     if not searches:
@@ -322,13 +324,16 @@ def rank(
     lift, others, by = lift_neighbours(searches, found, score, weak, threshold=lift_threshold(score[among]), most=pool)
     # Neighbours change nothing, so the first order stands and need not be merged.
     if not lift.any() and np.array_equal(score, alone):
+        weak = weak if least is None else weak | ~_passes(found, ranking, *least)
         return RankedResults(found, score, weak, _passes(found, ranking, floor, min_lexical, alone=True))
     best = np.lexsort((-found.indices, -alone))
     first = best[~weak[best]][:FIRST]
     beside = others.boosted(_z(others.lexical, words) + weight * _z(others.dense + others.around, near))
     total = np.concatenate([score + lift, beside + by])
-    weak_now = np.concatenate([weak & (strict | (lift == 0)), np.full(len(by), strict)])
+    weak_now = np.concatenate([weak & (lift == 0), np.zeros(len(by), dtype=np.bool_)])
     every = Signals.joined([found, others])
+    if least is not None:
+        weak_now |= ~_passes(every, ranking, *least)
     own = _passes(every, ranking, floor, min_lexical, alone=True)
     return RankedResults(every, _first_then_rest(first, alone[first], total), weak_now, own)
 

@@ -71,12 +71,22 @@ class RecallRules:
     def floors(self, fingerprint: Fingerprint | None, ranking: Ranking) -> tuple[float, float, Opening]:
         """Return the cosine and the share of words at which a message passes, and what at least one must reach.
 
-        The caller's `min_score` and `min_lexical` hold for every message. The embedder's own floor holds for the best
-        message, and for all of them in `"dense"` ranking.
+        The embedder's own floor holds for the best message, and for all of them in `"dense"` ranking, where the
+        caller's replaces it. Otherwise the caller's can only lower them: what it lets in is for `least`.
         """
         own = fingerprint.floor if fingerprint is not None else 0.0
-        floor = own if self.min_score is None else self.min_score
-        relaxed = self.min_score is None and ranking != "dense" and own > 0
-        words = MIN_LEXICAL if self.min_lexical is None else self.min_lexical
-        opening = Opening(floor, OPENING_LEXICAL if self.min_lexical is None else self.min_lexical)
-        return RELAXED * floor if relaxed else floor, words, opening
+        if ranking == "dense":
+            own = own if self.min_score is None else self.min_score
+            return own, MIN_LEXICAL, Opening(own, OPENING_LEXICAL)
+        own = own if self.min_score is None else min(own, self.min_score)
+        words = MIN_LEXICAL if self.min_lexical is None else min(MIN_LEXICAL, self.min_lexical)
+        opening = Opening(own, OPENING_LEXICAL if self.min_lexical is None else min(OPENING_LEXICAL, self.min_lexical))
+        return RELAXED * own if own > 0 else own, words, opening
+
+    def least(self, floor: float, words: float) -> tuple[float, float] | None:
+        """Return what every message must reach by itself, given the floors; None: the caller asks for no more."""
+        if self.min_score is None and self.min_lexical is None:
+            return None
+        return (
+            floor if self.min_score is None else self.min_score, words if self.min_lexical is None else self.min_lexical
+        )  # fmt: skip

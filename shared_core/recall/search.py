@@ -402,7 +402,7 @@ class Searcher:
         return rank(
             query, scopes, vector, ranking=ranking, floor=floor, min_lexical=words, opening=opening,
             weight=fingerprint.weight if fingerprint else 0.0,
-            pool=max(POOL, room // POOL_TOKENS), strict=self.rules.min_score is not None,
+            pool=max(POOL, room // POOL_TOKENS), least=self.rules.least(floor, words),
         )  # fmt: skip
 
     def _standing(

@@ -101,7 +101,7 @@ def test_a_floor_that_somebody_sets_holds_for_all() -> None:
     said[40] = Said("boat tower", 8)
     scope = scope_of(said)
     loose = ranked(QUESTION, scope, min_lexical=0.9, floor=0.2)
-    strict = ranked(QUESTION, scope, min_lexical=0.9, floor=0.2, strict=True)
+    strict = ranked(QUESTION, scope, min_lexical=0.9, floor=0.2, least=(0.2, 0.9))
     assert [one.line_index for one in strict] == [one.line_index for one in loose]
     assert [one.line_index for one in strict if not one.weak] == [40]
     assert {39, 40, 41} < {one.line_index for one in loose if not one.weak}

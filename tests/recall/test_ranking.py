@@ -83,11 +83,11 @@ def upto(scope: Scope, count: int) -> Scope:
 
 
 def ranked(question: str, *scopes: Scope, ranking: Ranking = "hybrid", floor: float = 0.0, min_lexical: float = 0.0,
-           weight: float = 0.5, pool: int = 100, strict: bool = False,
+           weight: float = 0.5, pool: int = 100, least: tuple[float, float] | None = None,
            opening: Opening | None = None) -> list[Ranked]:  # fmt: skip
     names = [name for scope in scopes for name in scope.session_index.names]
     found = rank(parse_query(question, names), scopes, QUESTION, ranking=ranking, floor=floor, weight=weight,
-                 min_lexical=min_lexical, pool=pool, strict=strict, opening=opening)  # fmt: skip
+                 min_lexical=min_lexical, pool=pool, least=least, opening=opening)  # fmt: skip
     return list(found)
 
 
