@@ -93,14 +93,18 @@ def read_candidates(
     reader = _Reader(live, rules, found, path, whole_turns=placement == "messages")
     # What a silent question matches is not read: it would only be reported.
     shortlist = [] if found.silent else _shortlist(found, tokens, room, inf if size is None else size)
-    candidates = _without_repeats(list(reader.read(shortlist, epoch)), (statement_code(question),))
+    read = list(reader.read(shortlist, epoch))
+    once = _once_each([candidate for candidate, _ in read])
+    candidates = _without_repeats(
+        list(zip(once, (codes for _, codes in read), strict=True)), (statement_code(question),)
+    )
     if may_be_replaced(candidates, question, found.words):
         shown = {(one.scope, one.line_index) for one, _ in shortlist}
         further = [*_further(found, shown), *_next_ones(found, shortlist, shown)]
         # What is recalled for standing facts has been read with the candidates.
         others = _Reader(live, rules, replace(found, standing=()), path, whole_turns=placement == "messages")
         more = [candidate for candidate, _ in others.read(further)] if further else []
-        candidates = candidates_newest_first(candidates, more, question, found.words, window)
+        candidates = _once_each(candidates_newest_first(candidates, more, question, found.words, window))
     if size is not None:
         candidates = reader.cut(candidates, size)
     if not found.standing:
@@ -240,16 +244,12 @@ class _Reader:
         lane = [(_as_ranked(hit), self._members_of_standing(hit)) for hit in self.found.standing]
         self._take([*units, *lane], epoch)
         self._note_standing()
-        turns: set[tuple[int, str]] = set()
         for (ranked, members), (_, reason) in zip(units, shortlist, strict=True):
             entries = self._entries_at(ranked.scope, members)
             match = self._entries.get((ranked.scope, ranked.line_index)) if ranked.own else None
             candidate = self._candidate(ranked, entries, match.message.id if match is not None else None, reason)
-            if candidate is None:
-                continue
-            if self.by_turn:
-                candidate = _once_a_turn(candidate, self._session(ranked.scope, ranked.line_index), turns)
-            yield candidate, self._codes(candidate)
+            if candidate is not None:
+                yield candidate, self._codes(candidate)
 
     def _codes(self, candidate: Candidate) -> StatementCodes:
         return tuple([self.said[entry_key(entry)] for entry in candidate.entries])
@@ -328,11 +328,6 @@ class _Reader:
         self._entries = dict(zip(own, entries, strict=True))
         for key, order in orders.items():
             self._entries[key] = replace(self.live.sizer.entry(records[key], order), turn_no=ELSEWHERE)
-
-    def _session(self, scope: int, index: int) -> int:
-        """Return the session of a message, given by its scope and its index there."""
-        there = self.found.scopes[scope]
-        return int(there.session_index.sessions_at(there.line.rows[index : index + 1])[0])
 
     def _orders(
         self, indices: Sequence[tuple[Ranked, list[int]]], records: Mapping[tuple[int, int], Record]
@@ -416,20 +411,17 @@ class _Reader:
         return bool(message.content.strip()) or self.whole_turns
 
 
-def _once_a_turn(candidate: Candidate, session: int, turns: set[tuple[int, str]]) -> Candidate:
-    """Return a candidate, or why it is none: several messages of a turn may be found, but it is recalled once.
-
-    Args:
-        candidate: the messages of a turn.
-        session: the session that it belongs to.
-        turns: the turns that are recalled already, with their sessions; this one is added.
-    """
-    key = (session, candidate.entries[0].message.turn_id or "")
-    if candidate.reason is None and key in turns:
-        return candidate.because(Reason.SAME_TURN)
-    if candidate.reason is None:
-        turns.add(key)
-    return candidate
+def _once_each(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Return candidates with each message recalled once: several messages of a turn may be found, which is recalled."""
+    found: list[Candidate] = []
+    seen: set[EntryKey] = set()
+    for candidate in candidates:
+        if candidate.reason is None:
+            keys = {entry_key(entry) for entry in candidate.entries}
+            candidate = candidate.because(Reason.SAME_TURN) if keys & seen else candidate
+            seen |= keys
+        found.append(candidate)
+    return found
 
 
 def _as_ranked(hit: StandingHit) -> Ranked:

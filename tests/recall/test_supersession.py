@@ -4,8 +4,12 @@ import asyncio
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, UnknownReferenceError
 from shared_core.prompt.reasons import Kind
@@ -212,3 +216,41 @@ def test_a_mere_correction_replaces_what_was_said_just_before(said: str, correct
         ("new", None),
         ("old", "new"),
     ]
+
+
+SAID = {
+    "first": ["My {t} code is {c}.", "The {t} code is {c}.", "By the way, my {t} code is {c}."],
+    "later": ["No, the {t} code is {c} now.", "Correction: my {t} code is {c}.", "The {t} code changed to {c}."],
+    "noted": ["Noted: the {t} code is {c}.", "Your {t} code is {c}.", "Noted.", "OK, the {t} code is {c}, then."],
+}
+
+
+def corrections(random: Random) -> Iterator[tuple[str, str]]:
+    """Yield what is said and answered in a talk about codes that are corrected again and again."""
+    things = ["locker", "garage", "alarm"][: random.choice((1, 2, 3))]
+    for number in range(random.choice((6, 10, 16, 30))):
+        fields = {"t": random.choice(things), "c": random.randrange(1_000, 9_999)}
+        wordings = SAID["first" if number < 3 else "later"], SAID["noted"]
+        if random.random() < 0.55:
+            yield tuple(random.choice(some).format(**fields) for some in wordings)  # type: ignore[misc]
+        else:
+            yield f"Tell me about hill {number}.", f"Hill {number} is steep."
+
+
+@settings(max_examples=2_000 if "SOAK" in os.environ else 60)
+@given(
+    seed=st.integers(0, 10_000), question=st.sampled_from(["What is my locker code?", "locker code?"]),
+    unit=st.sampled_from(["message", "turn"]), placement=st.sampled_from(["messages", "grounding"]),
+    max_tokens=st.integers(85, 199),
+)  # fmt: skip
+@example(seed=123, question="locker code?", unit="message", placement="messages", max_tokens=113)
+def test_no_message_is_twice_in_a_prompt(
+    seed: int, question: str, unit: Any, placement: Any, max_tokens: int
+) -> None:  # fmt: skip
+    """What rises because it replaces another message may be of a turn that rose with another of its messages."""
+    settings: dict[str, Any] = {"recall_unit": unit, "placement": placement, "max_tokens": max_tokens}
+    with InfiniteMemory(reserve_tokens=0, on_overflow="keep", **settings) as memory:
+        for said, answered in corrections(Random(seed)):
+            memory.add([Message.user(said), Message.assistant(answered)])
+        sent = [line.id for line in memory.context(question).report.lines if line.included and line.id is not None]
+    assert len(sent) == len(set(sent))
