@@ -17,13 +17,14 @@ from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, O
 from shared_core.prompt.window import Fill
 from shared_core.records import Newest
 from shared_core.tokens import as_counter, message_tokens
-from shared_core.turns import Entry, Turn, assign_turns, group_turns, tool_groups, window_turns
+from shared_core.turns import Entry, Turn, assign_turns, group_turns, tool_groups, turns_before
 
 
 def sliding_window(
     messages: Sequence[MessageLike], *, max_tokens: int, reserve_tokens: int = 0,
     token_counter: TokenCounter | Callable[[str], int] | str | None = None, message_overhead: int = 4,
-    unit: Literal["turn", "message"] = "turn", window_slack: float = 0.0, fill: Fill = "stop",
+    unit: Literal["turn", "message"] = "turn", window_slack: float = 0.0, window_turns: int | None = None,
+    fill: Fill = "stop",
     keep_grounding: KeepGrounding = "newest", grounding_overflow: GroundingOverflow = "trim",
     on_overflow: OnOverflow = "raise",
 ) -> list[Message]:  # fmt: skip
@@ -41,6 +42,7 @@ def sliding_window(
         unit: what is kept or dropped as a whole: a `"turn"` or a `"message"`. With `"message"`, the window may begin in
             the middle of an exchange, which some providers reject.
         window_slack: the share of the window that may be left unused, as in `InfiniteMemory`.
+        window_turns: the largest number of units beside the newest turn, as in `InfiniteMemory`.
         fill: what happens at the first unit that does not fit, as in `InfiniteMemory`.
         keep_grounding: which user messages keep their grounding, as in `InfiniteMemory`.
         grounding_overflow: what happens to grounding that does not fit, as in `InfiniteMemory`.
@@ -55,7 +57,7 @@ def sliding_window(
     listed = message_list(messages)
     one_of("unit", unit, ("turn", "message"))
     framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
-    assembler = Assembler(framer, slack=window_slack, fill=fill, recall_tokens=0)
+    assembler = Assembler(framer, slack=window_slack, fill=fill, recall_tokens=0, window_turns=window_turns)
     entries = entries_of(listed, framer.counter, message_overhead)
     turns = group_turns(entries)
     newest = next((turn for turn in reversed(turns) if turn.asks), None)
@@ -65,7 +67,7 @@ def sliding_window(
     stays += [entry for turn in turns if turn.turn_id in pinned for entry in turn.whole().entries]
     asked = framer.frame(budget=max_tokens - reserve_tokens, tools=0, stays=stays, current=current)
     past = [turn for turn in reversed(turns) if turn is not newest and turn.turn_id not in pinned]
-    older = window_turns(past, current)[0] if unit == "turn" else _single_messages(past)
+    older = turns_before(past, current)[0] if unit == "turn" else _single_messages(past)
     frame, selection = assembler.settle(asked, older, (), shown=True)
     given = {entry.message.id: message for entry, message in zip(entries, listed, strict=True)}
     context = assembler.compose(frame, selection, reserve=reserve_tokens, shown=True)

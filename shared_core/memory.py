@@ -109,6 +109,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             stays where it is for several turns and a provider's prompt cache keeps working. In prompts of more than
             4,000 tokens, the window also leaves this share, at most 12,000 tokens, to questions and what they recall.
             0 uses the window fully.
+        window_turns: the largest number of turns in the window beside the question, such as 1 for the last exchange
+            alone; recall brings what matters of the rest. None: tokens alone limit the window.
         embedder: makes the vectors for recall by meaning: an `Embedder`, or the name of a sentence-transformers model.
             None uses the embedder whose vectors the session already has, else static word vectors, else none: then
             recall goes by words alone.
@@ -191,7 +193,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self, store: str | Path | Store | None = None, *, session_id: str = "default", user_id: str | None = None,
         system: SystemPrompt | None = None, scope: RecallScope = "session", max_tokens: int = 4096,
         reserve_tokens: int = 500, token_counter: TokenCounter | Callable[[str], int] | str | None = None,
-        message_overhead: int = 4, window_slack: float = 0.25, embedder: Embedder | str | None = None,
+        message_overhead: int = 4, window_slack: float = 0.25, window_turns: int | None = None,
+        embedder: Embedder | str | None = None,
         ranking: Ranking = "hybrid", recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None,
         recall: Recall = "balanced", standing_tokens: int = 200, top_k: int | None = None,
         recall_tokens: float | int | None = None, min_score: float | None = None, min_lexical: float | None = None,
@@ -229,7 +232,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         )  # fmt: skip
         assembler = Assembler(
             framer, slack=window_slack, fill=fill, placement=placement, template=template,
-            recall_tokens=recall_tokens, top_k=top_k,
+            recall_tokens=recall_tokens, top_k=top_k, window_turns=window_turns,
         )  # fmt: skip
         rules = RecallRules(
             embedder=None if embedder is None else as_embedder(embedder), ranking=ranking, recall_unit=recall_unit,

@@ -37,7 +37,7 @@ from shared_core.summaries.requests import SummaryReply, SummaryRequest
 from shared_core.summaries.rolling import LEFT_OUT, PromptInputs, RollingSummary, SummarizedInputs
 from shared_core.system_prompt import FRONT, is_prompt
 from shared_core.tokens import message_tokens, tools_tokens
-from shared_core.turns import Entry, Turn, group_turns, window_turns
+from shared_core.turns import Entry, Turn, group_turns, turns_before
 
 LARGE_BATCH = 256
 """Texts embedded at a time by `index`, when no question waits."""
@@ -268,7 +268,7 @@ class PromptBuilder:
         stays = self._stays(ask, current)
         pinned = {entry.message.turn_id for entry in stays}
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
-        older, unsent = window_turns(past, current)
+        older, unsent = turns_before(past, current)
         asked = framer.frame(budget=budget, tools=tools, stays=stays, current=current)
         base, fits = None, self.assembler.window(asked, older).reaches_all
         if self.searcher.rules.scope == "user" or not fits:

@@ -107,7 +107,7 @@ def group_turns(entries: Iterable[Entry], known: Mapping[str, Turn] = MappingPro
     return sorted(turns, key=lambda turn: (turn.turn_no, turn.entries[0].order))
 
 
-def window_turns(past: Sequence[Turn], current: Turn | None) -> tuple[list[Turn], list[Turn]]:
+def turns_before(past: Sequence[Turn], current: Turn | None) -> tuple[list[Turn], list[Turn]]:
     """Return the turns that a window may hold, without broken tool groups, and those that cannot be sent.
 
     Args:

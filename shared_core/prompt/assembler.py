@@ -70,6 +70,7 @@ class Assembler:
     template: RecallTemplate = field(default_factory=RecallTemplate)
     recall_tokens: float | int | None = None
     top_k: int | None = None
+    window_turns: int | None = None
 
     def __post_init__(self) -> None:
         instance("recall_template", self.template, RecallTemplate)
@@ -82,6 +83,8 @@ class Assembler:
             whole_number("recall_tokens", self.recall_tokens, least=0)
         if self.top_k is not None:
             whole_number("top_k", self.top_k, least=0)
+        if self.window_turns is not None:
+            whole_number("window_turns", self.window_turns, least=0)
 
     def room_for_recall(self, frame: Frame, turns: Sequence[Turn]) -> int:
         """Return how many tokens recalled messages may take from the window; `turns` are newest first.
@@ -109,8 +112,9 @@ class Assembler:
 
     def _fit(self, frame: Frame, dressed: Iterable[Turn], recall: int) -> Window:
         return fit_window(
-            dressed, frame.rest - recall, slack=self.slack, fill=self.fill, steady=frame.open - self._set_aside(frame)
-        )
+            dressed, frame.rest - recall, slack=self.slack, fill=self.fill, steady=frame.open - self._set_aside(frame),
+            most=self.window_turns,
+        )  # fmt: skip
 
     def _set_aside(self, frame: Frame) -> int:
         """Return how many tokens the window leaves to a question and what it recalls, however little that is.

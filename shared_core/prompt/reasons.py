@@ -67,6 +67,7 @@ class Reason(StrEnum):
     # Not in the window
     STABLE_START = "stable_start", "fits, but the window starts later so that its start stays the same for a while"
     OLDER_THAN_WINDOW = "older_than_window", "older than the window"
+    WINDOW_TURNS = "window_turns", "older than as many turns as window_turns allows"
     TOO_LARGE_FOR_WINDOW = "too_large_for_window", "its turn is larger than what newer turns and recall leave"
     BROKEN_GROUP = "broken_group", "a tool call without its results, or results without their call"
     NO_QUESTION = "no_question", "a turn without a user message cannot be sent by itself"
@@ -99,7 +100,7 @@ _SHORT = {
         Reason.RECALL_SHARE_USED, Reason.TOO_LARGE_FOR_SHARE, Reason.BUDGET_USED, Reason.TOO_LARGE_FOR_BUDGET,
         Reason.WINDOW_TOOK_ROOM, Reason.FITS_IN_HINDSIGHT, Reason.DISPLACED,
     },
-    "older than the window": {Reason.OLDER_THAN_WINDOW, Reason.STABLE_START},
+    "older than the window": {Reason.OLDER_THAN_WINDOW, Reason.STABLE_START, Reason.WINDOW_TURNS},
     "in the prompt already": {Reason.IN_WINDOW, Reason.IN_SUMMARY, Reason.SAME_TURN},
     "said twice": {Reason.DUPLICATE},
     "asked before": {Reason.REPEATS_QUESTION},

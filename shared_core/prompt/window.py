@@ -27,6 +27,7 @@ class Window:
         stable_cut: turns that would fit but were left out to keep the start stable, newest first.
         too_large: turns that did not fit, newest first.
         budget: the tokens that it may take.
+        most: the largest number of turns in it; None: any.
         tokens: the size of the turns kept.
         reaches_all: whether no turn was left out.
     """
@@ -35,6 +36,7 @@ class Window:
     stable_cut: tuple[Turn, ...] = ()
     too_large: tuple[Turn, ...] = ()
     budget: int = 0
+    most: int | None = None
     tokens: int = field(init=False)
     reaches_all: bool = field(init=False)
 
@@ -49,13 +51,16 @@ class Window:
 
     def why_without(self, turn: Turn) -> Reason:
         """Return why a turn of `too_large` is left out: once the start is cut, it might fit but would leave a gap."""
+        if self.most is not None and len(self.kept) >= self.most:
+            return Reason.WINDOW_TURNS
         fits = self.tokens + turn.tokens <= self.budget
         return Reason.OLDER_THAN_WINDOW if fits else Reason.TOO_LARGE_FOR_WINDOW
 
 
 def fit_window(
-    turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: Fill = "stop", steady: int | None = None
-) -> Window:
+    turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: Fill = "stop", steady: int | None = None,
+    most: int | None = None,
+) -> Window:  # fmt: skip
     """Return the newest turns that fit.
 
     The walk goes from the newest turn to the oldest. At the first turn that does not fit it stops (`fill="stop"`) or
@@ -71,11 +76,14 @@ def fit_window(
         fill: see above.
         steady: the tokens of the largest window allowed where not all turns fit; the newest turn is allowed in any
             case. `budget` depends on how much a question recalls, and without this limit the start would, too.
+        most: the largest number of turns; the window ends at the next one. None: tokens alone limit it.
     """
     kept: list[Turn] = []
     too_large: list[Turn] = []
     used = 0
     for turn in turns:
+        if len(kept) == most:
+            return Window(tuple(kept), (), (*too_large, turn), budget, most)
         # A greeting stands before the first turn, or not at all.
         if used + turn.tokens <= budget and not (turn.greets and too_large):
             kept.append(turn)

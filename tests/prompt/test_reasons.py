@@ -33,6 +33,7 @@ CODES = [
     "older_group",
     "stable_start",
     "older_than_window",
+    "window_turns",
     "too_large_for_window",
     "broken_group",
     "no_question",

@@ -616,3 +616,32 @@ def test_an_argument_out_of_range_is_named(argument: str, value: Any) -> None:
     arguments: dict[str, Any] = {"max_tokens": 100, argument: value}
     with pytest.raises(ValueError, match=f"{argument}={value!r}"):
         sliding_window([Message.user("hello")], **arguments)
+
+
+# R7: a window limited in turns
+
+
+@pytest.mark.parametrize(("most", "kept"), [(0, []), (1, ["u3", "a3"]), (2, ["u2", "a2", "u3", "a3"]), (9, None)])
+def test_r7_the_newest_turns_beside_the_question(most: int, kept: list[str] | None) -> None:
+    talk = [
+        said(f"{who}{number}") for number in range(4) for said, who in ((Message.user, "u"), (Message.assistant, "a"))
+    ]
+    kept = [message.content for message in talk] if kept is None else kept
+    with InfiniteMemory(window_turns=most, recall_tokens=0) as memory:
+        memory.add(talk)
+        context = memory.context("well?")
+    assert [message.content for message in context.messages] == [*kept, "well?"]
+    assert (Reason.WINDOW_TURNS in {line.reason for line in context.report.lines}) == (len(kept) < len(talk))
+    listed = sliding_window([*talk, Message.user("well?")], max_tokens=4_096, window_turns=most)
+    assert [message.content for message in listed] == [*kept, "well?"]
+
+
+def test_r7_recall_brings_what_the_window_leaves_out() -> None:
+    with InfiniteMemory(window_turns=1, top_k=2) as memory:
+        memory.add([Message.user("My locker code is 4471."), Message.assistant("Noted.")])
+        memory.add([Message.user("Which hill is steep?"), Message.assistant("The old one.")])
+        memory.add([Message.user("And which is green?"), Message.assistant("The new one.")])
+        prompt = "\n".join(message.content for message in memory.context("What is my locker code?").messages)
+    assert "4471" in prompt
+    assert "green" in prompt
+    assert "steep" not in prompt

@@ -166,6 +166,7 @@ _others_of_memory = st.fixed_dictionaries(
     {
         "message_overhead": st.integers(0, 6),
         "window_slack": st.sampled_from((0.25, 0.0, 0.5, 1.0)),
+        "window_turns": st.sampled_from((None,) * 6 + (0, 1, 3)),
         "fill": st.sampled_from(("stop", "stop", "skip")),
         "placement": st.sampled_from(("grounding", "messages", "system")),
         "recall_unit": st.sampled_from(("message", "turn")),
