@@ -42,7 +42,7 @@ FAILURES = (Exception,)
 """What a search raises: stores, embedders and functions that name sessions may be the caller's own."""
 
 DESCRIPTION = (
-    "Search everything that was said earlier in this conversation, also what is no longer in front of you. "
+    "Search everything that was said earlier, also what is no longer in front of you. "
     "Use it when the user refers to something that you do not see."
 )
 NOTHING = "Nothing that was said earlier matches."

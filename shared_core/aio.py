@@ -249,6 +249,10 @@ class AsyncInfiniteMemory:
         """Let the branch end after a message; see `InfiniteMemory.set_aside`."""
         return await self._call(self._memory.set_aside, after)
 
+    async def undo(self) -> ReflogEntry:
+        """Take back the last verb that moved the branch; see `InfiniteMemory.undo`."""
+        return await self._call(self._memory.undo)
+
     async def reflog(self, branch: str | None = None, limit: int = 100) -> list[ReflogEntry]:
         """Return the moves of branches; see `InfiniteMemory.reflog`."""
         return await self._call(self._memory.reflog, branch, limit)

@@ -10,7 +10,7 @@ from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceE
 from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span, read, resolve, unused_branch_name
 from shared_core.recognition import says_the_same
-from shared_core.records import Appended, Change, Draft, Expect, Position, Record, VectorRows
+from shared_core.records import Appended, Change, Draft, Expect, Move, Position, Record, VectorRows
 from shared_core.session import LiveSession
 from shared_core.stamps import Stamps
 from shared_core.system_prompt import is_prompt, kept_of, said_together
@@ -49,6 +49,11 @@ def no_changes(branch: str) -> Sequence[Change]:
 def if_unmoved(epoch: int, head: Position, changes: Changes = no_changes) -> Changes:
     """Return changes that fail if the branch no longer ends at this head, or if messages were forgotten since."""
     return lambda name: [Expect(epoch, name, head), *changes(name)]
+
+
+def with_move(why: str, head: Position, changes: Changes = no_changes) -> Changes:
+    """Return changes that also note in the reflog where a branch ends before messages are added to it."""
+    return lambda name: [Move(name, head, why, head), *changes(name)]
 
 
 class Writer:

@@ -7,10 +7,11 @@ from shared_core.cli.options import CommonOptions
 from shared_core.cli.printing import count, moment
 from shared_core.memory import InfiniteMemory
 from shared_core.prompt.terminal import on_one_line, printable, printable_name
+from shared_core.tree.branches import ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.merge import MergeResult
 
-__all__ = ["answer_change", "branch_lines", "copied", "merged", "stash_line", "tag_lines"]
+__all__ = ["answer_change", "branch_lines", "copied", "merged", "stash_line", "tag_lines", "take_back", "taken_back"]
 
 
 def branch_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
@@ -36,6 +37,18 @@ def stash_line(stash: Stash) -> str:
     return "  ".join([str(stash.number), moment(stash.at), *told]).rstrip()
 
 
+def take_back(branch: str | None, moved: object = True) -> list[str]:
+    """Return how a verb is taken back, as a line, if it moved the branch."""
+    return [printable(f"to take it back: undo --branch {branch}")] if moved else []
+
+
+def taken_back(done: ReflogEntry, branch: str | None) -> str:
+    """Return what `undo` did, and how that is taken back."""
+    ends = Lines.of(False).id(done.after) or "the beginning"
+    again = "undo --branch" if done.branch == branch else "delete-branch"
+    return printable(f"{done.why}: {done.branch!r} ends at {ends} again\nto take it back: {again} {done.branch}")
+
+
 def copied(result: CherryPickResult) -> str:
     """Return what was copied, and what was not."""
     parts = [f"copied {count(len(result.messages))}"]
@@ -57,8 +70,8 @@ def merged(result: MergeResult, branch: str) -> str:
     return printable("\n".join([done, *(message.content for message in result.messages[1:])]))
 
 
-def answer_change(options: CommonOptions, memory: InfiniteMemory, text: str) -> None:
+def answer_change(options: CommonOptions, memory: InfiniteMemory, *lines: str) -> None:
     """Answer with what was done, or as JSON with the branches and tags that there are now."""
     branches, tags = memory.branches(), memory.tags()
     data = {"branches": [branch.name for branch in branches], "tags": [tag.name for tag in tags]}
-    options.answer(data, [printable(text)])
+    options.answer(data, map(printable, lines))

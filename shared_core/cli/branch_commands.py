@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shared_core.cli.answers import answer_change, branch_lines, copied, merged, tag_lines
+from shared_core.cli.answers import answer_change, branch_lines, copied, merged, tag_lines, take_back, taken_back
 from shared_core.cli.completion import branch_names, revisions
 from shared_core.cli.lines import Full, Lines
 from shared_core.cli.models import merge_summarizer
@@ -115,7 +115,7 @@ def delete_branch(options: CommonOptions, name: Annotated[str, _branch("The name
     """
     with options.open() as memory:
         memory.delete_branch(name)
-        answer_change(options, memory, f"deleted {name!r}; to restore it: fork {name} --at {name}@{{1}}")
+        answer_change(options, memory, f"deleted {name!r}", *take_back(memory.branch))
 
 
 @branch_commands.command()
@@ -145,12 +145,24 @@ def delete_tag(
 @branch_commands.command()
 @with_options
 def reset(options: BranchOptions, to: Revision) -> None:
-    """Move the end of a branch; reflog shows how to undo it."""
+    """Move the end of a branch; undo takes it back."""
     with options.open() as memory:
         memory.reset(to)
-        branch = memory.branch
-        undo = f"reset {branch}@{{1}} --branch {branch}"
-        answer_change(options, memory, f"{branch!r} now ends at {to}; to undo it: {undo}")
+        answer_change(options, memory, f"{memory.branch!r} now ends at {to}", *take_back(memory.branch))
+
+
+@branch_commands.command()
+@with_options
+def undo(options: BranchOptions) -> None:
+    """Take back the last verb that moved a branch.
+
+    That is a merge, cherry-pick, rebase, reset or stash on it, or else the last
+    deletion of a branch. What was said since stays stored, and another undo
+    brings it back.
+    """
+    with options.open() as memory:
+        done = memory.undo()
+        options.answer(done.to_dict(), [taken_back(done, memory.branch)])
 
 
 @branch_commands.command()
@@ -244,7 +256,9 @@ def merge(
     """  # noqa: D301  # \b keeps the list as it is
     with options.open() as memory:
         result = memory.merge(source, how, prompt=prompt, summarizer=merge_summarizer(model))
-        options.answer(result.to_dict(), [merged(result, memory.branch or "")])
+        options.answer(
+            result.to_dict(), [merged(result, memory.branch or ""), *take_back(memory.branch, result.how != "nothing")]
+        )
 
 
 @branch_commands.command("cherry-pick")
@@ -259,7 +273,7 @@ def cherry_pick(
     """
     with options.open() as memory:
         result = memory.cherry_pick(ids)
-    options.answer(result.to_dict(), [copied(result)])
+        options.answer(result.to_dict(), [copied(result), *take_back(memory.branch, result.messages)])
 
 
 @branch_commands.command()
@@ -268,7 +282,7 @@ def rebase(options: BranchOptions, onto: Revision, since: Since = None) -> None:
     """Move a branch, with its own messages, onto a revision."""
     with options.open() as memory:
         result = memory.rebase(onto, since)
-    options.answer(result.to_dict(), [copied(result)])
+        options.answer(result.to_dict(), [copied(result), *take_back(memory.branch, result.messages)])
 
 
 def _newest_ids(memory: InfiniteMemory, refs: Sequence[Branch]) -> list[dict[str, Any]]:

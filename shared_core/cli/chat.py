@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple, get_args
 import typer
 
 from shared_core.base import Summarizer
-from shared_core.cli.answers import branch_lines, copied, merged, stash_line
+from shared_core.cli.answers import branch_lines, copied, merged, stash_line, taken_back
 from shared_core.cli.error_words import in_words
 from shared_core.cli.lines import Lines, whole_ids
 from shared_core.cli.models import ECHO, ChatModel, ModelName, chat_model, merge_summarizer
@@ -75,6 +75,7 @@ class ChatLoop:
             _Command(
                 "/stash [pop|list]", "put the last exchange aside, bring it back, or list what is aside", self._stash
             ),
+            _Command("/undo", "take back the last merge or stash of this branch", self._undo),
             _Command("/history [N]", f"list the newest messages of this branch, {SHOWN} by default", self._history),
             _Command("/log [N]", f"draw the newest messages of all branches, {SHOWN} by default", self._log),
             _Command("/search WORD ...", "list the messages of this branch that match", self._search),
@@ -194,6 +195,10 @@ class ChatLoop:
         else:
             stash = self._memory.stash()
             typer.echo(f"stashed {count(len(stash.ids))}" if stash is not None else "nothing to stash")
+
+    def _undo(self, words: Sequence[str]) -> None:
+        done = self._memory.undo()
+        typer.echo(taken_back(done, self._memory.branch))
 
     # Reading and forgetting
 

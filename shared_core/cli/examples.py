@@ -40,6 +40,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "tag": ["tag decided", "tag decided --at 3f2a9c01"],
     "delete-tag": ["delete-tag decided"],
     "reset": ["reset main@{1}", "reset 3f2a9c01 --branch debug"],
+    "undo": ["undo", "undo --branch debug"],
     "reflog": ["reflog --branch main"],
     "diff": ["diff debug", "diff debug main"],
     "merge": ["merge debug", "merge debug --how squash --model openai:gpt-4o-mini"],

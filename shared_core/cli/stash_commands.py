@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from shared_core.cli.answers import answer_change, copied, stash_line
+from shared_core.cli.answers import answer_change, copied, stash_line, take_back
 from shared_core.cli.lines import Full, Lines
 from shared_core.cli.options import BranchOptions, CommonOptions, with_options
 from shared_core.cli.printing import count
@@ -35,11 +35,11 @@ def stash_push(
     Without --since, the end begins at the newest user message.
     """
     with options.open() as memory:
-        stash = memory.stash(since, note)
+        stash, branch = memory.stash(since, note), memory.branch
     if stash is None:
         options.answer(None, ["nothing to stash"])
     else:
-        options.answer(stash.to_dict(), [f"stashed {count(len(stash.ids))}"])
+        options.answer(stash.to_dict(), [f"stashed {count(len(stash.ids))}", *take_back(branch)])
 
 
 @stash_commands.command("list")
@@ -61,7 +61,7 @@ def stash_apply(options: BranchOptions, number: StashNumber = 0) -> None:
     """Copy stashed messages to a branch; the stash stays."""
     with options.open() as memory:
         result = memory.stash_apply(number)
-    options.answer(result.to_dict(), [copied(result)])
+        options.answer(result.to_dict(), [copied(result), *take_back(memory.branch, result.messages)])
 
 
 @stash_commands.command("pop")
@@ -70,7 +70,7 @@ def stash_pop(options: BranchOptions, number: StashNumber = 0) -> None:
     """Copy stashed messages to a branch and drop the stash."""
     with options.open() as memory:
         result = memory.stash_pop(number)
-    options.answer(result.to_dict(), [copied(result)])
+        options.answer(result.to_dict(), [copied(result), *take_back(memory.branch, result.messages)])
 
 
 @stash_commands.command("drop")

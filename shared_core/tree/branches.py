@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from shared_core.arguments import text_value
@@ -11,21 +12,25 @@ from shared_core.checkout import Checkout
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.paths import EARLIER, Head, Path, read, resolve, unused_branch_name
-from shared_core.records import MAIN, ROOT, After, Branch, Create, Delete, Drop, Move, Position, Put, Rename
+from shared_core.records import MAIN, ROOT, After, Branch, Change, Create, Delete, Drop, Move, Position, Put, Rename
 from shared_core.reprs import short_repr
 from shared_core.tree.log import Lineage, LogEntry
+
+STASH_POP = "stash pop"
+"""What the reflog says of a stash that was popped, so that taking it back stashes the copies again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReflogEntry:
-    """A line of the reflog: a branch was moved.
+    """A line of the reflog: a verb moved a branch, or added to it what was said elsewhere.
 
     Attributes:
         reference: names the position where the branch ended before, for `checkout`, `fork` and `reset`.
         branch: the branch that was moved.
-        why: the verb that moved it.
+        why: the verb that did it.
         before: id of the newest message there before; None: there was none.
-        after: id of the newest message at the branch's new end; None: there is none, or the branch was deleted.
+        after: id of the newest message where the branch was moved to, before anything was added there; None: there is
+            none, or the branch was deleted.
         at: when.
     """
 
@@ -258,6 +263,30 @@ def reflog(checkout: Checkout, branch: str | None, limit: int) -> list[ReflogEnt
                 )
             )  # fmt: skip
         return lines
+
+
+def undo(checkout: Checkout) -> ReflogEntry:
+    """Take back the last verb that moved the branch, or the last deletion of one."""
+    with checkout.lock:
+        session, branch = checkout.existing(), checkout.live.head.branch
+        here = {one.name for one in checkout.store.branches(session)}
+        deleted = (ref for ref in checkout.store.refs(session, "move") if ref.position is None and ref.name not in here)
+        moved = checkout.store.refs(session, "move", branch, 1) if branch is not None else []
+        last = max([*moved, *islice(deleted, 1)], key=lambda ref: ref.number, default=None)
+        if last is None or last.base is None:
+            raise UnknownReferenceError(f"nothing to undo: no verb has moved {branch or 'this detached head'!r} yet")
+        note, changes = f"undo {last.note}", list[Change]()
+        if last.name not in here:
+            changes = [Create(last.name, last.base), Move(last.name, last.base, note)]
+        else:
+            ended = checkout.live.path.head
+            if last.note == STASH_POP:
+                changes.append(Put("stash", last.name, ended, last.base, note))
+            changes.append(Move(last.name, last.base, note, ended))
+        checkout.store.change(session, changes)
+        if last.name == branch:
+            checkout.stand(Head(branch))
+    return reflog(checkout, last.name, 1)[0]
 
 
 # Views

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
 
-from shared_core.checkout import Changes, Checkout, if_unmoved
+from shared_core.checkout import Changes, Checkout, if_unmoved, with_move
 from shared_core.errors import UnknownReferenceError
 from shared_core.forget import groups_of_turn
 from shared_core.messages import Message
@@ -15,7 +15,7 @@ from shared_core.recognition import families, says_the_same
 from shared_core.records import Change, Draft, Drop, InTurn, Move, Position, Put, Record, Ref
 from shared_core.reprs import short_repr
 from shared_core.system_prompt import said_together
-from shared_core.tree.branches import lineage
+from shared_core.tree.branches import STASH_POP, lineage
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def cherry_pick(checkout: Checkout, ids: Sequence[str]) -> CherryPickResult:
     def pick() -> CherryPickResult:
         session = checkout.existing()
         positions = [_message_position(checkout, session, reference) for reference in ids]
-        return _Copier(checkout, checkout.live.path).copy(checkout.store.get(session, positions))
+        return _Copier(checkout, checkout.live.path).copy(checkout.store.get(session, positions), why="cherry-pick")
 
     return checkout.until_fresh(pick)
 
@@ -133,8 +133,10 @@ class _Copier:
         # As they were before the records were read.
         self._epoch, self._head = checkout.live.epoch, checkout.live.path.head
 
-    def copy(self, records: Sequence[Record], changes: Changes = lambda branch: ()) -> CherryPickResult:
-        """Store copies of messages and make some changes, in one transaction."""
+    def copy(
+        self, records: Sequence[Record], changes: Changes = lambda branch: (), *, why: str = ""
+    ) -> CherryPickResult:
+        """Store copies of messages and make some changes, in one transaction; `why` names the verb in the reflog."""
         wanted = self._with_tool_groups(records)
         present = {record.position for record in wanted if self._on_path(self._copies_that_say_the_same(record))}
         skipped = tuple(record.message.id or "" for record in wanted if record.position in present)
@@ -143,7 +145,8 @@ class _Copier:
         if not drafts:
             self._store.change(checkout.existing(), changes(checkout.live.head.branch or ""))
             return CherryPickResult(skipped=skipped)
-        appended = checkout.writer.write(drafts, changes=if_unmoved(self._epoch, self._head, changes))
+        noted = with_move(why, self._head, changes) if why else changes
+        appended = checkout.writer.write(drafts, changes=if_unmoved(self._epoch, self._head, noted))
         checkout.writer.open_turn = None
         copies = [record for record in appended.records if record.message.id in appended.added]
         messages = tuple(record.message for record in copies)
@@ -277,7 +280,8 @@ def apply_stash(checkout: Checkout, number: int, *, drop: bool) -> CherryPickRes
     def apply() -> CherryPickResult:
         ref = _ref(checkout, number)
         copier = _Copier(checkout, checkout.live.path)
-        return copier.copy(_records_of(checkout, ref), lambda branch: [Drop(ref.number)] if drop else [])
+        changes: Changes = lambda branch: [Drop(ref.number)] if drop else []  # noqa: E731
+        return copier.copy(_records_of(checkout, ref), changes, why=STASH_POP if drop else "stash apply")
 
     return checkout.until_fresh(apply)
 

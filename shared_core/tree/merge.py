@@ -1,11 +1,11 @@
 """Merges: bring another branch's messages to the one checked out, and say where the two contradict each other."""
 
 import re
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from shared_core.checkout import Changes, Checkout, if_unmoved
+from shared_core.checkout import Changes, Checkout, if_unmoved, with_move
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.paths import Head, Path, Span
@@ -328,7 +328,7 @@ def _squash(writer: _Writer, source: str, sides: _Sides, new: tuple[Span, ...], 
     answer = f"From the branch {source!r}:\n{text}"
     with checkout.lock:
         drafts = _exchange(checkout, question, answer, new, own=prompt is None)
-        messages = _write(checkout, sides, "squash", new, drafts)
+        messages = _write(checkout, sides, "squash", new, drafts, lambda head: with_move(f"squash {source}", head))
     return MergeResult("squash", source, sides.base, messages)
 
 
@@ -351,7 +351,7 @@ def _three_way(writer: _Writer, source: str, sides: _Sides, prompt: str | None) 
     changes: Changes = lambda name: [Merge(name, sides.position, f"merge {source}")]  # noqa: E731
     with checkout.lock:
         drafts = _exchange(checkout, question, answer, (*only_ours, *sides.new), own=prompt is None)
-        messages = _write(checkout, sides, "three-way", sides.new, drafts, changes)
+        messages = _write(checkout, sides, "three-way", sides.new, drafts, lambda head: changes)
     our_ids, their_ids = (tuple(message.id or "" for message in side) for side in (ours, theirs))
     return MergeResult("three-way", source, sides.base, messages, our_ids, their_ids, found)
 
@@ -371,9 +371,9 @@ def _exchange(
 
 def _write(
     checkout: Checkout, sides: _Sides, how: How, new: tuple[Span, ...], drafts: Sequence[Draft],
-    changes: Changes = lambda name: (),
+    changes: Callable[[Position], Changes],
 ) -> tuple[Message, ...]:  # fmt: skip
-    """Store what a merge says, unless what is to be merged is not `new` any more."""
+    """Store what a merge says, with the changes for where the branch ends, unless `new` is not what is to be merged."""
     if checkout.live.head != sides.head:
         raise ValueError(
             f"this memory left {sides.branch!r} while the summarizer wrote, and nothing was changed: "
@@ -382,7 +382,7 @@ def _write(
     while True:
         head = _unchanged_head(checkout, sides, how, new)
         try:
-            appended = checkout.writer.write(drafts, changes=if_unmoved(sides.epoch, head, changes))
+            appended = checkout.writer.write(drafts, changes=if_unmoved(sides.epoch, head, changes(head)))
         except StaleHeadError:
             continue
         checkout.stand(checkout.live.head)

@@ -154,8 +154,25 @@ class TreeVerbs:
         """
         return branches.set_aside(self._checkout, after)
 
+    @reported("undo")
+    def undo(self) -> ReflogEntry:
+        """Take back the last verb that moved the branch that is checked out, or the last deletion of a branch.
+
+        The branch ends where it ended before the verb: a merge, cherry-pick, rebase, reset, stash or `undo`. What the
+        verb added, and what was said since, stays stored, and another `undo` brings it back. The copies of a stash
+        that was popped are stashed again.
+
+        Returns:
+            The new line of the reflog; its `reference` names where the branch ended until now.
+
+        Raises:
+            UnknownReferenceError: there is nothing to undo.
+            StaleHeadError: another writer added to the branch meanwhile; nothing was changed.
+        """
+        return branches.undo(self._checkout)
+
     def reflog(self, branch: str | None = None, limit: int = 100) -> list[ReflogEntry]:
-        """Return how branches were moved other than by adding to them, the newest move first.
+        """Return what verbs did to branches, the newest first; messages that were just added are not listed.
 
         Args:
             branch: only this one; None: all, deleted ones too.

@@ -41,7 +41,7 @@ def rows_of_postgres(address: str, schema: str) -> Dump:
     """Return what every table of a schema holds."""
     with psycopg.connect(address) as connection:
         found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
-        return {name: _rows(connection.execute(f'SELECT * FROM "{schema}"."{name}"')) for (name,) in found}  # type: ignore[arg-type]
+        return {name: _rows(connection.execute(f'SELECT * FROM "{schema}"."{name}"')) for (name,) in found}
 
 
 def _rows(cursor: Any) -> list[tuple[Any, ...]]:

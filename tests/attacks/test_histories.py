@@ -84,7 +84,7 @@ def commands(attacker: Attacker, folder: Path) -> list[list[str]]:
         ["copy", copy, f"{copy}.2"],
         *(["search", one], ["ask", one], ["ask", one, "--full"], ["add", one, "--name", other], ["diff", one, other]),
         *(["fork", one], ["checkout", one], ["tag", one], ["delete-tag", one], ["rename", one, other], ["merge", one]),
-        *(["delete-branch", one], ["cherry-pick", one], ["rebase", one], ["reset", one]),
+        *(["delete-branch", one], ["cherry-pick", one], ["rebase", one], ["reset", one], ["undo"]),
         *(["forget", "--id", one, "--dry-run"], ["forget", "--before", "2100-01-01", "--dry-run"]),
         *(["completion", "bash"], ["rename-session", one, other]),
         *(["import", str(folder / "talk.json"), "--session", one], ["import", str(folder / "exported.jsonl")]),

@@ -160,7 +160,9 @@ def test_a_fork_is_talked_on_and_the_store_remembers_it(chat: Chat, path: str) -
 
 def test_branches_are_merged_and_stashed_in_the_chat(chat: Chat) -> None:
     chat("/fork side", "on the side", "/checkout main")
-    out = chat("/merge side squash", "/merge main", "/stash", "/stash list", "/stash pop", "/log 2")[1].splitlines()
+    out = chat(
+        "/merge side squash", "/merge main", "/stash", "/stash list", "/stash pop", "/undo", "/stash pop", "/log 2"
+    )[1].splitlines()
     assert out[:2] == ["merged side into main (squash)", "From the branch 'side':"]
     assert "nothing to merge: main is the branch to merge into: check out another one first" in out
     assert "stashed 2 messages" in out
@@ -284,7 +286,7 @@ def test_another_package_offers_models_to_chats_and_merges(
     assert run([*merge, "--prompt", "What now?"]) == 0
     said = capsys.readouterr().out
     assert "counting:8 was given user: more\n\nassistant: " in said
-    assert said.endswith("The above is a record. What now?\n")
+    assert said.endswith("The above is a record. What now?\nto take it back: undo --branch main\n")
 
 
 def test_without_a_package_that_offers_it_there_is_no_model(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_commands_go_on_with_the_branch_that_was_forked_or_checked_out(call: Cal
     )
     assert call("merge", "side", "--how", "squash")[1].startswith("merged side into main (squash)\n")
     assert json.loads(call("checkout", "side", "--json")[1]) == {"branch": "side"}
-    assert call("merge", "main")[1] == "merged main into side (full)\n"
+    assert call("merge", "main")[1] == "merged main into side (full)\nto take it back: undo --branch side\n"
     assert call("diff", "main")[1].startswith("both: up to ")
 
 
@@ -134,7 +134,7 @@ def test_tags_and_moves_are_of_the_branch_that_is_checked_out(call: Call) -> Non
     call("fork", "side")
     call("add", "two")
     assert call("tag", "here")[1] == "tagged side as 'here'\n"
-    assert call("reset", "main")[1].startswith("'side' now ends at main; to undo it: reset side@{1} --branch side")
+    assert call("reset", "main")[1].startswith("'side' now ends at main\nto take it back: undo --branch side")
     assert said(call, "--branch", "here") == ["one", "two"]
     call("stash", "push")
     assert "  side  1 message" in call("stash", "list")[1]

@@ -592,10 +592,10 @@ def parted(here: Path) -> None:
             "branches": ["main", "side", "new"], "tags": []
         }),
         (["rename", "side", "aside"], "renamed 'side' to 'aside'", {"branches": ["main", "aside"], "tags": []}),
-        (["delete-branch", "side"], "fork side --at side@{1}", {"branches": ["main"], "tags": []}),
+        (["delete-branch", "side"], "to take it back: undo --branch main", {"branches": ["main"], "tags": []}),
         (["tag", "v1"], "tagged main as 'v1'", {"branches": ["main", "side"], "tags": ["v1"]}),
         (["tags"], "", []),
-        (["reset", "bbbb"], "to undo it: reset main@{1}", {"branches": ["main", "side"], "tags": []}),
+        (["reset", "bbbb"], "to take it back: undo --branch main", {"branches": ["main", "side"], "tags": []}),
         (["reflog"], "", []),
         (["diff", "side"], "both: up to bbbb\nonly side: 1 message\n<", {
             "base": "bbbb", "only_a": ["dddd"], "only_b": ["cccc"]
@@ -625,10 +625,10 @@ def test_a_command_for_branches_answers_in_words_and_in_json(
 
 @pytest.mark.usefixtures("parted")
 def test_a_stash_goes_and_comes_back(call: Call) -> None:
-    assert call("stash", "push", "--note", "for later")[1] == "stashed 1 message\n"
+    assert call("stash", "push", "--note", "for later")[1] == "stashed 1 message\nto take it back: undo --branch main\n"
     assert "main  1 message  for later" in call("stash", "list")[1]
-    assert call("stash", "apply")[1] == "copied 1 message\n"
-    assert call("stash", "pop", "--branch", "side")[1] == "copied 1 message\n"
+    assert call("stash", "apply")[1] == "copied 1 message\nto take it back: undo --branch main\n"
+    assert call("stash", "pop", "--branch", "side")[1] == "copied 1 message\nto take it back: undo --branch side\n"
     assert call("stash", "pop")[0] == 2
     call("stash", "push")
     assert call("stash", "drop")[1] == "dropped stash 0\n"

@@ -239,7 +239,8 @@ def test_a_floor_of_the_caller_is_one_more_condition(floor: dict[str, float]) ->
     questions = ["Who won the world cup in 1998?", "What was the code of my locker at the climbing hall?"]
     found: list[list[set[str | None]]] = []
     for options in ({}, floor):
-        with InfiniteMemory(max_tokens=1_000, **options) as memory:
+        least = options.get("min_score"), options.get("min_lexical")
+        with InfiniteMemory(max_tokens=1_000, min_score=least[0], min_lexical=least[1]) as memory:
             memory.import_file(CONVERSATION)
             lines = [memory.context(question).report.lines for question in questions]
         found.append([{one.id for one in some if one.kind is Kind.RECALLED and one.included} for some in lines])

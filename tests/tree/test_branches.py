@@ -1,5 +1,6 @@
 """Rename, delete, tag, reset, reflog, diff and log: what each changes, and what it leaves alone."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from shared_core.errors import StaleHeadError
 from shared_core.records import MAIN, After, Move, Position
 from shared_core.results import Branch, LogEntry
 from shared_core.tree.log import draw
-from tests.support.histories import CountingStore, history, ids
+from tests.support.histories import CountingStore, history, ids, texts
 
 
 @pytest.fixture
@@ -221,3 +222,86 @@ def test_all_of_it_outlives_the_process(tmp_path: Path) -> None:
     with InfiniteMemory(tmp_path / "chat.db", ranking="lexical") as memory:
         assert (memory.tags(), memory.reflog(), memory.stashes(), memory.log(), path(memory)) == before
         assert memory.stashes()[0].ids == ("m10", "m11")
+
+
+# Taking back
+
+
+def forked() -> InfiniteMemory:
+    """Return a memory with two messages on `main` and two more on `side`, which stands on `main`."""
+    memory = InfiniteMemory()
+    memory.add(history(2))
+    memory.fork("side")
+    memory.add(history(2, start=2))
+    memory.checkout("main")
+    memory.add(history(2, start=4))
+    return memory
+
+
+VERBS: dict[str, Callable[[InfiniteMemory], object]] = {
+    "merge": lambda memory: memory.merge("side"),
+    "squash": lambda memory: memory.merge("side", "squash"),
+    "three-way": lambda memory: memory.merge("side", "three-way"),
+    "cherry-pick": lambda memory: memory.cherry_pick("m2"),
+    "rebase": lambda memory: memory.rebase("side"),
+    "reset": lambda memory: memory.reset("m0"),
+    "stash": lambda memory: memory.stash(),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_what_a_verb_did_to_a_branch_is_taken_back(verb: str) -> None:
+    with forked() as memory:
+        memory.reset("m5")  # an earlier move, to which `main@{1}` must not refer afterwards
+        before = ids(memory.messages())
+        VERBS[verb](memory)
+        after = ids(memory.messages())
+        assert after != before
+        assert verb.split("-")[0] in memory.undo().why or verb == "three-way"
+        assert ids(memory.messages()) == before
+        memory.undo()
+        assert ids(memory.messages()) == after, "a second undo takes back the first"
+        memory.reset("main@{2}")
+        assert ids(memory.messages()) == after
+        memory.reset("main@{4}")  # one line further: the reset before is in the reflog, too
+        assert ids(memory.messages()) == before
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_a_stash_that_was_brought_back_is_taken_away_again(drop: bool) -> None:
+    with forked() as memory:
+        stash = memory.stash()
+        assert stash is not None
+        before = ids(memory.messages())
+        said = texts(memory.get(id_) for id_ in stash.ids)
+        memory.stash_pop() if drop else memory.stash_apply()
+        memory.undo()
+        assert ids(memory.messages()) == before
+        assert [texts(memory.get(id_) for id_ in one.ids) for one in memory.stashes()] == [said]
+
+
+def test_what_was_said_since_is_kept_and_comes_back() -> None:
+    with forked() as memory:
+        memory.merge("side", "squash")
+        memory.add(history(2, start=9))
+        whole = ids(memory.messages())
+        memory.undo()
+        assert ids(memory.messages()) == ["m0", "m1", "m4", "m5"]
+        memory.undo()
+        assert ids(memory.messages()) == whole
+
+
+def test_a_deleted_branch_comes_back() -> None:
+    with forked() as memory:
+        memory.delete_branch("side")
+        assert memory.undo().branch == "side"
+        assert [branch.name for branch in memory.branches()] == ["main", "side"]
+        memory.checkout("side")
+        assert ids(memory.messages()) == ["m0", "m1", "m2", "m3"]
+
+
+def test_there_is_nothing_to_take_back() -> None:
+    with InfiniteMemory() as memory:
+        memory.add(history(2))
+        with pytest.raises(UnknownReferenceError):
+            memory.undo()

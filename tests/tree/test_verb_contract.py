@@ -224,7 +224,7 @@ DONE: dict[str, Case] = {
     ),
     "add a text that others take for a mark": Case(
         lambda m: (m.add([said("u9", "<FORK>"), said("r9", "Root")]), m.merge("side", "squash"), path(m)[-4:-2]),
-        f"{OURS} u9 r9 + +", messages(4, covers=(2, 0)), told=lambda done: done[-1], tells=["u9", "r9"],
+        f"{OURS} u9 r9 + +", messages(4, covers=(2, 0), refs=NEW), told=lambda done: done[-1], tells=["u9", "r9"],
     ),
     "fork": Case(lambda m: m.fork("new"), OURS, {"branches": NEW}, branch="new"),
     "fork of a message": Case(lambda m: m.fork("new", "u2"), OURS, {"branches": NEW}, branch="new"),
@@ -234,20 +234,21 @@ DONE: dict[str, Case] = {
     "checkout": Case(lambda m: m.checkout("side"), OURS, branch="side"),
     "checkout of a message": Case(lambda m: m.checkout("r2"), OURS, branch=None),
     "merge squash": Case(
-        lambda m: m.merge("side", "squash"), f"{OURS} + +", messages(2, covers=(2, 0)), told=how, tells="squash"
+        lambda m: m.merge("side", "squash"), f"{OURS} + +", messages(2, covers=(2, 0), refs=NEW),
+        told=how, tells="squash",
     ),
     "merge squash asked in own words": Case(
-        lambda m: m.merge("side", "squash", prompt="And?"), f"{OURS} + +", messages(2, covers=NEW),
+        lambda m: m.merge("side", "squash", prompt="And?"), f"{OURS} + +", messages(2, covers=NEW, refs=NEW),
         told=lambda done: [(one.role, one.content[:4]) for one in done.messages],
         tells=[("user", "And?"), ("assistant", "From")],
     ),
     "merge squash of what is ahead": Case(
-        lambda m: m.merge("side", "squash"), "u1 r1 + +", messages(2, covers=(2, 0), branches=ANEW, segments=NEW),
-        ahead=False, told=how, tells="squash",
+        lambda m: m.merge("side", "squash"), "u1 r1 + +",
+        messages(2, covers=(2, 0), refs=NEW, branches=ANEW, segments=NEW), ahead=False, told=how, tells="squash",
     ),
     "merge squash twice": Case(
-        lambda m: [m.merge("side", "squash").how for _ in range(2)], f"{OURS} + +", messages(2, covers=(2, 0)),
-        told=list, tells=["squash", "nothing"],
+        lambda m: [m.merge("side", "squash").how for _ in range(2)], f"{OURS} + +",
+        messages(2, covers=(2, 0), refs=NEW), told=list, tells=["squash", "nothing"],
     ),
     "merge squash of what is behind": Case(lambda m: m.merge("u1", "squash"), OURS, told=how, tells="nothing"),
     "merge squash of itself": Case(lambda m: m.merge(MAIN, "squash"), OURS, told=how, tells="nothing"),
@@ -256,7 +257,7 @@ DONE: dict[str, Case] = {
             m.fork("more", "u3"), m.add(said("r9")), m.checkout(MAIN), m.merge("side", "squash"),
             m.checkout("more"), path(m), m.checkout(MAIN),
         ),
-        f"{OURS} + +", messages(3, branches=(1, 0), segments=NEW, covers=(2, 0)),
+        f"{OURS} + +", messages(3, branches=(1, 0), segments=NEW, covers=(2, 0), refs=NEW),
         told=lambda done: done[5], tells=["u1", "r1", "u2", "r2", "u3", "r9"],
     ),
     "merge full": Case(lambda m: m.merge("side", "full"), f"{OURS} u2 r2 u3 r3", MERGED, told=how, tells="full"),
@@ -297,14 +298,14 @@ DONE: dict[str, Case] = {
     ),
     "fast-forward to what is behind": Case(lambda m: m.merge("u1", "fast-forward"), OURS, told=how, tells="nothing"),
     "cherry-pick": Case(
-        lambda m: m.cherry_pick(["r3", "u3", "r1"]), f"{OURS} + +", messages(2),
+        lambda m: m.cherry_pick(["r3", "u3", "r1"]), f"{OURS} + +", messages(2, refs=NEW),
         told=sources, tells=(("u3", "r3"), ("r1",), ()),
     ),
     "cherry-pick of half an exchange": Case(
-        lambda m: m.cherry_pick("r3"), f"{OURS} +", messages(1), told=sources, tells=(("r3",), (), ("r3",))
+        lambda m: m.cherry_pick("r3"), f"{OURS} +", messages(1, refs=NEW), told=sources, tells=(("r3",), (), ("r3",))
     ),
     "cherry-pick twice": Case(
-        lambda m: [m.cherry_pick(["u2", "r2"]).skipped for _ in range(2)], f"{OURS} + +", messages(2),
+        lambda m: [m.cherry_pick(["u2", "r2"]).skipped for _ in range(2)], f"{OURS} + +", messages(2, refs=NEW),
         told=list, tells=[(), ("u2", "r2")],
     ),
     "cherry-pick of nothing": Case(lambda m: m.cherry_pick([]), OURS, told=sources, tells=((), (), ())),
@@ -324,21 +325,21 @@ DONE: dict[str, Case] = {
     ),
     "stash apply": Case(
         lambda m: (m.stash(), m.stash_apply(), m.stashes()), "u1 r1 + +",
-        messages(2, branches=ANEW, refs=(2, 0), segments=NEW),
+        messages(2, branches=ANEW, refs=(3, 0), segments=NEW),
         told=lambda done: (done[1].sources, len(done[2])), tells=(("u4", "r4"), 1),
     ),
     "stash apply twice": Case(
         lambda m: (m.stash(), m.stash_apply(), m.stash_apply()), "u1 r1 + +",
-        messages(2, branches=ANEW, refs=(2, 0), segments=NEW), told=lambda done: done[2].skipped, tells=("u4", "r4"),
+        messages(2, branches=ANEW, refs=(3, 0), segments=NEW), told=lambda done: done[2].skipped, tells=("u4", "r4"),
     ),
     "stash pop": Case(
         lambda m: (m.stash(), m.stash_pop(), m.stashes()), "u1 r1 + +",
-        messages(2, branches=ANEW, refs=NEW, segments=NEW),
+        messages(2, branches=ANEW, refs=(2, 0), segments=NEW),
         told=lambda done: (done[1].sources, len(done[2])), tells=(("u4", "r4"), 0),
     ),
     "stash pop elsewhere": Case(
         lambda m: (m.stash(), m.checkout("side"), m.stash_pop(), m.checkout(MAIN)), "u1 r1",
-        messages(2, branches=ANEW, refs=NEW), side="u1 r1 u2 r2 u3 r3 + +",
+        messages(2, branches=ANEW, refs=(2, 0)), side="u1 r1 u2 r2 u3 r3 + +",
     ),
     "stash drop": Case(
         lambda m: (m.stash(), m.stash_drop(), m.stashes()), "u1 r1", MOVED, told=lambda done: done[2], tells=[]

@@ -102,6 +102,12 @@ class Model:
     def log(self, branch: str, name: str | None = None) -> None:
         self.moves.setdefault(name or branch, []).insert(0, self.branches[branch])
 
+    def log_head(self) -> None:
+        """Note where the branch ends; a detached head becomes one."""
+        self.point(self.head)
+        assert self.branch is not None
+        self.log(self.branch)
+
     def move(self, to: Node) -> None:
         if self.branch is None:
             self.detached = to
@@ -171,10 +177,11 @@ class Model:
             self.move(source)
             return "fast-forward"
         if how != "squash":
-            self.point(head)
+            self.log_head()
             assert self.branch is not None
-            self.log(self.branch)
             self.branches[self.branch] = Node(None, (head, source))
+        if how == "squash":
+            self.log_head()
         if how in ("squash", "three-way"):
             covers = frozenset(new if how == "squash" else [*self.only(head, source), *new])
             question, answer = new_ids()
@@ -194,7 +201,9 @@ class Model:
             found += new
         return sorted(found, key=lambda node: node.number)
 
-    def copy(self, nodes: Sequence[Node], onto: Node, new_ids: Callable[[], Sequence[str]]) -> CherryPickResult:
+    def copy(
+        self, nodes: Sequence[Node], onto: Node, new_ids: Callable[[], Sequence[str]], *, log: bool = True
+    ) -> CherryPickResult:
         """Copy messages to the head, which is, or will be, `onto`."""
         there = set(onto.path)
         wanted = sorted(set(nodes), key=lambda node: node.number)
@@ -216,6 +225,8 @@ class Model:
                 blocks.setdefault(turn if nodes[0].role == "user" or home is None else home, []).extend(nodes)
         order = [node for nodes in [*(turns[turn] for turn in homeless), *blocks.values()] for node in nodes]
         copies: dict[str, str] = {}
+        if order and log:
+            self.log_head()
         for source, id_ in zip(order, new_ids() if order else (), strict=True):
             home = homes[source.turn]
             joined = copies.get(source.turn) or (home.turn if home is not None else None)
@@ -230,7 +241,7 @@ class Model:
         after = set(since.path)
         own = [node for node in self.only(self.head, onto) if node not in after]
         self.move(onto)
-        return self.copy([node for node in own if node.id is not None and node.alive], onto, new_ids)
+        return self.copy([node for node in own if node.id is not None and node.alive], onto, new_ids, log=False)
 
     def stash(self, since: Node | None) -> list[str] | None:
         path = self.head.path
