@@ -51,7 +51,7 @@ EXPECTED = {
 }
 ELSEWHERE = {
     "tutorial.md", "server.md", "openai.md", "import.md", "format.md", "langchain.md", "llama_index.md", "scaling.md",
-    "serve.md", "clients.md",
+    "serve.md", "clients.md", "recipes.md",
 }  # fmt: skip
 """Pages whose blocks are run by other tests."""
 
