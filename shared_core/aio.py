@@ -60,6 +60,8 @@ def _takes_a_memory(method: Method) -> Method:
 class AsyncInfiniteMemory:
     """The methods of a memory as coroutines, with the arguments, results and errors of `InfiniteMemory`.
 
+    `messages` is an async iterator: loop over it with `async for`.
+
     Reading, writing and ranking run in threads, as many as the store serves at a time (`Store.connections`). All
     memories on a store share them, they end with the last one, and the event loop's own threads stay free.
     Embedders and summarizers that are asynchronous themselves are awaited.

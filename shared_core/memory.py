@@ -96,7 +96,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         user_id: the user it belongs to. Sessions of the same name that belong to different users are separate. None:
             no user.
         system: the system prompt, as a setting: a text, or a function that returns one for each question. It comes
-            first in every prompt, takes part of the budget, and is never stored. Assign `memory.system` to change it.
+            first in every prompt, takes part of the budget, and is never stored. It is sent instead of a system prompt
+            that is stored; pinned system messages are sent, too. Assign `memory.system` to change it.
         scope: what recall searches: `"session"` is this conversation, on the branch that is checked out; `"user"` also
             searches the main branches of the user's other sessions and needs a `user_id`.
         max_tokens: the context limit of your model, in tokens: prompt and reply together.
@@ -449,7 +450,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         Args:
             question: the question, if it is not stored yet. None or empty: the newest user message. If the newest user
                 message has the same text and no answer yet, the question is taken to be that message.
-            system: the system prompt for this question, instead of the constructor's `system`; `""` for none.
+            system: the system prompt for this question, instead of the constructor's `system`. `""`: the stored one, if
+                there is one.
             tools: the tool schemas that you send with the prompt. They take part of the budget.
             max_tokens: the context limit of the model that is asked, instead of the constructor's `max_tokens`.
             reserve_tokens: the tokens kept free for the reply, instead of the constructor's `reserve_tokens`.

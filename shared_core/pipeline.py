@@ -281,14 +281,14 @@ class PromptBuilder:
         return replace(plan, summaries=self.rolling.versions(plan.path, plan.end))
 
     def _stays(self, ask: Ask, current: Turn | None) -> list[Entry]:
-        """Return the messages of every prompt: first the system prompt that is a setting, then what is stored."""
+        """Return the messages of every prompt: the system prompt, where a setting replaces a stored one, and pins."""
         stays = self.live.stays_beside(current.turn_id if current is not None else None)
         if not ask.system:
             return stays
         message, framer = Message.system(ask.system), self.assembler.framer
         tokens = message_tokens(message, framer.counter, framer.overhead)
-        stored = [entry for entry in stays if not (is_prompt(entry.message) and entry.message.content == ask.system)]
-        return [Entry(message, tokens, FRONT, BEFORE_ALL), *stored]
+        pinned = [entry for entry in stays if not is_prompt(entry.message)]
+        return [Entry(message, tokens, FRONT, BEFORE_ALL), *pinned]
 
     def _current(self, ask: Ask, turns: Sequence[Turn]) -> tuple[Turn | None, Turn | None]:
         """Return the turn that is being answered, and the stored turn it is (None: the question is not stored)."""

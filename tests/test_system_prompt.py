@@ -35,12 +35,24 @@ def prompts(memory: InfiniteMemory, **asked: Any) -> list[str]:
 
 def test_a_setting_comes_first_is_charged_and_never_stored(store: SQLiteStore) -> None:
     memory = new(store, system="Be kind.")
-    memory.add([*exchange(1), system("Stored.")])
-    assert prompts(memory) == ["Be kind.", "Stored."]
+    memory.add(exchange(1))
+    assert prompts(memory) == ["Be kind."]
     context, bare = memory.context("and now?"), memory.context("and now?", system="")
     assert context.tokens - bare.tokens == memory.count(system("Be kind."))
     assert context.report.lines[0].text == "Be kind."
-    assert [message.content for message in memory.messages()] == ["question 1", "answer 1", "Stored."]
+    assert [message.content for message in memory.messages()] == ["question 1", "answer 1"]
+
+
+def test_a_setting_is_sent_instead_of_the_stored_prompt_and_beside_what_is_pinned(store: SQLiteStore) -> None:
+    memory = new(store, system="Be kind.")
+    memory.add([system("Stored."), system("Stored, too."), *exchange(1), system("Pinned.", pinned=True)])
+    memory.add([*exchange(2), system("Newer.")])
+    sent = [message.content for message in memory.context("and now?").messages if message.role == "system"]
+    assert sent == ["Be kind.", "Pinned."]
+    assert memory.context("and now?", system="Be brief.").messages[0].content == "Be brief."
+    for nothing in ("", " ", lambda: None):
+        assert memory.context("and now?", system=nothing).messages[0].content == "Newer."
+    assert [message.content for message in memory.messages() if not message.pinned][-1] == "Newer."
 
 
 def test_a_setting_may_change_between_questions(store: SQLiteStore) -> None:

@@ -46,7 +46,7 @@ INTERRUPTED = 130
 
 HELP = """Store a chat for good, search it, and see the prompt that fits the model's context.
 
-The commands work on the branch of the conversation that is checked out, in the store chat.db. All times are in UTC.
+The commands work on the branch of the conversation that is checked out, in the store chat.db. Lists show times in UTC.
 """
 
 PLUGINS = "infinite_memory.commands"

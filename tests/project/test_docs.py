@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shared_core import InfiniteMemory
+import shared_core
+from shared_core import AsyncInfiniteMemory, InfiniteMemory
 from shared_core.cli.app import run as run_command
 from tests.support.documents import ROOT, Ran, blocks_of, run
 
@@ -23,7 +24,7 @@ EXPECTED = {
     "python.md": [
         "Be brief. It is 9 o'clock.\nBe brief. It is 10 o'clock.\nAnswer in verse.\n4 messages are stored\n",
         "garden 2 When do I prune the roses?\nholiday 2 Where to in June?\n['When do I prune the roses?',",
-        "4471",
+        "4471.', 'Noted.', 'What is my locker code?']\n['user', 'assistant']\n",
         "From the handbook:\n\nRefunds take five working days.",
         "1.0 The hotel in Porto takes €90 a night.\n0.0 The hotel in Porto ",
         "'Noted.', 'What is my locker code?'",
@@ -51,7 +52,7 @@ EXPECTED = {
 }
 ELSEWHERE = {
     "tutorial.md", "server.md", "openai.md", "import.md", "format.md", "langchain.md", "llama_index.md", "scaling.md",
-    "serve.md", "clients.md",
+    "serve.md", "clients.md", "recipes.md",
 }  # fmt: skip
 """Pages whose blocks are run by other tests."""
 
@@ -137,3 +138,49 @@ def test_the_arguments_are_all_listed() -> None:
     listed = set(re.findall(r"`(\w+)`", "\n".join(row.split("|")[1] for row in rows.splitlines())))
     arguments = set(inspect.signature(InfiniteMemory).parameters)
     assert listed == arguments
+
+
+# What they say of the package
+
+
+def test_what_is_said_of_us_beside_others_is_so() -> None:
+    page = (DOCS / "beside.md").read_text(encoding="utf-8")
+    rows = (row.split("|")[1:3] for row in page.splitlines() if row.startswith("| "))
+    ours = {name.strip(): said.strip() for name, said in rows}
+    assert (ours["reranking"] != "no") == ("reranker" in inspect.signature(InfiniteMemory).parameters)
+    assert all(store in shared_core.__all__ for store in ("SQLiteStore", "PostgresStore"))
+    assert all(name in ours["where it runs"] for name in ("proxy", "MCP", "SQLite", "PostgreSQL"))
+    for verb in ("branches", "merge", "cherry_pick", "stash", "export"):
+        assert hasattr(InfiniteMemory, verb)
+    assert "no reranker" not in page
+    assert "no multi-user" not in page
+
+
+def test_the_methods_of_the_asynchronous_memory_are_coroutines_but_for_one_iterator() -> None:
+    methods = dict(inspect.getmembers(AsyncInfiniteMemory, inspect.isfunction))
+    public = {name: method for name, method in methods.items() if not name.startswith("_")}
+    assert [name for name, method in public.items() if not inspect.iscoroutinefunction(method)] == ["messages"]
+    assert inspect.isasyncgenfunction(public["messages"])
+
+
+def test_every_logger_is_listed() -> None:
+    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    packages = [ROOT / name for name in ("shared_core", "langchain_infinite_memory", "llama_index_infinite_memory")]
+    files = [path for package in packages for path in package.rglob("*.py")]
+    named = re.compile(r'getLogger\((?:"([\w.]+)"|__name__)\)')
+    for path in files:
+        for name in named.findall(path.read_text(encoding="utf-8")):
+            home = name or path.parent.relative_to(ROOT).as_posix().replace("/", ".")
+            assert home == "httpx" or f"\n| `{home}` |" in page, home
+
+
+def test_lists_are_in_utc_and_json_has_the_zone_that_was_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with InfiniteMemory("chat.db") as memory:
+        memory.add({"role": "user", "content": "Hello!", "created_at": "2026-03-02T03:00:00+09:00"})
+    assert run_command(["log"]) == run_command(["log", "--json"]) == 0
+    shown = capsys.readouterr().out
+    assert "2026-03-01 18:00  user" in shown
+    assert '"created_at": "2026-03-02T03:00:00+09:00"' in shown

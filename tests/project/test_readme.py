@@ -12,31 +12,50 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 REPOSITORY = "https://github.com/infinite-memory/infinite-memory"
 HOMES = (f"{REPOSITORY}/blob/main/", "https://raw.githubusercontent.com/infinite-memory/infinite-memory/main/")
 SITE = "https://infinite-memory.github.io/infinite-memory/"
-RUNS = 5
+DATE = re.compile(r"^\d{4}-\d\d-\d\d$", flags=re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Ran], Path]:
-    """The only block, run again and again on one file, and that file."""
+    """The only block, run twice on one file, and that file."""
     folder = tmp_path_factory.mktemp("readme")
     blocks = blocks_of("README.md", folder)
-    return run(blocks * RUNS, folder, together=True), folder / "chat.db"
+    return run(blocks * 2, folder, together=True), folder / "chat.db"
 
 
-def test_the_block_runs_and_prints_the_report(ran: tuple[list[Ran], Path]) -> None:
+def test_the_block_prints_what_is_shown(ran: tuple[list[Ran], Path]) -> None:
     runs, _ = ran
-    assert len(runs) == RUNS, "the README has one block"
-    for one in runs:
-        assert re.search(r"\d+ of 3,596 tokens", one.out)
-        assert one.err == ""
+    assert len(runs) == 2, "the README has one block"
+    (shown,) = re.findall(r"^```text\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
+    assert DATE.sub("DATE", runs[0].out) == DATE.sub("DATE", shown)
+    assert "My locker code is 4471." in runs[1].out
+    assert [one.err for one in runs] == ["", ""]
 
 
-def test_runs_of_the_block_on_one_file_send_one_system_prompt(ran: tuple[list[Ran], Path]) -> None:
+def test_the_prompt_is_of_the_parts_that_are_named(ran: tuple[list[Ran], Path]) -> None:
     _, path = ran
-    with InfiniteMemory(path, session_id="alice", system="You are a helpful travel agent.") as memory:
-        assert len(memory.messages()) == 4 * RUNS
-        sent = memory.context("Which hotel did we like so much?").messages
-    assert [message.content for message in sent if message.role == "system"] == ["You are a helpful travel agent."]
+    with InfiniteMemory(path, system="You help.") as memory:
+        assert len(memory.messages()) == 816
+        sent = memory.context("Hi!").messages
+    assert [message.content for message in sent if message.role == "system"] == ["You help."]
+    number = re.search(r"(\d+) are sent", README)
+    assert number is not None
+    assert "the newest twelve days" in README
+    assert int(number[1]) == 1 + 2 * 12 + 1
+
+
+def test_the_figures_are_those_that_were_measured() -> None:
+    measured = (ROOT / "docs" / "measured.md").read_text(encoding="utf-8")
+
+    def shares(text: str, row: str) -> list[str]:
+        lines = [line for line in text.splitlines() if line.startswith(f"| {row} |")]
+        return lines[0].split("|")[2:-1]
+
+    rows = {"sliding window": "the newest messages (a sliding window)", "`context`": "infinite-memory"}
+    for name, ours in rows.items():
+        small, large = (shares(measured, f"{name}, {size}") for size in ("1,000", "4,000"))
+        found = [[round(float(cell.split(",")[0])) for cell in (small[of], large[of])] for of in (0, 1, 3)]
+        assert [[int(share) for share in cell.split("/")] for cell in shares(README, ours)] == found
 
 
 def test_the_readme_is_short() -> None:
