@@ -128,7 +128,7 @@ def test_few_clients_are_kept_in_mind(store: Store, monkeypatch: pytest.MonkeyPa
         [{"role": "user", "content": "### Task:\nYou are an autocompletion system. ..."}],
         [{"role": "user", "content": "Your task is to reflect the speaker's likely facial expression through ..."}],
         [
-            {"role": "system", "content": "Available Tools: [{}]\n\nYour task is to choose and return the correct tool"},
+            {"role": "system", "content": "Available Tools: []\n\nYour task is to choose and return the correct tool"},
             {"role": "user", "content": "Query: History: ..."},
         ],
         [{"role": "user", "content": [{"type": "text", "text": "Sum up the chat for me, briefly"}]}],
