@@ -62,13 +62,7 @@ def serve(
     port: Port = 8765,
     tokens: TokensFile = None,
     max_tokens: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="The context limit of all models, in tokens: prompt and reply. Without it, that of each model is what "
-            f"upstream says in /v1/models, or else {UNTOLD}.",
-        ),
+        int | None, typer.Option(metavar="N", min=1, help=f"The limit of all models. Else upstream's, or {UNTOLD}.")
     ] = None,
     reserve_tokens: ReserveTokens = 500,
     window: Annotated[

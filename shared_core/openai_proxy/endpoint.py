@@ -135,7 +135,7 @@ class Endpoint:
                 # All users share this server's key there: the response may be another user's.
                 text = f"{MEMORY}: off: previous_response_id and conversation need the memory, or send the history"
                 raise Refused(403, text, code="memory_needed")
-            return Prompted((), header="off"), asked, as_it_came
+            return Prompted(None, header="off"), asked, as_it_came
         try:
             prompted = self._keeper.prompts.prompt(
                 asked, user=user, session=session, report=wants_report, retried=_is_retry(request),
@@ -144,9 +144,7 @@ class Endpoint:
         except (ValueError, RecursionError) as error:
             logger.warning("a history cannot be stored: %s\n%s", type(error).__name__, frames_of(error))
             raise Refused(400, "messages: these cannot be stored; see the log of the server") from error
-        # The response that it goes on after is this user's, and without it a request over the limit says too little.
-        unchanged = not prompted.remembered or (prompted.header is not None and asked.previous is not None)
-        return prompted, asked, as_it_came if unchanged else asked.written(prompted.messages)
+        return prompted, asked, as_it_came if prompted.messages is None else asked.written(prompted.messages)
 
     async def _kept(self, asked: ApiRequest, prompted: Prompted, body: bytes) -> tuple[bytes, str | None]:
         """Store the answer in the body of a response; return the body, with the report if wanted, and the session."""

@@ -42,17 +42,17 @@ class Prompted:
     """The prompt for a request, and where its answer belongs.
 
     Attributes:
-        messages: the messages to send, as the API writes them.
+        messages: the messages to send, as the API writes them. None: the request goes on as it came.
         user: the user whom the conversation belongs to.
         session: the conversation. None: it is a new one, and nothing of it is stored before it is answered.
         history: what was followed. None: nothing was.
         said: the messages of a new conversation.
         report: why each message is in the prompt or not, as plain data.
         number: its number in the ring of requests. None: it is in none.
-        header: why the request goes on as it came, for the header of the response. None: the prompt goes instead.
+        header: why the client's own messages are sent, for the header of the response. None: they are not.
     """
 
-    messages: tuple[Any, ...]
+    messages: tuple[Any, ...] | None
     user: str | None = None
     session: str | None = None
     history: FollowedHistory | None = None
@@ -128,8 +128,9 @@ class Prompts:
         """
         named, after = session is not None, None
         talk = (user, session or "", client)
-        if self._asides.known(request) or (request.previous is None and self._asides.alone(talk, request.messages)):
-            return Prompted((), header=ASIDE)
+        aside = self._asides.known(request) or self._asides.alone(talk, request.messages)
+        if aside and request.previous is None:  # upstream, the response before it may be another user's
+            return Prompted(_as_sent(request), header=ASIDE)
         if request.previous is not None:
             session, after = answer_named(
                 self.pool.store.for_user(user), user, session, request.previous, request.messages
@@ -161,7 +162,7 @@ class Prompts:
     def _first_prompt(self, request: ApiRequest, user: str | None, *, report: bool) -> Prompted:
         """Return the prompt of a conversation of which nothing is stored."""
         if all(message.role != "user" for message in request.messages):
-            return Prompted((), header="off")
+            return Prompted(None, header="off")
         settings = self.pool.settings
         hook = _FirstPrompt(settings["on_event"], user) if settings.get("on_event") is not None else None
         # In this process alone.
@@ -295,7 +296,12 @@ def _over_limit(request: ApiRequest, error: BudgetError) -> Prompted:
         "a request went on as it came: tools, system prompt and newest turn take %d tokens of %d; see --window",
         error.needed, error.available,
     )  # fmt: skip
-    return Prompted(tuple(chain(*request.sent)), header=OVER_LIMIT)
+    # Without the response before it, which is known to be this user's, it would say too little.
+    return Prompted(None if request.previous is not None else _as_sent(request), header=OVER_LIMIT)
+
+
+def _as_sent(request: ApiRequest) -> tuple[Any, ...]:
+    return tuple(chain(*request.sent))
 
 
 def _sent(context: Context, request: ApiRequest, history: FollowedHistory) -> tuple[Any, ...]:
@@ -304,7 +310,7 @@ def _sent(context: Context, request: ApiRequest, history: FollowedHistory) -> tu
     The memory keeps what it knows of a message. A client may send more, such as fields of its provider.
     """
     if all(message.role != "user" for message in context.messages):
-        return tuple(chain(*request.sent))  # nothing is asked that a prompt could be built for
+        return _as_sent(request)  # nothing is asked that a prompt could be built for
     ids = history.ids[len(history) - len(request.messages) :]
     given = zip(ids, request.messages, request.sent, strict=True)
     own = {id_: (message, raw) for id_, message, raw in given if id_ is not None}

@@ -99,11 +99,14 @@ def test_a_prompt_in_other_words_is_an_aside_after_the_first_whole_history(store
         assert webui.prompt() == [OWN_WORDS]
         again = webui.aside("My boat is Heron")
         assert again.headers.get("x-memory") is None, "the first answer is regenerated"
+        webui.said.clear()
+        assert webui.ask("My boat is Egret").headers["x-memory"] == "aside", "the first question, edited"
+        webui.ask("And where does it lie")  # is stored with the history that it begins
         new_only = OpenWebUI(url, model, {**named, "user-agent": "another program"})
         assert new_only.aside("What is my boat called").headers.get("x-memory") is None
         webui.http.close()
         new_only.http.close()
-    assert store.overview(None)[0].messages == 4 + 2
+    assert store.overview(None)[0].messages == 4 + 4 + 2
 
 
 def test_few_clients_are_kept_in_mind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,6 +147,19 @@ def test_known_prompts_are_asides(store: Store, messages: list[Any]) -> None:
         if len(messages) == 2:
             assert httpx.post(f"{url}/responses", json=inputs).headers["x-memory"] == "aside"
     assert store.overview(None) == []
+
+
+def test_an_aside_goes_on_after_no_response_of_the_models_server(store: Store) -> None:
+    """There, it may be another user's."""
+    with proxied(lambda _: "Hi.", store) as (url, model):
+        named = httpx.post(f"{url}/responses", json={"input": TITLE, "conversation": "c"})
+        assert named.headers["x-memory"] == "aside"
+        assert "conversation" not in model.bodies[-1]
+        first = httpx.post(f"{url}/responses", json={"input": "My boat is Heron"}).json()["id"]
+        after = httpx.post(f"{url}/responses", json={"input": TITLE, "previous_response_id": first})
+        assert after.headers.get("x-memory") is None
+        assert "previous_response_id" not in model.bodies[-1]
+    assert store.overview(None)[0].messages == 4
 
 
 @pytest.mark.parametrize(
