@@ -7,12 +7,15 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from shared_core.messages import Message
 from shared_core.openai_proxy.protocol import ApiRequest
 
 MOST = 10_000
 """Of how many conversations a process knows that a client sends their whole history. The newest ones are kept."""
+
+Key, Value = TypeVar("Key"), TypeVar("Value")
 
 Conversation = tuple[str | None, str, str]
 """The user, the name of the conversation, and the client, as it names itself."""
@@ -23,7 +26,7 @@ class Asides:
 
     A client that sends the whole history of a conversation with each question does not ask one alone later: a message
     that comes alone then is an aside, unless it says what the history began with. That is the first question, asked
-    once more.
+    once more. A history that begins with an aside later tells that it was the first question, edited.
 
     Args:
         patterns: regular expressions that an aside matches at its beginning, beside those in `asides.json`.
@@ -37,6 +40,7 @@ class Asides:
         self._patterns = [re.compile(one) for one in (*chain(*known.values()), *patterns)]
         self._lock = threading.Lock()
         self._first: OrderedDict[Conversation, int] = OrderedDict()
+        self._alone: OrderedDict[tuple[Conversation, int], None] = OrderedDict()
 
     def known(self, request: ApiRequest) -> bool:
         """Return whether the instructions or the newest message of a request match one of the patterns."""
@@ -50,17 +54,30 @@ class Asides:
         said = _said(messages)
         with self._lock:
             first = self._first.get(conversation)
-        return first is not None and len(said) == 1 and said[0].role == "user" and hash(said[0].content) != first
+            alone = first is not None and len(said) == 1 and said[0].role == "user" and hash(said[0].content) != first
+            if alone:
+                _keep(self._alone, (conversation, hash(said[0].content)), None)
+        return alone
 
-    def hear(self, conversation: Conversation, messages: Sequence[Message]) -> None:
-        """Note what a request to a conversation that was there already tells of its client."""
+    def hear(self, conversation: Conversation, messages: Sequence[Message]) -> bool:
+        """Note what a request to a conversation that was there already tells of its client.
+
+        Returns:
+            Whether it is a whole history that begins with the first question, edited.
+        """
         said = _said(messages)
-        if said and said[0].role == "user" and any(one.role == "assistant" for one in said):
-            with self._lock:
-                self._first[conversation] = hash(said[0].content)
-                self._first.move_to_end(conversation)
-                if len(self._first) > MOST:
-                    self._first.popitem(last=False)
+        if not said or said[0].role != "user" or all(one.role != "assistant" for one in said):
+            return False
+        with self._lock:
+            _keep(self._first, conversation, hash(said[0].content))
+            return (conversation, hash(said[0].content)) in self._alone
+
+
+def _keep(kept: OrderedDict[Key, Value], key: Key, value: Value) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > MOST:
+        kept.popitem(last=False)
 
 
 def _said(messages: Sequence[Message]) -> list[Message]:

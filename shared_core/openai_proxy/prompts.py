@@ -142,9 +142,8 @@ class Prompts:
         with self._alone(session, user) as memory:
             if named and retried and after is None:
                 request = replace(request, messages=_sent_again(memory, request.messages))
-            if named and memory.newest(1):
-                self._asides.hear(talk, request.messages)
-            history = _followed(memory, request, after, named=named)
+            edited = named and bool(memory.newest(1)) and self._asides.hear(talk, request.messages)
+            history = _followed(memory, request, after, named=named and not edited)
             try:
                 context = self._context(memory, request)
                 if (

@@ -102,11 +102,15 @@ def test_a_prompt_in_other_words_is_an_aside_after_the_first_whole_history(store
         webui.said.clear()
         assert webui.ask("My boat is Egret").headers["x-memory"] == "aside", "the first question, edited"
         webui.ask("And where does it lie")  # is stored with the history that it begins
+        assert webui.prompt() == [one["content"] for one in webui.said[:-1]]
+        webui.ask("And when does it sail")
+        assert webui.prompt() == [one["content"] for one in webui.said[:-1]]
+        assert store.overview(None)[0].branches == 2
         new_only = OpenWebUI(url, model, {**named, "user-agent": "another program"})
         assert new_only.aside("What is my boat called").headers.get("x-memory") is None
         webui.http.close()
         new_only.http.close()
-    assert store.overview(None)[0].messages == 4 + 4 + 2
+    assert store.overview(None)[0].messages == 4 + 6 + 2
 
 
 def test_few_clients_are_kept_in_mind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
