@@ -135,7 +135,7 @@ def _kept(prompts: Prompts, turns: Sequence[Turn], clock: _Clock, counter: Token
         body = {"messages": [SYSTEM, {"role": "user", "content": asked.content}]}
         prompted = prompts.prompt(read_chat_request(body), user=None, session="chat", report=True)
         prompts.keep(prompted, [reply])
-        sent = [json.dumps(message, sort_keys=True) for message in prompted.messages]
+        sent = [json.dumps(message, sort_keys=True) for message in (prompted.messages or ())]
         sizes |= {text: counter(text) for text in sent if text not in sizes}
         if before:
             size = sum(sizes[text] for text in sent)

@@ -122,7 +122,7 @@ class Process:
 @contextmanager
 def served(store: Path, model: Process) -> Iterator[Process]:
     """Run the proxy before a model; its log goes to a file, as that of a service."""
-    command = ["-m", "shared_core", "serve", "--store", str(store), "--port", "0"]
+    command = ["-m", "shared_core", "serve", "--store", str(store), "--port", "0", "--max-tokens", "4096"]
     command += ["--upstream", f"http://{model.host}:{model.port}/v1", "--max-requests", "128"]
     log = store.with_suffix(".log")
     runner = ["-c", _RUNNER, str(log), *command[2:]]

@@ -2,13 +2,14 @@
 
 import logging
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from shared_core.cli.models import ECHO
-from shared_core.cli.options import EmbedderName, MaxTokens, ReserveTokens, SessionOptions, with_options
+from shared_core.cli.options import EmbedderName, ReserveTokens, SessionOptions, with_options
 from shared_core.cli.printing import say
 from shared_core.cli.serving import (
     Drain,
@@ -34,6 +35,9 @@ KEY = "INFINITE_MEMORY_UPSTREAM_KEY"
 PACKAGES = {"starlette", "uvicorn", "httpx"}
 """What the extra installs."""
 
+UNTOLD = 32_768
+"""The context limit of a model of which nobody tells it, in tokens."""
+
 ANYBODY = "requests name their conversations: leave out --session"
 
 
@@ -57,11 +61,21 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8765,
     tokens: TokensFile = None,
-    max_tokens: MaxTokens = 4096,
+    max_tokens: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help=f"The limit of all models. Else upstream's, or {UNTOLD}.")
+    ] = None,
     reserve_tokens: ReserveTokens = 500,
     window: Annotated[
         list[str] | None,
         typer.Option(metavar="MODEL=N", help="The context limit of one model, in tokens. Can be repeated."),
+    ] = None,
+    aside: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="A regular expression for the beginning of prompts that a client sends about a chat, such as for its "
+            "title: they are answered and not stored. Those of Open WebUI and LibreChat are known. Can be repeated.",
+        ),
     ] = None,
     embedder: EmbedderName = None,
     timeout: Annotated[
@@ -95,18 +109,19 @@ def serve(
         from shared_core.openai_proxy.app import ALL_PATHS, create_app
         from shared_core.openai_proxy.inspector.endpoints import POLLED
         from shared_core.serving.listener import listener, server_for, url_of
-    windows = _windows(window or [])
-    answers = _upstream(upstream, timeout, retries)
+    windows, asides = _windows(window or []), _patterns(aside or [])
+    answers = _upstream(upstream, timeout, retries, tells_windows=max_tokens is None)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs addresses with what they hold
     with listener(host, port) as opened:
         hook = telemetry_hook()
         pool = SessionPool(
-            options.store, max_tokens=max_tokens, reserve_tokens=reserve_tokens, embedder=embedder, on_event=hook
-        )
+            options.store, max_tokens=max_tokens or UNTOLD, reserve_tokens=reserve_tokens, embedder=embedder,
+            on_event=hook,
+        )  # fmt: skip
         app = create_app(
             pool, answers, tokens=known, user=options.user, windows=windows, most_bytes=int(max_body * 2**20),
-            most_requests=max_requests, own_host_only=known is None, inspector=not no_inspector,
+            most_requests=max_requests, own_host_only=known is None, inspector=not no_inspector, asides=asides,
         )  # fmt: skip
         say(f"serving {options.shown_store} at {url_of(host, opened)}/v1; Ctrl-C stops it")
         if not no_inspector:
@@ -114,13 +129,13 @@ def serve(
         server_for(traced(app, hook, ALL_PATHS, (POLLED,)), grace=grace, drain=drain).run(sockets=[opened])
 
 
-def _upstream(url: str | None, timeout: float, retries: int) -> "Upstream":
+def _upstream(url: str | None, timeout: float, retries: int, *, tells_windows: bool) -> "Upstream":
     from shared_core.openai_proxy.echo_upstream import EchoTransport
     from shared_core.openai_proxy.upstream import Upstream
 
     if url is None:
         return Upstream("http://echo.invalid/v1", transport=EchoTransport())
-    return Upstream(url, key=os.environ.get(KEY), timeout=timeout, retries=retries)
+    return Upstream(url, key=os.environ.get(KEY), timeout=timeout, retries=retries, tells_windows=tells_windows)
 
 
 def _windows(given: list[str]) -> dict[str, int]:
@@ -132,3 +147,13 @@ def _windows(given: list[str]) -> dict[str, int]:
             raise typer.BadParameter(f"--window {one}: expected MODEL=N, for example gpt-4o-mini=128000")
         windows[name] = int(tokens)
     return windows
+
+
+def _patterns(given: list[str]) -> list[str]:
+    """Return regular expressions, as given on the command line."""
+    for one in given:
+        try:
+            re.compile(one)
+        except re.error as error:
+            raise typer.BadParameter(f"--aside {one}: expected a regular expression: {error}") from None
+    return given

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared_core.errors import StoreError
+from shared_core.openai_proxy.asides import Asides
 from shared_core.openai_proxy.chat_request import read_chat_request
 from shared_core.openai_proxy.endpoint import ClientGone, Endpoint, Keeper, client_key, frames_of
 from shared_core.openai_proxy.inspector.endpoints import API, PAGE, POLLED, inspector_routes
@@ -59,7 +60,7 @@ def create_app(
     pool: SessionPool, upstream: Upstream, *, tokens: BearerTokens | None = None, user: str | None = None,
     windows: Mapping[str, int] = MappingProxyType({}), most_bytes: int = MOST_BYTES,
     most_requests: int = MOST_REQUESTS, body_seconds: float = BODY_SECONDS, own_host_only: bool = False,
-    inspector: bool = False,
+    inspector: bool = False, asides: Sequence[str] = (),
 ) -> ASGIApp:  # fmt: skip
     """Return the application. It closes pool and upstream when it ends.
 
@@ -68,7 +69,8 @@ def create_app(
         upstream: the server of the model.
         tokens: the tokens that let a request in. None: everybody may ask, so only this machine should reach it.
         user: the user of requests that name none, if no tokens are needed.
-        windows: context limits of models, in tokens, by their names. The others have that of the pool.
+        windows: context limits of models, in tokens, by their names. The others have what upstream tells, if it is
+            asked, or else that of the pool.
         most_bytes: the size of the largest body.
         most_requests: how many requests are served at a time.
         body_seconds: how long a client may take to send a body.
@@ -76,12 +78,15 @@ def create_app(
             this machine could ask, with the browser of somebody who sits at it.
         inspector: whether the page that shows a user's conversations and requests is served at `/`. The page needs no
             token, and its data needs the user's; without tokens it is served under this machine's own names only.
+        asides: regular expressions. A request whose instructions or newest message match one of them at the beginning
+            is about a conversation, and no part of it. The prompts of Open WebUI and LibreChat are known.
 
     Raises:
         ValueError: the pool has `scope="user"`.
+        re.error: one of `asides` is no regular expression.
     """
     ring = RequestRing() if inspector else None
-    keeper = Keeper(Prompts(pool, windows, ring))
+    keeper = Keeper(Prompts(pool, windows, ring, upstream.window, Asides(asides)))
     limits: Any = {"most_bytes": most_bytes, "body_seconds": body_seconds, "user": user}
     chat = Endpoint(keeper, read_chat_request, upstream, **limits)
     responses = Endpoint(keeper, read_responses_request, upstream, **limits)

@@ -97,6 +97,7 @@ class Endpoint:
         """Answer a request."""
         raw = await received(request, most_bytes=self._most_bytes, seconds=self._body_seconds)
         wants_report = _flag(request, REPORT, default=False)
+        await self._upstream.learn_windows(client_key(request))
         prompted, asked, content = await self._keeper.call(self._prepared, request, raw, wants_report)
         response = await _unless_gone(
             self._upstream.send(
@@ -105,7 +106,7 @@ class Endpoint:
             ),
             request.receive,
         )  # fmt: skip
-        own = returned(response.headers) | ({} if prompted.remembered else {MEMORY: "off"})
+        own = returned(response.headers) | ({} if prompted.header is None else {MEMORY: prompted.header})
         stream = response.headers.get("content-type", "").startswith("text/event-stream")
         if response.is_success and asked.streamed and stream:
             answer = asked.answer_stream()
@@ -134,15 +135,16 @@ class Endpoint:
                 # All users share this server's key there: the response may be another user's.
                 text = f"{MEMORY}: off: previous_response_id and conversation need the memory, or send the history"
                 raise Refused(403, text, code="memory_needed")
-            return Prompted(()), asked, as_it_came
+            return Prompted(None, header="off"), asked, as_it_came
         try:
             prompted = self._keeper.prompts.prompt(
-                asked, user=user, session=session, report=wants_report, retried=_is_retry(request)
-            )
+                asked, user=user, session=session, report=wants_report, retried=_is_retry(request),
+                client=request.headers.get("user-agent", ""),
+            )  # fmt: skip
         except (ValueError, RecursionError) as error:
             logger.warning("a history cannot be stored: %s\n%s", type(error).__name__, frames_of(error))
             raise Refused(400, "messages: these cannot be stored; see the log of the server") from error
-        return prompted, asked, asked.written(prompted.messages) if prompted.remembered else as_it_came
+        return prompted, asked, as_it_came if prompted.messages is None else asked.written(prompted.messages)
 
     async def _kept(self, asked: ApiRequest, prompted: Prompted, body: bytes) -> tuple[bytes, str | None]:
         """Store the answer in the body of a response; return the body, with the report if wanted, and the session."""

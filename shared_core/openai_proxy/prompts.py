@@ -1,7 +1,8 @@
 """The memory of the server: the prompt for a request, and the answer that is stored. All of it runs in threads."""
 
+import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -15,17 +16,22 @@ from shared_core.events import EventHook, MemoryEvent
 from shared_core.followed_history import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
+from shared_core.openai_proxy.asides import Asides
 from shared_core.openai_proxy.identity import new_session, session_like
 from shared_core.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.openai_proxy.protocol import ApiRequest
-from shared_core.openai_proxy.refusal import Refused
 from shared_core.openai_proxy.response_ids import answer_named, keep_name, to_be_named
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context
 from shared_core.recognition import says_the_same
 
+logger = logging.getLogger("shared_core.openai_proxy")
+
 LOCKS = 64
 """Locks for the conversations of a process: two that share one wait for each other, which is rare."""
+
+ASIDE, OVER_LIMIT = "aside", "over-limit"
+"""Why a request goes on as it came: it is about a conversation, or what must be sent does not fit."""
 
 AT_ONCE = 128
 """How many messages other requests to one conversation may store while one is read."""
@@ -36,22 +42,24 @@ class Prompted:
     """The prompt for a request, and where its answer belongs.
 
     Attributes:
-        messages: the messages to send, as the API writes them.
+        messages: the messages to send, as the API writes them. None: the request goes on as it came.
         user: the user whom the conversation belongs to.
         session: the conversation. None: it is a new one, and nothing of it is stored before it is answered.
         history: what was followed. None: nothing was.
         said: the messages of a new conversation.
         report: why each message is in the prompt or not, as plain data.
         number: its number in the ring of requests. None: it is in none.
+        header: why the client's own messages are sent, for the header of the response. None: they are not.
     """
 
-    messages: tuple[Any, ...]
+    messages: tuple[Any, ...] | None
     user: str | None = None
     session: str | None = None
     history: FollowedHistory | None = None
     said: tuple[Message, ...] = ()
     report: Mapping[str, Any] | None = None
     number: int | None = None
+    header: str | None = None
 
     @property
     def remembered(self) -> bool:
@@ -66,14 +74,17 @@ class Prompts:
         pool: the memories.
         windows: context limits of models, in tokens, by their names. The others have that of the pool.
         ring: keeps the reports of the newest requests. None: none are kept.
+        told: returns the context limit of a model as its server tells it; None: it does not.
+        asides: tells which requests are about a conversation.
 
     Raises:
         ValueError: the pool's memories search all conversations of a user.
     """
 
     def __init__(
-        self, pool: SessionPool, windows: Mapping[str, int] = MappingProxyType({}), ring: RequestRing | None = None
-    ) -> None:
+        self, pool: SessionPool, windows: Mapping[str, int] = MappingProxyType({}), ring: RequestRing | None = None,
+        told: Callable[[str], int | None] = lambda _: None, asides: Asides | None = None,
+    ) -> None:  # fmt: skip
         if pool.settings.get("scope") == "user":
             # The first question of a conversation without a name is answered before the store knows the conversation.
             raise ValueError(
@@ -81,7 +92,8 @@ class Prompts:
                 'would recall nothing; create the pool with scope="session"'
             )
         self.pool = pool
-        self._windows = dict(windows)
+        self._windows, self._told = dict(windows), told
+        self._asides = asides or Asides()
         self._ring = ring
         self._naming = threading.Lock()
         self._locks = [threading.Lock() for _ in range(LOCKS)]
@@ -96,8 +108,9 @@ class Prompts:
             yield memory
 
     def prompt(
-        self, request: ApiRequest, *, user: str | None, session: str | None, report: bool, retried: bool = False
-    ) -> Prompted:
+        self, request: ApiRequest, *, user: str | None, session: str | None, report: bool, retried: bool = False,
+        client: str = "",
+    ) -> Prompted:  # fmt: skip
         """Store what is new in a request and return the prompt.
 
         Args:
@@ -107,12 +120,17 @@ class Prompts:
                 it goes on after, or a new one.
             report: whether the report on the prompt is wanted.
             retried: whether the client says that it sends the request once more.
+            client: the client, as it names itself.
 
         Raises:
-            Refused: what must be sent does not fit, or the response that it goes on after is not known.
+            Refused: the response that it goes on after is not known.
             StoreError: the store cannot be read or written.
         """
         named, after = session is not None, None
+        talk = (user, session or "", client)
+        aside = self._asides.known(request) or self._asides.alone(talk, request.messages)
+        if aside and request.previous is None:  # upstream, the response before it may be another user's
+            return Prompted(_as_sent(request), header=ASIDE)
         if request.previous is not None:
             session, after = answer_named(
                 self.pool.store.for_user(user), user, session, request.previous, request.messages
@@ -124,13 +142,17 @@ class Prompts:
         with self._alone(session, user) as memory:
             if named and retried and after is None:
                 request = replace(request, messages=_sent_again(memory, request.messages))
-            history = _followed(memory, request, after, named=named)
-            context = self._context(memory, request)
-            if (
-                context.messages and context.messages[-1].id not in history.ids
-            ):  # another request stored something after this history
-                with _standing_still(memory, history):
-                    context = self._context(memory, request)
+            edited = named and bool(memory.newest(1)) and self._asides.hear(talk, request.messages)
+            history = _followed(memory, request, after, named=named and not edited)
+            try:
+                context = self._context(memory, request)
+                if (
+                    context.messages and context.messages[-1].id not in history.ids
+                ):  # another request stored something after this history
+                    with _standing_still(memory, history):
+                        context = self._context(memory, request)
+            except BudgetError as error:
+                return replace(_over_limit(request, error), user=user, session=session, history=history)
         return Prompted(
             _sent(context, request, history), user, session, history, (), context.report.to_dict() if report else None,
             self._noted(request, context, user, session),
@@ -139,13 +161,16 @@ class Prompts:
     def _first_prompt(self, request: ApiRequest, user: str | None, *, report: bool) -> Prompted:
         """Return the prompt of a conversation of which nothing is stored."""
         if all(message.role != "user" for message in request.messages):
-            return Prompted(())
+            return Prompted(None, header="off")
         settings = self.pool.settings
         hook = _FirstPrompt(settings["on_event"], user) if settings.get("on_event") is not None else None
         # In this process alone.
         with InfiniteMemory(user_id=user or "nobody", **{**settings, "on_event": hook}) as memory:
             history = memory.follow(request.messages, removed="leave_out")
-            context = self._context(memory, request)
+            try:
+                context = self._context(memory, request)
+            except BudgetError as error:
+                return replace(_over_limit(request, error), user=user, said=request.messages)
         sent = _sent(context, request, history)
         return Prompted(
             sent, user, said=request.messages, report=context.report.to_dict() if report else None,
@@ -160,17 +185,15 @@ class Prompts:
         return self._ring.note(user, session, model if isinstance(model, str) else None, context.report)
 
     def _context(self, memory: InfiniteMemory, request: ApiRequest) -> Context:
-        """Return the prompt for a request, within the window of its model."""
-        limit = self._windows.get(str(request.body.get("model")), memory.max_tokens)
+        """Return the prompt for a request, within the window of its model; BudgetError: it does not fit."""
+        model = str(request.body.get("model"))
+        limit = self._windows.get(model) or self._told(model) or memory.max_tokens
         # Clients often allow a reply as long as the window, or longer; the prompt has at least half of it.
         reserve = min(request.reply_tokens or memory.reserve_tokens, limit // 2)
         beside = memory.count(request.beside) if request.beside is not None else 0
         if beside >= limit - reserve:
-            raise _too_large(beside, limit - reserve)
-        try:
-            return memory.context(tools=request.body.get("tools"), max_tokens=limit - beside, reserve_tokens=reserve)
-        except BudgetError as error:
-            raise _too_large(error.needed + beside, error.available + beside) from None
+            raise BudgetError("the instructions do not fit", needed=beside, available=limit - reserve)
+        return memory.context(tools=request.body.get("tools"), max_tokens=limit - beside, reserve_tokens=reserve)
 
     def keep(self, prompted: Prompted, answer: Sequence[Message]) -> str | None:
         """Store the answer to a prompt, and return the name of the conversation.
@@ -266,9 +289,18 @@ def _standing_still(memory: InfiniteMemory, history: FollowedHistory) -> Iterato
             memory.checkout(branch)
 
 
-def _too_large(needed: int, available: int) -> Refused:
-    text = f"the newest message, system prompt and tools take {needed} tokens of {available}"
-    return Refused(400, text, code="context_length_exceeded")
+def _over_limit(request: ApiRequest, error: BudgetError) -> Prompted:
+    """Return the messages of a request as they came: without a memory they would reach the model, too."""
+    logger.warning(
+        "a request went on as it came: tools, system prompt and newest turn take %d tokens of %d; see --window",
+        error.needed, error.available,
+    )  # fmt: skip
+    # Without the response before it, which is known to be this user's, it would say too little.
+    return Prompted(None if request.previous is not None else _as_sent(request), header=OVER_LIMIT)
+
+
+def _as_sent(request: ApiRequest) -> tuple[Any, ...]:
+    return tuple(chain(*request.sent))
 
 
 def _sent(context: Context, request: ApiRequest, history: FollowedHistory) -> tuple[Any, ...]:
@@ -277,7 +309,7 @@ def _sent(context: Context, request: ApiRequest, history: FollowedHistory) -> tu
     The memory keeps what it knows of a message. A client may send more, such as fields of its provider.
     """
     if all(message.role != "user" for message in context.messages):
-        return tuple(chain(*request.sent))  # nothing is asked that a prompt could be built for
+        return _as_sent(request)  # nothing is asked that a prompt could be built for
     ids = history.ids[len(history) - len(request.messages) :]
     given = zip(ids, request.messages, request.sent, strict=True)
     own = {id_: (message, raw) for id_, message, raw in given if id_ is not None}

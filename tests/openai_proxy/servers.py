@@ -92,8 +92,15 @@ def always(answer: Response | str) -> Script:
     return lambda _: answer
 
 
+_MODEL = {"id": "scripted", "object": "model", "new_field": 1}
+
+
 class ModelServer:
     """A model server that plays a script.
+
+    Args:
+        script: answers the requests for completions and responses.
+        listed: the answers to requests for the list of models; the last one is given again.
 
     Attributes:
         bodies: the bodies of the requests for completions and responses.
@@ -101,8 +108,10 @@ class ModelServer:
         paths: the paths of all requests.
     """
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, listed: Sequence[Response] = ()) -> None:
         self.script = script
+        self._listed = iter(listed)
+        self._told: Response = JSONResponse({"object": "list", "data": [_MODEL]})
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
@@ -141,7 +150,8 @@ class ModelServer:
         self.headers.append(dict(request.headers))
         self.paths.append(request.url.path)
         if request.path_params["rest"] == "models":
-            return JSONResponse({"object": "list", "data": [{"id": "scripted", "object": "model", "new_field": 1}]})
+            self._told = next(self._listed, self._told)
+            return self._told
         return JSONResponse({"error": {"message": "no such model", "type": "x"}}, 404, {"x-request-id": "r-1"})
 
     def texts(self, number: int = -1) -> list[Any]:
@@ -171,12 +181,15 @@ def stream(events: Sequence[str | None], *, wait: threading.Event | None = None)
 @contextmanager
 def proxied(
     script: Script, store: str | Path | Store | None = None, *, grace: float = 5, key: str | None = None,
-    settings: Mapping[str, Any] | None = None, **options: Any,
+    settings: Mapping[str, Any] | None = None, listed: Sequence[Response] = (), **options: Any,
 ) -> Iterator[tuple[str, ModelServer]]:  # fmt: skip
-    """Serve a model server and the memory before it; yield the address of the memory, up to `/v1`, and the model."""
-    model = ModelServer(script)
+    """Serve a model server and the memory before it; yield the address of the memory, up to `/v1`, and the model.
+
+    With `listed`, the model server is asked for its windows.
+    """
+    model = ModelServer(script, listed)
     with served(model.app) as (model_url, _):
         pool = SessionPool(store, embedder=HashingEmbedder(), **(settings or {}))
-        app = create_app(pool, Upstream(f"{model_url}/v1", key=key), **options)
+        app = create_app(pool, Upstream(f"{model_url}/v1", key=key, tells_windows=bool(listed)), **options)
         with served(app, grace=grace) as (url, _):
             yield f"{url}/v1", model

@@ -163,6 +163,7 @@ def test_a_server_is_not_ready_before_it_closes(store: Store) -> None:
         (["--model", "echo", "--session", "s"], "leave out --session"),
         (["--model", "echo", "--window", "m"], "expected MODEL=N"),
         (["--model", "echo", "--window", "m=0"], "expected MODEL=N"),
+        (["--model", "echo", "--aside", "Title("], "--aside Title(: expected a regular expression"),
         (["--model", "echo", "--max-tokens", "100"], "--max-tokens 100 is not larger"),
     ],
 )

@@ -129,7 +129,7 @@ def test_a_question_that_comes_while_another_is_stored_is_not_in_its_prompt() ->
         second = prompts.prompt(asked("Hello", "Hi.", "My secret-2."), user="u", session=None, report=False)
         for prompt, own in ((first.result(60), "My secret-1."), (second, "My secret-2.")):
             assert prompt.session == second.session
-            assert [message["content"] for message in prompt.messages] == ["Hello", "Hi.", own]
+            assert [message["content"] for message in prompt.messages or ()] == ["Hello", "Hi.", own]
 
 
 def test_exchanges_of_one_conversation_at_a_time_are_all_stored_once(tmp_path: Path) -> None:

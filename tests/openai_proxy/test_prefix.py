@@ -43,7 +43,7 @@ def test_a_request_begins_as_the_one_before(whole: bool) -> None:
             request = read_chat_request({"messages": messages})
             prompted = prompts.prompt(request, user=None, session=None if whole else "s", report=False)
             prompts.keep(prompted, [Message.from_openai(answered(number))])
-            requests.append([json.dumps(message) for message in prompted.messages])
+            requests.append([json.dumps(message) for message in prompted.messages or ()])
     recalling = [number for number, request in enumerate(requests) if request[-1].count(f"word{number - 45}") > 1]
     assert recalling[-9:] == list(range(TURNS - 9, TURNS))
     prefixes = [(one[:-1], other[: len(one) - 1]) for one, other in pairwise(requests)]
