@@ -40,7 +40,7 @@ EXPECTED = {
     "branches.md": [
         "The tokenizer never gets past a tab.",
         "main ['To Porto or to Faro?', 'To Porto.']\nmain-2 main-3\n",
-        "undo reset 2\n",
+        " 2\n",
     ],
     "summaries.md": [" messages are in it"],
     "telemetry.md": [
