@@ -7,6 +7,7 @@ __all__ = ["EXAMPLES", "epilog"]
 EXAMPLES: Mapping[str, Sequence[str]] = {
     "import": ["import chatgpt-export.zip", "import shared.jsonl --session ana"],
     "backup": ["backup copy.db"],
+    "restore": ["restore copy.db"],
     "copy": ["copy chat.db postgresql://app@localhost/chats", "copy chat.db new.db --user ana --verify"],
     "doctor": ["doctor", "doctor --repair", "doctor --recover saved.db"],
     "migrate": ["migrate --dry-run", "migrate --backup before.db"],

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from shared_core.cli.options import CommonOptions, EmbedderName, MaxTokens, ReserveTokens, with_options
-from shared_core.cli.printing import count, import_summary, progress, say, session_line, write_json
+from shared_core.cli.printing import confirm, count, import_summary, progress, say, session_line, write_json
 from shared_core.memory import InfiniteMemory
 from shared_core.prompt.terminal import printable
 from shared_core.redact import Redact, drop_grounding, drop_tool_results, replace_names
@@ -21,7 +21,8 @@ from shared_core.sharing.files import SUFFIXES, FileFormat, SeveralSessionsError
 from shared_core.sharing.format import is_ours
 from shared_core.sharing.importer import ImportResult
 from shared_core.sharing.readers import FORMATS
-from shared_core.stores import open_store
+from shared_core.stores import open_store, read_address
+from shared_core.stores.sqlite.backup import restore
 from shared_core.view import gather, write_page
 from shared_core.view.page_data import QUESTIONS
 
@@ -158,6 +159,29 @@ def back_up(
         store.backup(file, progress=advance)
     data = {"file": file, "store": options.shown_store, "bytes": os.path.getsize(file)}
     options.answer(data, [f"{options.shown_store} -> {file}: {data['bytes']:,} bytes"])
+
+
+@file_commands.command("restore")
+@with_options
+def restore_file(
+    options: CommonOptions,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What backup wrote.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before what is in the store is lost.")] = False,
+) -> None:
+    """Put a backup in the place of the store.
+
+    Programs may have it open: they notice it when they write next, and have to open the store again. What was said since
+    the backup is lost. Never copy a file over a store that is open.
+    """
+    path = read_address(options.store)
+    if isinstance(path, str):
+        raise typer.BadParameter("restore reads a file: restore a server with its own tools, such as pg_restore")
+    if path.exists() and not yes:
+        confirm(f"{options.shown_store} has {path.stat().st_size:,} bytes.\nReplace them?", "nothing was restored")
+    with progress("copying") as advance:
+        restore(Path(file), path, advance)
+    data = {"file": file, "store": options.shown_store, "bytes": os.path.getsize(path)}
+    options.answer(data, [f"{file} -> {options.shown_store}: {data['bytes']:,} bytes"])
 
 
 @file_commands.command("export")

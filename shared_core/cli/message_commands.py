@@ -21,6 +21,7 @@ from shared_core.cli.options import (
 )
 from shared_core.cli.printing import (
     PREVIEW_LIMIT,
+    confirm,
     count,
     forget_preview,
     hit_record,
@@ -249,7 +250,7 @@ def forget(
     if sum((bool(ids), before is not None, everything, all_sessions)) != 1:
         raise typer.BadParameter("choose what to forget: use exactly one of --id, --before, --all and --all-sessions")
     if all_sessions:
-        forget_sessions(options, dry_run=dry_run, confirm=None if yes else _confirm)
+        forget_sessions(options, dry_run=dry_run, confirm=None if yes else confirm)
         return
     with options.open() as memory:
         which: dict[str, Any] = {"ids": whole_ids(memory, ids or []) or None, "before": before, "session": everything}
@@ -258,7 +259,7 @@ def forget(
         preview = forget_preview(lines, len(result.ids))
         if result.ids and not dry_run:
             if not yes:
-                _confirm(f"{preview}\nForget for good?")
+                confirm(f"{preview}\nForget for good?")
             result = memory.forget(**which)
     done = [preview if dry_run else f"forgot {count(len(result.ids))}"]
     options.answer(result.to_dict(), [*done, f"! {result.reason}"] if result.reason else done)
@@ -271,16 +272,3 @@ def _line(memory: InfiniteMemory, id: str) -> str:
         raise
     except StoreError:
         return f"{printable(id)}  damaged, its text cannot be read"
-
-
-def _confirm(question: str) -> None:
-    """Ask whether to forget, and end the command unless the answer is yes."""
-    typer.echo(f"{printable(question)} [y/N] ", nl=False, err=True)  # stdout is for the answer alone
-    try:
-        answer = sys.stdin.readline()
-    except KeyboardInterrupt:
-        typer.echo(err=True)
-        answer = ""
-    if answer.strip().lower() not in {"y", "yes"}:
-        say("nothing was forgotten")
-        raise typer.Exit(1)

@@ -1,6 +1,7 @@
 """What the command prints: text that is safe for a terminal, JSON, progress bars and boxes."""
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -33,6 +34,19 @@ FOUND_STYLE = "bold green"
 def say(text: str) -> None:
     """Write one line to stderr, which leaves stdout to the answer."""
     typer.echo(f"infinite-memory: {printable(' '.join(text.split()))}", err=True)
+
+
+def confirm(question: str, otherwise: str = "nothing was forgotten") -> None:
+    """Ask a question, and end the command unless the answer is yes."""
+    typer.echo(f"{printable(question)} [y/N] ", nl=False, err=True)  # stdout is for the answer alone
+    try:
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        typer.echo(err=True)
+        answer = ""
+    if answer.strip().lower() not in {"y", "yes"}:
+        say(otherwise)
+        raise typer.Exit(1)
 
 
 def write_json(data: Any) -> None:

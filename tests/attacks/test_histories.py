@@ -81,7 +81,7 @@ def commands(attacker: Attacker, folder: Path) -> list[list[str]]:
         *(["log"], ["log", "--graph"], ["stats"], ["branches"], ["tags"], ["sessions"], ["sessions", "--all-users"]),
         *(["reflog"], ["standing"], ["stash", "list"], ["stash", "push", "--note", one], ["stash", "pop"]),
         *(["stash", "apply"], ["stash", "drop"], ["view", "--out", page], ["doctor"], ["migrate"], ["backup", copy]),
-        ["copy", copy, f"{copy}.2"],
+        ["restore", copy], ["copy", copy, f"{copy}.2"],
         *(["search", one], ["ask", one], ["ask", one, "--full"], ["add", one, "--name", other], ["diff", one, other]),
         *(["fork", one], ["checkout", one], ["tag", one], ["delete-tag", one], ["rename", one, other], ["merge", one]),
         *(["delete-branch", one], ["cherry-pick", one], ["rebase", one], ["reset", one], ["undo"]),

@@ -1,4 +1,4 @@
-"""A copy of a database that is in use: whole, of one moment, and made while others read and write."""
+"""A copy of a database that is in use: whole, of one moment, and made while others read and write; and the way back."""
 
 import os
 import sqlite3
@@ -7,7 +7,9 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
-from shared_core.errors import StoreError
+from shared_core.errors import StoreError, StoreUnavailableError
+from shared_core.stores.sqlite.database_file import connect, probe, renew
+from shared_core.stores.sqlite.unopened_copy import copy_database
 
 Progress = Callable[[int, int], None]
 """Called with how many pages are copied and how many there are."""
@@ -56,7 +58,32 @@ def _copy(source: sqlite3.Connection, part: str, progress: Progress | None) -> N
         source.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()
         with closing(sqlite3.connect(part, isolation_level=None)) as copy:
             source.backup(copy, pages=STEP, progress=report)
+            renew(copy)
             copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     finally:
         if not joined:
             source.execute("ROLLBACK")
+
+
+def restore(source: Path, path: Path, progress: Progress | None = None) -> None:
+    """Put what a backup holds in the place of a database, which programs may have open.
+
+    They notice it when they write next: nothing is written, and they have to open it again.
+
+    Raises:
+        StoreError: one of the two is no database of ours, or cannot be read or written.
+        StoreUnavailableError: it is restored, but another program still reads what was there before.
+    """
+    probe(path)
+    report = None if progress is None else lambda _, left, total: progress(total - left, total)
+    try:
+        with tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=".restored-") as folder:
+            copy_database(source, Path(folder, "part"))
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            with closing(connect(Path(folder, "part"), "mode=ro")) as copy, closing(connect(path, "mode=rw")) as target:
+                copy.backup(target, pages=STEP, progress=report)
+                busy = target.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(f"{str(path)!r} cannot be restored: {error}; check the disk space") from error
+    if busy:
+        raise StoreUnavailableError(f"{str(path)!r} is being read by another program: stop it, and restore once more")

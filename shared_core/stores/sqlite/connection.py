@@ -8,7 +8,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,12 @@ from shared_core.stores.sqlite.damage import ADVICE, damaged, is_undecodable
 from shared_core.stores.sqlite.database_file import (
     APPLICATION_ID,
     connect_to_read,
+    generation_of,
+    generation_on_disk,
     probe,
     refuse_foreign,
     refuse_newer,
+    renew,
     version_of,
 )
 from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
@@ -141,6 +144,7 @@ class Database:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
+        self._generation, self._written_at = 0, 0
         self._pid = os.getpid()
         self._key = uuid.uuid4()
         self._closed = False
@@ -187,7 +191,7 @@ class Database:
         try:
             with savepoint(connection) if self._joined else transaction(connection, write=True):
                 yield connection
-                self._refuse_replaced()
+                self._refuse_replaced(connection)
         except BaseException as error:
             self.release(error)
             raise
@@ -205,7 +209,7 @@ class Database:
                 self._joined = True
                 try:
                     yield
-                    self._refuse_replaced()
+                    self._refuse_replaced(self._ready())
                 finally:
                     self._joined = False
 
@@ -214,6 +218,7 @@ class Database:
         if self._memory:
             return None
         with self._lock, self._errors():
+            self._refuse_replaced(self._ready())
             return _scrub(self._ready(), self._label, _CHECKPOINT_SECONDS)
 
     def changes(self) -> tuple[int, int, int]:
@@ -258,7 +263,7 @@ class Database:
         if self._memory:
             return f"memory {self._key}"
         device, number = _identity(self._path) or (0, 0)
-        return f"file {device} {number}"
+        return f"file {device} {number} {self._generation}"
 
     def size(self) -> int:
         """Return the bytes that the database takes, its write-ahead log included."""
@@ -272,7 +277,7 @@ class Database:
         with self._lock, self._errors():
             self._closed = True
             if self._connection is not None and not self._inherited:
-                self._connection.close()
+                self._let_go(self._connection)
                 self._connection = None
 
     def suspend(self) -> None:
@@ -283,7 +288,7 @@ class Database:
         """
         self._lock.acquire()
         if self._connection is not None and not self._memory:
-            self._connection.close()
+            self._let_go(self._connection)
             self._connection = None
 
     def resume(self) -> None:
@@ -317,17 +322,36 @@ class Database:
         """Whether the connection was made before this process was forked off, as only one in memory can be."""
         return self._memory and self._pid != os.getpid()
 
-    def _refuse_replaced(self) -> None:
-        """Raise StoreError if the file at the path is not the one that is open, as nobody would find what is written.
+    def _refuse_replaced(self, connection: sqlite3.Connection) -> None:
+        """Raise StoreError if the file at the path is not what was opened.
 
-        It is called before a transaction is committed, which is then undone.
+        Nobody would find what is written, or it would destroy what is there. This is called before a transaction is
+        committed, which is then undone.
         """
-        if self._memory or self._file == _identity(self._path):
+        same = self._memory or (self._file == _identity(self._path) and not self._is_copied_over())
+        if same and generation_of(connection) == self._generation:
             return
         raise StoreError(
             f"{self._label} was moved, deleted or replaced while it was open, so nothing was written: "
             "put the file back, or open the memory again"
         )
+
+    def _is_copied_over(self) -> bool:
+        """Return whether the file has the bytes of another one now. It is looked into if it was written to."""
+        written_at = os.stat(self._path).st_mtime_ns
+        if written_at != self._written_at:
+            if generation_on_disk(self._path) != self._generation:
+                return True
+            self._written_at = written_at
+        return False
+
+    def _let_go(self, connection: sqlite3.Connection) -> None:
+        """Close a connection. Of a file that was copied over, the log is emptied, or SQLite would write it there."""
+        with suppress(OSError, sqlite3.Error):
+            here = not self._memory and self._file == _identity(self._path)
+            if here and generation_on_disk(self._path) != self._generation:
+                os.truncate(f"{self._path}-wal", 0)
+        connection.close()
 
     def _make_file(self) -> None:
         """Create the file, readable by its owner only; SQLite would follow the umask."""
@@ -356,6 +380,7 @@ class Database:
             if not self._memory:
                 _switch_to_wal(connection, self._label)
             migrate(connection, self._label)
+            self._generation = generation_of(connection)
             if not self._memory:
                 _resume_scrub(connection, self._label)
         except BaseException:
@@ -381,6 +406,7 @@ def _claim(connection: sqlite3.Connection, label: str) -> None:
         # Another process may have claimed it while this one waited for the lock.
         if not refuse_foreign(connection, label):
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            renew(connection)
 
 
 def _switch_to_wal(connection: sqlite3.Connection, label: str) -> None:
@@ -421,10 +447,11 @@ def _check_log(path: Path, label: str) -> None:
 def note_scrub_due(connection: sqlite3.Connection) -> None:
     """Note that erased bytes are still in the files, in the transaction that erases them.
 
-    The note is the header's user version: how often something was erased since all such bytes were removed.
+    The note is the lowest byte of the header's user version: how often something was erased since all such bytes were
+    removed.
     """
-    due = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    connection.execute(f"PRAGMA user_version = {due % (2**31 - 1) + 1}")
+    number = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    connection.execute(f"PRAGMA user_version = {number - (number & 0xFF) + (number & 0xFF) % 0xFF + 1}")
 
 
 def _scrub(connection: sqlite3.Connection, label: str, seconds: float) -> str | None:
@@ -437,17 +464,17 @@ def _scrub(connection: sqlite3.Connection, label: str, seconds: float) -> str | 
         _wait_at_most(connection, _BUSY_SECONDS)
     if busy:
         return f"{label} is being read or written by another connection; call scrub() again when it is done"
-    if due:
+    if due & 0xFF:
         with transaction(connection, write=True):
             # Another process may have erased more meanwhile, whose bytes are in the log now.
             if connection.execute("PRAGMA user_version").fetchone()[0] == due:
-                connection.execute("PRAGMA user_version = 0")
+                connection.execute(f"PRAGMA user_version = {due - (due & 0xFF)}")
     return None
 
 
 def _resume_scrub(connection: sqlite3.Connection, label: str) -> None:
     """Remove the erased bytes that a killed process, or a reader, left in the files; warn if that is not possible."""
-    if not connection.execute("PRAGMA user_version").fetchone()[0]:
+    if not connection.execute("PRAGMA user_version").fetchone()[0] & 0xFF:
         return
     try:
         reason = _scrub(connection, label, 0)

@@ -1,5 +1,10 @@
-"""What a file is before it is opened: whether it is a database, whether it is ours, which version its schema has."""
+"""What a file is before it is opened: whether it is a database, whether it is ours, which version its schema has.
 
+The user version in its header holds two numbers: above the lowest byte the generation, which each file and each copy of
+it has of its own, and in that byte how often something was erased since the write-ahead log was emptied.
+"""
+
+import secrets
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -62,6 +67,23 @@ def refuse_foreign(connection: sqlite3.Connection, label: str) -> bool:
     raise StoreError(f"{label} is a database of another program; nothing was written to it: give another path")
 
 
+def generation_of(connection: sqlite3.Connection) -> int:
+    """Return the number that tells a database from others that were at the same path."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0]) >> 8
+
+
+def generation_on_disk(path: Path) -> int:
+    """Return the generation of a file without its write-ahead log, which may belong to another one."""
+    with closing(_header_of(path)) as connection:
+        return generation_of(connection)
+
+
+def renew(connection: sqlite3.Connection) -> None:
+    """Give a new database, or a copy, a generation of its own."""
+    erased = int(connection.execute("PRAGMA user_version").fetchone()[0]) & 0xFF
+    connection.execute(f"PRAGMA user_version = {secrets.randbits(23) << 8 | erased}")
+
+
 def is_database(path: Path) -> bool:
     """Return whether a path is any SQLite database, or a file beside one, which must not be overwritten."""
     try:
@@ -77,17 +99,28 @@ def is_database(path: Path) -> bool:
 
 def _read_header(path: Path, label: str) -> None:
     # Reading through SQLite and not with open(): closing a file drops every POSIX lock that this process holds on it,
-    # also those of other connections. "immutable" takes no locks and makes no -wal and -shm files. A checkpoint running
-    # elsewhere may just be writing page 1 before the file has grown; writable_schema lifts the check of its length.
-    with closing(connect(path, "mode=ro&immutable=1")) as connection:
-        connection.execute("PRAGMA writable_schema = ON")
-        ours = refuse_foreign(connection, label)
+    # also those of other connections.
+    with closing(_header_of(path)) as connection:
+        ours, generation = refuse_foreign(connection, label), generation_of(connection)
         if ours and not _pending(path):
             refuse_newer(version_of(connection), len(MIGRATIONS), label)
     if ours and _pending(path):
         # The newest schema may still be in the WAL. A read-only connection does not write the WAL back on closing.
         with closing(connect_to_read(path)) as connection:
             refuse_newer(version_of(connection), len(MIGRATIONS), label)
+            if generation_of(connection) != generation:
+                raise StoreError(
+                    f"{label} was copied over another database, whose last changes are still in {f'{path}-wal'!r}; "
+                    "delete that file if you do not need them (`infinite-memory restore` leaves nothing behind)"
+                )
+
+
+def _header_of(path: Path) -> sqlite3.Connection:
+    # A checkpoint running elsewhere may just be writing page 1 before the file has grown; writable_schema lifts the
+    # check of its length. "immutable" takes no locks and makes no -wal and -shm files.
+    connection = connect(path, "mode=ro&immutable=1")
+    connection.execute("PRAGMA writable_schema = ON")
+    return connection
 
 
 def _pending(path: Path) -> bool:

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from shared_core.errors import StoreError
-from shared_core.stores.sqlite.database_file import probe
+from shared_core.stores.sqlite.database_file import probe, renew
 
 __all__ = ["copy_database"]
 
@@ -36,6 +36,8 @@ def _backup(path: Path, target: Path, options: str) -> None:
     source = sqlite3.connect(f"{path.absolute().as_uri()}?{options}", uri=True, isolation_level=None, timeout=30)
     with closing(source), closing(sqlite3.connect(target, isolation_level=None)) as copy:
         source.backup(copy)
+        renew(copy)
+        copy.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def _log_of(path: Path) -> Path:
