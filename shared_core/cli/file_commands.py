@@ -170,8 +170,8 @@ def restore_file(
 ) -> None:
     """Put a backup in the place of the store.
 
-    Programs may have it open: they notice it when they write next, and have to open the store again. What was said since
-    the backup is lost. Never copy a file over a store that is open.
+    Programs may have it open: they notice it when they write next, and have to open the store again. What was said
+    since the backup is lost. Never copy a file over a store that is open.
     """
     path = read_address(options.store)
     if isinstance(path, str):

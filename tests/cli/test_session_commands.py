@@ -177,4 +177,4 @@ def test_all_conversations_of_a_user_are_erased(call: Call, monkeypatch: pytest.
 def test_what_cannot_be_done_is_one_line(call: Call, args: tuple[str, ...], expected: str) -> None:
     code, out, err = call(*args)
     assert (code, out, expected in err, err.count("\n")) == (2, "", True, 1)
-    assert sorted(path.name for path in Path().iterdir()) == ["chat.db"]
+    assert sorted(path.name for path in Path().glob("*.db")) == ["chat.db"]

@@ -135,7 +135,7 @@ def test_only_the_owner_can_read_the_files(path: Path) -> None:
         with closing(SQLiteStore(path)) as store:
             Session(store).append(MAIN, drafts("u1"))
             assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
-            assert len(list(path.parent.iterdir())) == 3
+            assert len(list(path.parent.iterdir())) == 4
     finally:
         os.umask(before)
 

@@ -98,7 +98,7 @@ def test_the_file_appears_whole_and_is_its_owners(store: Path, tmp_path: Path) -
     assert write_page(store, out, **SETTINGS) == out
     assert out.read_text(encoding="utf-8") == page(gather(store, **SETTINGS))
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
-    names = {path.name for path in tmp_path.iterdir()} - {"chat.db", "chat.db-wal", "chat.db-shm"}
+    names = {path.name for path in tmp_path.iterdir()} - {"chat.db", "chat.db-reserve", "chat.db-wal", "chat.db-shm"}
     assert names == {"page.html"}
 
 
@@ -125,7 +125,7 @@ def test_a_page_that_cannot_be_written_leaves_nothing_behind(
     monkeypatch.setattr("os.replace", refuse)
     with pytest.raises(StoreError, match="cannot be written"):
         write_page(store, tmp_path / "page.html", **SETTINGS)
-    assert {path.name for path in tmp_path.iterdir()} <= {"chat.db", "chat.db-wal", "chat.db-shm"}
+    assert {path.name for path in tmp_path.iterdir()} <= {"chat.db", "chat.db-reserve", "chat.db-wal", "chat.db-shm"}
 
 
 # The command

@@ -111,6 +111,9 @@ def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> Non
     connection.execute("INSERT INTO migrations (version, name) VALUES (?, ?)", (version, step.name))
 
 
+_RESERVE = 2**20
+"""The bytes of a file beside the database that only erasing may use, so that a full disk does not prevent it."""
+
 _BUSY_SECONDS = 30.0
 _CHECKPOINT_SECONDS = 0.5
 _SQLITE_ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError)
@@ -157,6 +160,7 @@ class Database:
                     _check_log(self._path, self._label)
             with self._errors():
                 self._connection = self._connect()
+            self._keep_reserve()
             _open.add(self)
             _hook_forks()
 
@@ -219,7 +223,21 @@ class Database:
             return None
         with self._lock, self._errors():
             self._refuse_replaced(self._ready())
-            return _scrub(self._ready(), self._label, _CHECKPOINT_SECONDS)
+            reason = _scrub(self._ready(), self._label, _CHECKPOINT_SECONDS)
+            self._keep_reserve()
+            return reason
+
+    def spend_reserve(self) -> None:
+        """Let a transaction that erases have the reserve; the next `checkpoint` makes another."""
+        if not self._memory:
+            Path(f"{self._path}-reserve").unlink(missing_ok=True)
+
+    def _keep_reserve(self) -> None:
+        reserve = Path(f"{self._path}-reserve")
+        with suppress(OSError):  # the disk is full, or the folder cannot be written
+            if not self._memory and not reserve.exists():
+                with open(os.open(reserve, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
+                    file.writelines([bytes(_RESERVE // 64)] * 64)
 
     def changes(self) -> tuple[int, int, int]:
         """Return numbers that differ after any change to the database, whoever made it."""

@@ -20,8 +20,8 @@ APPLICATION_ID = 0x696D656D
 
 _SHORTEST = 512
 
-_BESIDE = ("-wal", "-shm", "-journal")
-"""The endings of the files that SQLite keeps beside a database."""
+_BESIDE = ("-wal", "-shm", "-journal", "-reserve")
+"""The endings of the files that SQLite, and we, keep beside a database."""
 
 
 def probe(path: Path) -> None:

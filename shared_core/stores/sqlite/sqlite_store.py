@@ -178,6 +178,13 @@ class SQLiteStore(TreeStore):
                         if remove_part(connection, session):
                             break
 
+    def forget(
+        self, session: int, positions: Sequence[Position], *, stale: Sequence[Position] = (), branches: bool = False
+    ) -> None:
+        """See `Store`. If the disk is full, there are still the bytes kept for this."""
+        self._db.spend_reserve()
+        super().forget(session, positions, stale=stale, branches=branches)
+
     def scrub(self) -> str | None:
         """See `Store`."""
         return self._db.checkpoint()
