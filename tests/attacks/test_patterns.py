@@ -19,6 +19,7 @@ from shared_core.index import standing_facts, text
 from shared_core.languages import detection
 from shared_core.languages.detection import LANGUAGES
 from shared_core.languages.language import matcher
+from shared_core.openai_proxy.asides import Asides
 from shared_core.prompt import fence
 from shared_core.recall import standing_lane
 from tests.attacks.regex_steps import Counted, TooManyStepsError
@@ -143,6 +144,8 @@ MADE: Mapping[str, Callable[[], list[re.Pattern[str]]]] = {
         re.compile("|".join(map(redact._as_word, ["Ann Lee", "Zoe", "東京"])))
     ],
     "shared_core/summaries/wording.py:occurs_in": lambda: [re.compile(r"(?<!\w)as\ was\ said(?!\w)")],
+    "shared_core/cli/serve_command.py:_patterns": list,  # who starts the server wrote them
+    "shared_core/openai_proxy/asides.py:__init__": lambda: Asides()._patterns,
     "shared_core/cli/error_words.py:in_words": lambda: [re.compile(phrase) for phrase in error_words.PHRASES],
 }
 """The functions that make patterns, each with patterns as it makes them."""

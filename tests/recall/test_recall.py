@@ -454,13 +454,13 @@ class TestC18Caps:
         # What is better and does not fit is passed over for what does: the lake is shorter than Prague.
         expected = {
             0: [],
-            66: [LAKE],
-            69: [POOLS],
-            88: [POOLS, LAKE],
-            91: [POOLS, PRAGUE],
-            110: [POOLS, PRAGUE, LAKE],
+            61: [LAKE],
+            64: [POOLS],
+            83: [POOLS, LAKE],
+            86: [POOLS, PRAGUE],
+            105: [POOLS, PRAGUE, LAKE],
         }
-        costs = {0: 0, 66: 65, 69: 68, 88: 86, 91: 89, 110: 108}
+        costs = {0: 0, 61: 60, 64: 63, 83: 81, 86: 84, 105: 102}
         around = {max(0, tokens + more) for tokens in expected for more in (-1, 0, 1)}
         for tokens in sorted({*around, 159}):
             step = max(least for least in expected if least <= tokens)
