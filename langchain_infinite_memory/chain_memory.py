@@ -29,8 +29,8 @@ from shared_core.aio import AsyncInfiniteMemory
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
+from shared_core.normal_form import normal_forms
 from shared_core.prompt.context import Context
-from shared_core.recognition import recognized_fields
 
 OnError = Literal["window", "raise"]
 Interruption = Literal["stopped", "failed"] | None
@@ -263,8 +263,8 @@ def _warn(text: str) -> None:
 
 def _count_stored(memory: InfiniteMemory, said: Sequence[Message]) -> int:
     """Return how many leading messages are the session's newest ones: a client may send its history again."""
-    stored = [recognized_fields(message) for message in memory.newest(len(said))] if len(said) > 1 else []
-    sent = [recognized_fields(message) for message in said]
+    stored = normal_forms(memory.newest(len(said))) if len(said) > 1 else []
+    sent = normal_forms(said)
     return next((count for count in range(len(stored), 0, -1) if stored[-count:] == sent[:count]), 0)
 
 

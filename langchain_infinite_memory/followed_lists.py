@@ -113,7 +113,7 @@ class Anchor:
     @property
     def history(self) -> FollowedHistory:
         """What was said before, as a history that the list continues."""
-        return FollowedHistory(self.before, self.before)
+        return FollowedHistory(self.before, (False,) * len(self.before))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -219,7 +219,7 @@ class FollowedLists:
             after = anchor.history
         history = memory.follow(given, after=after, removed=thread.removed, since=since)
         start = len(history) - len(listed.talk)
-        history = FollowedHistory(history.ids[start:], history.chains[start:], own_ids=history.own_ids[start:])
+        history = FollowedHistory(history.ids[start:], history.prompts[start:], own_ids=history.own_ids[start:])
         if aside:
             if memory.branch == MAIN:
                 memory.checkout(memory.set_aside())

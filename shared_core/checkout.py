@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
+from shared_core.normal_form import says_the_same
 from shared_core.paths import Head, Path, Span, read, resolve, unused_branch_name
-from shared_core.recognition import says_the_same
 from shared_core.records import Appended, Change, Draft, Expect, Move, Position, Record, VectorRows
 from shared_core.session import LiveSession
 from shared_core.stamps import Stamps
@@ -79,12 +80,12 @@ class Writer:
 
     def add(
         self, messages: Sequence[Message], turn: str | None, prompt_id: str | None = None,
-        copied: Mapping[str, Record] = NO_COPIES, changes: Changes = no_changes,
+        copied: Mapping[str, Record] = NO_COPIES, changes: Changes = no_changes, alone: bool = False,
     ) -> list[Message]:  # fmt: skip
         """Store messages and return them as stored. `turn` and errors are those of `InfiniteMemory.add`.
 
         System messages replace the system prompt, or join the one whose `turn_id` is `prompt_id`. `copied` says, by
-        their ids, which messages are copies, and of what; `changes` is that of `write`.
+        their ids, which messages are copies, and of what; `changes` is that of `write`, `alone` that of `Draft`.
         """
         if turn is not None and not isinstance(turn, str):
             raise ValueError(f"turn={turn!r}: expected the id of a turn's user message")
@@ -100,6 +101,7 @@ class Writer:
             next((entry.message.turn_id for entry in known.values()), prompt_id),
         )
         drafts = [self.draft(message, copied.get(message.id or "")) for message in new]
+        drafts = [replace(draft, alone=True) for draft in drafts] if alone else drafts
         own = {message.id for message in messages}
         try:
             records = self._append(drafts, turn, changes) if drafts else ()

@@ -15,7 +15,7 @@ class FollowedHistory:
     Attributes:
         ids: for each message, the id it is stored under. None: it is not stored, because it was forgotten, or because
             the client inserted it before messages that were stored earlier.
-        chains: for each message, a digest of everything that users, assistants and tools say up to it.
+        prompts: for each message, whether it is part of the system prompt.
         branch: the branch at whose end the history was, if the caller sets it. The reply that ends the turn is then
             added to this branch, even if others have added messages to it since; or, if the branch has another name by
             now, to `main` or the newest branch that holds the question. Otherwise, or if the turn has ended there with
@@ -24,7 +24,7 @@ class FollowedHistory:
     """
 
     ids: tuple[str | None, ...] = ()
-    chains: tuple[str, ...] = ()
+    prompts: tuple[bool, ...] = ()
     branch: str | None = None
     own_ids: tuple[str | None, ...] = ()
 
@@ -40,14 +40,13 @@ class FollowedHistory:
             raise ValueError(f"count={count!r}: this history has {len(self)} messages")
         if count == len(self):
             return self
-        return FollowedHistory(self.ids[:count], self.chains[:count], own_ids=self.own_ids[:count])
+        return FollowedHistory(self.ids[:count], self.prompts[:count], own_ids=self.own_ids[:count])
 
     def split(self) -> tuple[list[str | None], list[str]]:
-        """Return the ids of what was said, and the ids of the system prompt, which does not change the digest."""
-        before = ("", *self.chains)[: len(self)]
-        pairs = list(zip(self.ids, self.chains, before, strict=True))
-        said = [id_ for id_, chain, previous in pairs if chain != previous]
-        return said, [id_ for id_, chain, previous in pairs if chain == previous and id_ is not None]
+        """Return the ids of what was said, and the ids of the system prompt."""
+        pairs = list(zip(self.ids, self.prompts, strict=True))
+        said = [id_ for id_, prompt in pairs if not prompt]
+        return said, [id_ for id_, prompt in pairs if prompt and id_ is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +60,7 @@ class Followed:
         history: the whole history.
         prompt_id: the `turn_id` of the system prompt that system messages among `new` join. None: they replace it.
         copied: for the ids of new messages that are stored elsewhere, what they are copies of.
+        alone: whether the new messages came without what is said before them; see `Draft`.
     """
 
     at: Position | None
@@ -69,3 +69,4 @@ class Followed:
     history: FollowedHistory
     prompt_id: str | None = None
     copied: Mapping[str, Record] = field(default_factory=dict)
+    alone: bool = False

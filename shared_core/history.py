@@ -2,31 +2,23 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from itertools import islice, takewhile
+from typing import Literal, NamedTuple
 
 from shared_core.checkout import Checkout, if_unmoved, no_changes
 from shared_core.errors import StaleHeadError
 from shared_core.followed_history import Followed
 from shared_core.followed_history import FollowedHistory as FollowedHistory
 from shared_core.messages import Message
+from shared_core.normal_form import fingerprint, normal_form, normal_forms, says_the_same
 from shared_core.paths import Path
-from shared_core.recognition import (
-    REPEATED,
-    Sent,
-    chain_of,
-    chained,
-    chained_again,
-    longest_match,
-    overlap,
-    recognized_fields,
-    said_of,
-    without_prompts,
-)
+from shared_core.recognition import REPEATED, asked_at, longest_match, overlap, said_of, without_prompts
 from shared_core.records import MAIN, After, InTurn, Position, Record
 from shared_core.session import LiveSession
+from shared_core.stored_forms import saying
 from shared_core.system_prompt import is_prompt, kept_of
 from shared_core.turns import Entry
-from shared_core.whole_history import WholeHistory
+from shared_core.whole_history import WholeHistory, forgotten_first
 
 Removed = Literal["keep", "leave_out"]
 """What happens to stored messages that a history lacks."""
@@ -42,6 +34,9 @@ Most histories differ from the last one only at their end, so one small read is 
 
 NEXT_LOOK = 4
 """How many messages are read to find the one that follows another: a system prompt may lie between them."""
+
+CANDIDATES = 8
+"""How many messages that say the same are compared with what a history says before it."""
 
 BRANCHES_SEARCHED = 16
 """How many of the newest branches are searched for an answer that another branch holds."""
@@ -76,7 +71,7 @@ def _follow(
             raise StaleHeadError("the branch grew while it was checked out")
     # A session that is not there yet has epoch 0. Without a branch, the messages open one, and come after nobody's.
     unmoved = no_changes if live.head.branch is None else if_unmoved(max(0, live.epoch), live.path.head)
-    stored = checkout.writer.add(followed.new, None, followed.prompt_id, followed.copied, unmoved)
+    stored = checkout.writer.add(followed.new, None, followed.prompt_id, followed.copied, unmoved, followed.alone)
     gone = {message.id for message in followed.new} - {message.id for message in stored}
     ids = tuple(None if id_ in gone else id_ for id_ in followed.history.ids)
     return replace(followed.history, ids=ids), stored
@@ -90,7 +85,7 @@ class _Match:
         at: the newest stored message of the history.
         fork: the position where the new messages begin, if that is not after `at`.
         diverged: whether a message differs from the one stored under its id, so that later ids prove nothing.
-        path: the path to the newest message of the history that its digest or id finds; None: there is none.
+        path: the path to the newest message of the history that is known; None: there is none.
         new: the indexes of the messages that must be stored.
         ids: the id of each message, as in `FollowedHistory`.
     """
@@ -101,20 +96,37 @@ class _Match:
     path: Path | None = None
     new: list[int] = field(default_factory=list)
     ids: list[str | None] = field(default_factory=list)
+    copied: dict[str, Record] = field(default_factory=dict)
+
+
+class _Known(NamedTuple):
+    """What is stored of the end of a history.
+
+    Attributes:
+        own: the messages whose id is an id of the history.
+        forms: for the indexes of messages up to the newest known one, those that say the same there.
+        newest: the index of that message; -1: none is known.
+        whole: whether the history was found to say all that is stored before that message.
+    """
+
+    own: Mapping[str, Record]
+    forms: Mapping[int, Record] = {}
+    newest: int = -1
+    whole: bool = False
 
 
 class Follower:
     """Matches histories with a session.
 
-    A message is recognized by its own id. If it has none, or if its id is stored with another text, its id is a digest
-    of everything the history says up to it. The same message sent again is therefore found again, and an edited one is
-    another message. An erased message is left out, unless the history ends with it: then the user asks it again, and it
-    is stored under another digest. System messages are not part of what is said: all those in a history are its system
-    prompt, which is stored again when it changes.
+    A message is recognized by its own id. If it has none, or if its id is stored with another text, it is recognized by
+    what it says, and by what is said before it: as much of it as is stored, or `CHECKED` messages. What was forgotten
+    says nothing any more: as many messages as are missing there are left out, but for a question that ends the history.
+    System messages are not part of what is said: all those in a history are its system prompt, which is stored again
+    when it changes.
 
     Args:
         live: the session.
-        new_id: returns an id for a changed system prompt.
+        new_id: returns an id for a new message.
     """
 
     def __init__(self, live: LiveSession, new_id: Callable[[], str]) -> None:
@@ -129,32 +141,21 @@ class Follower:
             raise TypeError(f"after={after!r}: expected what an earlier follow() returned")
         if removed == "leave_out":
             messages, after = self._reopened(messages, after)
-        sent = self._sent(messages, after.chains[-1] if after else "")
+        said = said_of(messages)
         if removed == "leave_out":
-            followed = self._whole(sent, after, since)
-        elif not after and self._repeats_a_question(said_of(sent)):
-            path, tail = self._active_path()
-            # The digests of these messages are taken by the earlier ones, and digests of the whole conversation so far
-            # would look like those of a client that sends all of it.
-            sent = self._sent(messages, f"after {path.head}")
-            followed = self._continue(said_of(sent), path, tail)
+            followed = self._whole(messages, after, since)
+        elif not after and self._repeats_a_question(said):
+            followed = self._continue(said, *self._active_path())
         else:
-            followed = self._part(said_of(sent), after)
+            followed = self._part(said, after)
         if after.branch is not None and followed.turn is not None and _ends_turn(followed.new) and not followed.copied:
             end = self._end_of(after.branch, followed.at)
             if end is not None and not self._is_answered(followed.turn, after, end):
                 followed = replace(followed, at=end)
-        followed = self._with_prompt(sent, followed, after)
-        chains = after.chains + tuple(one.chain for one in sent)
+        followed = self._with_prompt(messages, followed, after)
+        prompts = after.prompts + tuple(map(is_prompt, messages))
         own_ids = (after.own_ids or (None,) * len(after)) + tuple(message.id for message in messages)
-        return replace(followed, history=FollowedHistory(after.ids + followed.history.ids, chains, own_ids=own_ids))
-
-    def _sent(self, messages: Sequence[Message], chain: str) -> list[Sent]:
-        """Return messages with their digests; `chain` is the digest of what comes before them."""
-        store, key = self.live.store, self.live.key
-        if key is None or not store.forgotten(key, None, 1):
-            return list(chained(messages, chain))
-        return chained_again(store, key, messages, chain)
+        return replace(followed, history=FollowedHistory(after.ids + followed.history.ids, prompts, own_ids=own_ids))
 
     def _reopened(
         self, messages: Sequence[Message], after: FollowedHistory
@@ -179,36 +180,37 @@ class Follower:
         ]
         return [*again, *messages], replace(after.upto(start), branch=after.branch)
 
-    def _whole(self, sent: Sequence[Sent], after: FollowedHistory, since: str | None) -> Followed:
+    def _whole(self, messages: Sequence[Message], after: FollowedHistory, since: str | None) -> Followed:
         """Match a history that is the whole conversation."""
         known, _ = after.split()
-        kept = next((n for n, one in enumerate(sent) if since is not None and one.message.id == since), None)
-        first = None if kept is None else len(said_of(sent[:kept]))
-        whole = WholeHistory(self.live, self.new_id, self._added_after, said_of(sent))
+        kept = next((n for n, message in enumerate(messages) if since is not None and message.id == since), None)
+        first = None if kept is None else len(said_of(messages[:kept]))
+        whole = WholeHistory(self.live, self.new_id, self._added_after, said_of(messages))
         line = whole.line(self._newest_of(known), first)
         return Followed(line.at, line.turn, line.new, FollowedHistory(line.ids), copied=line.copied)
 
-    def _part(self, sent: Sequence[Sent], after: FollowedHistory) -> Followed:
+    def _part(self, said: Sequence[Message], after: FollowedHistory) -> Followed:
         """Match a history of which the client may have left out the beginning."""
-        known, _ = after.split()
-        followed = self._match(sent, self._newest_of(known))
-        if after or not self._may_be_an_end(sent, followed):
+        ids, _ = after.split()
+        before = self._newest_of(ids)
+        known = self._known(said, before)
+        followed = self._match(said, before, known, after)
+        if after or not self._may_be_an_end(said, followed):
             return followed
         path, tail = self._active_path()
-        old = [recognized_fields(record.message) for record in without_prompts(tail)]
-        said = [recognized_fields(one.message) for one in sent]
+        old, sent = normal_forms(record.message for record in without_prompts(tail)), normal_forms(said)
         # Of two readings, the one that recognizes more of the history is right.
-        if overlap(old, said) >= max(REPEATED, len(said) - len(followed.new)):
-            return self._continue(sent, path, tail)
+        if overlap(old, sent) >= max(REPEATED, len(said) - len(followed.new) + known.whole):
+            return self._continue(said, path, tail)
         return followed
 
     # The system prompt
 
-    def _with_prompt(self, sent: Sequence[Sent], followed: Followed, after: FollowedHistory) -> Followed:
+    def _with_prompt(self, messages: Sequence[Message], followed: Followed, after: FollowedHistory) -> Followed:
         """Add the system messages of a history to what its other messages were matched with."""
         current = self._prompt_at(followed.at)
         earlier = self._prompt_of(after, current)
-        own = [one.message for one in sent if is_prompt(one.message)]
+        own = [message for message in messages if is_prompt(message)]
         if not own and not earlier:
             return followed
         kept = kept_of([entry.message for entry in current], [*earlier, *own])
@@ -218,7 +220,7 @@ class Follower:
         fresh = self._with_new_ids(own[len(ids) :])
         prompt = iter([*ids, *(message.id for message in fresh)])
         said = iter(followed.history.ids)
-        woven = tuple(next(prompt) if is_prompt(one.message) else next(said) for one in sent)
+        woven = tuple(next(prompt) if is_prompt(message) else next(said) for message in messages)
         new = {message.id: message for message in (*followed.new, *fresh)}
         return replace(
             followed,
@@ -254,62 +256,78 @@ class Follower:
 
     # What is said
 
-    def _may_be_an_end(self, sent: Sequence[Sent], followed: Followed) -> bool:
+    def _may_be_an_end(self, said: Sequence[Message], followed: Followed) -> bool:
         """Return whether what looks like a history that went back may be the end of one that goes on.
 
         A client that keeps only the end of its history may begin it with words that began the conversation, or send
         the same words as some time ago.
         """
-        if not sent or sent[0].message.id is not None or followed.at is None:
+        if not said or said[0].id is not None or followed.at is None:
             return False
-        return len(followed.new) > 1 or (not self.live.ends_at(followed.at) and not self._stored(sent[:1]))
+        return len(followed.new) > 1 or not self.live.ends_at(followed.at)
 
-    def _match(self, sent: Sequence[Sent], before: Record | None) -> Followed:
-        known, newest = self._known(sent)
-        start = max(0, newest + 1 - CHECKED)
-        known |= self._stored(sent[start : newest + 1], without=known)
-        match = _Match(before, ids=[one.message.id for one in sent[:start]])
-        if newest >= 0:
-            found = known.get(sent[newest].chain) or known[sent[newest].message.id or ""]
+    def _match(self, said: Sequence[Message], before: Record | None, known: _Known, after: FollowedHistory) -> Followed:
+        start = max(0, known.newest + 1 - CHECKED)
+        match = _Match(before, ids=[message.id for message in said[:start]])
+        if known.newest >= 0:
+            found = known.forms.get(known.newest) or known.own[said[known.newest].id or ""]
             match.path = self.live.path_to(found.position)
-        for index in range(start, len(sent)):
-            self._step(match, sent[index], known, index, inside=index < newest)
+        for index in range(start, len(said)):
+            self._step(match, said[index], known, index)
         if match.at is None and match.fork is None:
-            return self._continue(sent, *self._active_path())
-        return self._followed(match, sent)
+            return self._continue(said, *self._active_path())
+        if not after:  # what comes after a part that was followed before is new
+            self._leave_out_forgotten(match, said)
+        return self._followed(match, said)
 
-    def _followed(self, match: _Match, sent: Sequence[Sent]) -> Followed:
-        self._leave_out_repeated(match)
-        new = tuple(sent[index].message.replace(id=match.ids[index], turn_id=None) for index in match.new)
+    def _followed(self, match: _Match, said: Sequence[Message]) -> Followed:
+        new = tuple(said[index].replace(id=match.ids[index], turn_id=None) for index in match.new)
         turn = match.at.message.turn_id if match.at is not None and match.fork is None else None
         at = match.fork or (match.at.position if match.at is not None else None)
-        return Followed(at, turn, new, FollowedHistory(tuple(match.ids)))
+        return Followed(at, turn, new, FollowedHistory(tuple(match.ids)), copied=match.copied)
 
-    def _leave_out_repeated(self, match: _Match) -> None:
-        """Leave out what would be stored twice: what was erased and is said once more has one digest for both."""
-        ids = {id for index, id in enumerate(match.ids) if index not in match.new}
-        for index in tuple(match.new):
-            if match.ids[index] in ids:
+    def _leave_out_forgotten(self, match: _Match, said: Sequence[Message]) -> None:
+        """Leave out new messages that were forgotten: as many as are missing after the newest known one."""
+        old = [index for index in match.new if index < asked_at(said)]
+        if not old or match.diverged or match.at is None:
+            return
+        gap = self._gap_after(match.at.position)
+        if not gap or len(gap) > len(match.new):
+            return
+        for index in old[: len(gap)]:
+            if said[index].id is None:
                 match.new.remove(index)
                 match.ids[index] = None
-            ids.add(match.ids[index])
+        if not self.live.ends_at(match.at.position):
+            match.fork = gap[-1]  # a new line holds the gap, too, so that it tells the same when it is matched again
 
-    def _step(self, match: _Match, one: Sent, known: Mapping[str, Record], index: int, *, inside: bool) -> None:
-        """Match one more message: it is stored on the same path, or it is new.
+    def _gap_after(self, position: Position) -> list[Position]:
+        """Return where messages are missing between a position and the next message on its path, or the end."""
+        end = self._end_of(self.live.head.branch or MAIN, position) if self.live.epoch > 0 else None
+        if end is None:
+            return []
+        path = self.live.path_to(end)
+        first, last = path.index_of(position) + 1, path.spans[-1].last
+        positions = [path.at(index) for index in range(first, min(last + 1, first + CHECKED))]
+        found = self.live.records(self.live.key, positions) if self.live.key is not None and positions else []
+        there = {one.position: is_prompt(one.message) for one in found}
+        upto = takewhile(lambda position: there.get(position, True), positions)
+        return [position for position in upto if position not in there]
 
-        `inside` says whether a later message of the history is stored.
-        """
-        own = known.get(one.message.id or "")
-        record = known.get(one.chain)
+    def _step(self, match: _Match, message: Message, known: _Known, index: int) -> None:
+        """Match one more message: it is stored on the same path, or it is new."""
+        own = known.own.get(message.id or "")
+        record = known.forms.get(index) if known.whole or not match.diverged else None
+        inside = index < known.newest
         if (
             own is not None
             and not match.diverged
             and (record is None or self._continues(match.at, own))
-            and recognized_fields(own.message) == recognized_fields(one.message)
+            and says_the_same(own.message, message)
         ):
             record = own  # its id tells more than its words, which may have been said twice
-        if record is None and own is None and not match.new and not match.diverged:
-            record = self._added_after(match.at, one.message, match.path)
+        if record is None and own is None and not match.new and not match.diverged and not (inside and known.whole):
+            record = self._added_after(match.at, message, match.path)
         if record is not None and self._continues(match.at, record):
             # Messages before a stored one that are not stored themselves were forgotten, or inserted by the client.
             for unknown in match.new:
@@ -325,7 +343,10 @@ class Follower:
             match.ids.append(None)
             return
         match.new.append(index)
-        match.ids.append(one.chain if own is not None or one.message.id is None else one.message.id)
+        id_ = self.new_id() if own is not None or message.id is None else message.id
+        match.ids.append(id_)
+        if own is not None:
+            match.copied[id_] = own
 
     def _added_after(self, at: Record | None, message: Message, path: Path | None = None) -> Record | None:
         """Return the stored message that says the same right after another one, as one that `add` stored.
@@ -339,10 +360,10 @@ class Follower:
         """
         if at is None or (message.role == "user" and message.id is not None):
             return None
-        says = recognized_fields(message)
+        says = normal_form(message)
         for one in self._paths_through(at.position, path, branches=message.role != "user"):
             record = self._next_said(one, at.position)
-            if record is not None and recognized_fields(record.message) == says:
+            if record is not None and normal_form(record.message) == says:
                 return record
         return None
 
@@ -369,20 +390,89 @@ class Follower:
                     return record
         return None
 
-    def _known(self, sent: Sequence[Sent]) -> tuple[dict[str, Record], int]:
-        """Return the stored messages near the end of the history by id, and the index of the newest (-1: none)."""
-        end, size = len(sent), FIRST_LOOK
-        while end > 0:
-            part = sent[max(0, end - size) : end]
-            known = self._stored(part)
-            for index in range(end - 1, end - 1 - len(part), -1):
-                if sent[index].chain in known or sent[index].message.id in known:
-                    return known, index
-            end, size = end - len(part), 2 * size
-        return {}, -1
+    def _known(self, said: Sequence[Message], before: Record | None) -> _Known:
+        """Return what is stored of the end of a history; `before` is the message that it comes after."""
+        own: dict[str, Record] = {}
+        end, size = len(said), FIRST_LOOK
+        while end > 0 and self.live.key is not None:
+            start = max(0, end - size)
+            own |= self._stored(said[max(0, start - CHECKED) : end], without=own)
+            plain = {
+                n for n, one in enumerate(said[:end]) if one.id in own and says_the_same(own[one.id or ""].message, one)
+            }
+            # Of messages with ids, the words are looked up only if some are edited: then later ids prove nothing.
+            by_words = [one for one in said[start:end] if one.id is None or one.id in own]
+            edited = any(one.id in own for n, one in enumerate(said[:end]) if n not in plain)
+            words = saying(self.live, [one for one in by_words if one.id is None or edited])
+            for index in range(end - 1, start - 1, -1):
+                message = said[index]
+                mine = own.get(message.id or "") if index in plain else None
+                if mine is not None and plain.issuperset(range(max(0, index - CHECKED), index)):
+                    return _Known(own, {}, index)
+                found = words.get(fingerprint(message), []) if message.id is None or message.id in own else []
+                for record in islice(self._nearest(found, index, before), CANDIDATES):
+                    forms, whole = self._aligned(record, said, index, before, own)
+                    if whole:
+                        return _Known(own, forms, index, True)
+                if mine is not None:
+                    return _Known(own, self._aligned(mine, said, index, before, own)[0], index)
+                if message.id in own:
+                    return _Known(own, {}, index)
+            end, size = start, 2 * size
+        return _Known(own)
 
-    def _stored(self, sent: Sequence[Sent], without: Mapping[str, Record] = {}) -> dict[str, Record]:
-        ids = [id_ for one in sent for id_ in (one.message.id, one.chain) if id_ is not None and id_ not in without]
+    def _nearest(self, records: Sequence[Record], index: int, before: Record | None) -> list[Record]:
+        """Return stored messages by how near they are to where a message of the history would stand, newest first."""
+
+        def distance(record: Record) -> tuple[int, bool, int]:
+            path = self.live.path_to(record.position)
+            first = path.index_of(before.position) + 1 if before and path.covers(before.position) else 0
+            at = path.index_of(record.position) - self.live.prompts_before(record.position, path)
+            return abs(at - first - index), not self.live.path.covers(record.position), -record.seq
+
+        return sorted(records, key=distance) if len(records) > 1 else [*records]
+
+    def _aligned(
+        self, record: Record, said: Sequence[Message], index: int, before: Record | None, own: Mapping[str, Record]
+    ) -> tuple[dict[int, Record], bool]:
+        """Return what is stored of a history up to a message, and whether it says all that is stored before that."""
+        path, forms, left, gap = self.live.path_to(record.position), {index: record}, index, 0
+        if before is not None and not path.covers(before.position):
+            return forms, False
+        first = -1 if before is None else path.index_of(before.position)
+        for one in self._backwards(path, path.index_of(record.position) - 1, first):
+            if len(forms) >= CHECKED:
+                return forms, True
+            if one is None:
+                gap += 1
+                continue
+            # As many as are missing were forgotten; a client may have left them out, too.
+            counts = range(min(gap, left - 1), -1, -1)
+            fits = (n for n in counts if self._fits(one, said[left - 1 - n], own))
+            count = next(fits, None)
+            if count is None:
+                return forms, False
+            left, gap = left - 1 - count, 0
+            forms[left] = one
+        return forms, left <= (gap if before is not None or not left else forgotten_first(self.live, gap))
+
+    def _fits(self, record: Record, message: Message, own: Mapping[str, Record]) -> bool:
+        return (message.id is None or message.id in own) and says_the_same(record.message, message)
+
+    def _backwards(self, path: Path, last: int, first: int) -> Iterator[Record | None]:
+        """Yield the messages of a path before an index, the newest first, without system prompts; None: it is gone."""
+        size = NEXT_LOOK
+        while last > first and self.live.key is not None:
+            positions = [path.at(at) for at in range(max(first + 1, last + 1 - size), last + 1)]
+            found = {one.position: one for one in self.live.records(self.live.key, positions)}
+            for position in reversed(positions):
+                record = found.get(position)
+                if record is None or not is_prompt(record.message):
+                    yield record
+            last, size = last - len(positions), min(2 * size, CHECKED)
+
+    def _stored(self, said: Sequence[Message], without: Mapping[str, Record] = {}) -> dict[str, Record]:
+        ids = [one.id for one in said if one.id is not None and one.id not in without]
         if self.live.key is None or not ids:
             return {}
         return {record.message.id or "": record for record in self.live.store.get(self.live.key, ids)}
@@ -456,51 +546,57 @@ class Follower:
         positions = [path.at(at) for at in range(max(0, depth), end)]
         return self.live.records(self.live.key, positions) if self.live.key is not None else []
 
-    def _continue(self, sent: Sequence[Sent], path: Path, tail: Sequence[Record]) -> Followed:
+    def _continue(self, said: Sequence[Message], path: Path, tail: Sequence[Record]) -> Followed:
         """Match a history that continues a path, and may repeat messages of its end.
 
         Such histories come from clients that send no ids and only what is new, or only the end of their history. If the
         user went back, its beginning stands before the end of the path.
         """
         tail = without_prompts(tail)
-        old, said = [recognized_fields(r.message) for r in tail], [recognized_fields(one.message) for one in sent]
-        count = overlap(old, said)
-        first, count = (len(tail) - count, count) if count else longest_match(old, said)
+        old, sent = normal_forms(record.message for record in tail), normal_forms(said)
+        count = overlap(old, sent)
+        first, count = (len(tail) - count, count) if count else longest_match(old, sent)
         if not count:
-            ids = tuple(one.message.id or one.chain for one in sent)
-            new = tuple(one.message.replace(id=id_, turn_id=None) for one, id_ in zip(sent, ids, strict=True))
-            return Followed(None if path is self.live.path else path.head, None, new, FollowedHistory(ids))
+            match = _Match(new=[*range(len(said))], ids=[one.id or self.new_id() for one in said])
+            if not tail:
+                self._leave_out_all_forgotten(match, said)
+            followed = self._followed(match, said)
+            return replace(followed, at=None if path is self.live.path else path.head, alone=bool(tail))
         same = tail[first : first + count]
         match = _Match(same[-1], ids=[record.message.id for record in same])
-        for index in range(count, len(sent)):
-            self._step(match, sent[index], {}, index, inside=False)
-        followed = self._followed(match, sent)
+        for index in range(count, len(said)):
+            self._step(match, said[index], _Known({}), index)
+        followed = replace(self._followed(match, said), alone=True)
         # The newest message may be before the head, because the message at the head may have been forgotten.
         return replace(followed, at=path.head) if match.at is tail[-1] else followed
 
-    def _repeats_a_question(self, sent: Sequence[Sent]) -> bool:
+    def _leave_out_all_forgotten(self, match: _Match, said: Sequence[Message]) -> None:
+        """Leave out what was said before the newest question, as far as so much was forgotten and nothing is left."""
+        old = [index for index in range(asked_at(said)) if said[index].id is None]
+        for index in old[: forgotten_first(self.live, 0)] if len(old) < len(said) else ():
+            match.new.remove(index)
+            match.ids[index] = None
+
+    def _repeats_a_question(self, said: Sequence[Message]) -> bool:
         """Return whether a client that sends only new messages repeats an old question.
 
         Such a list looks like a whole history that went back to the old question. The next question tells the two
-        apart: only if the client sends its whole history, its id is a digest of both. Without a next one, a client that
+        apart: only if the client sends its whole history, it is recognized by that. Without a next one, a client that
         sends its whole history has said nothing before the question. If it is not answered, it is sent once more.
         """
-        if not sent or sent[0].message.id is not None or [one.message.role for one in sent].count("user") != 1:
-            return False
-        chain = sent[0].chain
-        first = self._stored(sent[:1]).get(chain)
-        if first is None or first.message.role != "user":
+        if not said or said[0].id is not None or [message.role for message in said].count("user") != 1:
             return False
         path, _ = self._active_path()
-        if not path.covers(first.position):
+        own = saying(self.live, said[:1]).get(fingerprint(said[0]), ()) if said[0].role == "user" else ()
+        own = [record for record in own if path.covers(record.position)]
+        first = next((one for one in own if self._aligned(one, said, 0, None, {})[1]), None)
+        if first is None:
             return False
         answered = False
-        for record in self._records_from(path, first.position.depth + 1):
-            if is_prompt(record.message):
-                continue
-            chain = chain_of(chain, record.message)
+        for record in without_prompts(self._records_from(path, path.index_of(first.position) + 1)):
             if record.message.role == "user":
-                return record.message.id != chain
+                next_ones = saying(self.live, [record.message]).get(fingerprint(record.message), [])
+                return record.position not in {one.position for one in next_ones}
             answered = _ends_turn([record.message])
         begins = [record.message.id for record in without_prompts(self._records_from(path, 0))]
         return answered and begins[:1] != [first.message.id]

@@ -300,12 +300,13 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     ) -> FollowedHistory:  # fmt: skip
         """Store what is new in a history that a client sends again with each request, and check out its end.
 
-        A message is recognized by its id or, if it has none, by everything the history says up to it. If the history
-        went back to an earlier message, or an earlier message was edited, it continues on a branch of its own. The
-        system messages of the history are its system prompt, whatever else it says: when they change, the new ones
-        replace the old ones, and no branch is opened. A pinned one is part of the talk instead: a client that changes
-        it sends another history. What was forgotten is not stored again; but a question without an id at the end of the
-        history is stored as a new message, because its words may have been said again.
+        A message is recognized by its id or, if it has none, by what it says, after what is said before it: space
+        around a text, a `<think>` block before an answer, and how the JSON of a call is written make no difference. If
+        the history went back to an earlier message, or an earlier message was edited, it continues on a branch of its
+        own. The system messages of the history are its system prompt, whatever else it says: when they change, the new
+        ones replace the old ones, and no branch is opened. A pinned one is part of the talk instead: a client that
+        changes it sends another history. What was forgotten is not stored again; but a question without an id at the
+        end of the history is stored as a new message, because its words may have been said again.
 
         Args:
             messages: the history, oldest first; with `after`, only the messages that follow it. OpenAI's dicts are

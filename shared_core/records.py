@@ -85,7 +85,8 @@ class SessionState(NamedTuple):
 class Draft:
     """A message about to be stored: id and time set, counted by the counter named (None: not counted).
 
-    `picked_from` is the id of the message it is a copy or an edited form of, `covers` what it sums up.
+    `picked_from` is the id of the message it is a copy or an edited form of, `covers` what it sums up. `alone` says
+    that it came without what is said before it: no history is recognized by it.
     """
 
     message: Message
@@ -93,6 +94,7 @@ class Draft:
     tokens: int | None = None
     picked_from: str | None = None
     covers: tuple[Stretch, ...] = ()
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ class Record:
         counter: the name of the token counter that counted it.
         tokens: its size without grounding and framing, by that counter.
         picked_from: the id of the message it is a copy or an edited form of.
+        alone: whether it is to be stored without a fingerprint; see `Draft`. It is not read again.
     """
 
     message: Message
@@ -116,6 +119,7 @@ class Record:
     counter: str | None = None
     tokens: int | None = None
     picked_from: str | None = None
+    alone: bool = field(default=False, compare=False)
 
 
 RefKind = Literal["tag", "stash", "move", "head"]
@@ -248,12 +252,19 @@ class MadeFrom(NamedTuple):
     positions: Sequence[Position]
 
 
+class Says(NamedTuple):
+    """Find the messages with some fingerprints (see `normal_form`), of all branches; of each, the newest `limit`."""
+
+    fingerprints: Sequence[int]
+    limit: int
+
+
 @dataclass(frozen=True, slots=True)
 class Pinned:
     """Find the messages that stay in every prompt: system messages and pinned ones, of all branches."""
 
 
-Criterion = After | InTurn | IdPrefix | MadeFrom | Pinned
+Criterion = After | InTurn | IdPrefix | MadeFrom | Says | Pinned
 """What messages can be found by, wherever they stand in the tree."""
 
 

@@ -357,6 +357,11 @@ class LiveSession:
         prompts = [entry for entry in self.entries(records, path) if is_prompt(entry.message)]
         return self._newest_prompt(sorted(prompts, key=lambda entry: entry.order), path)
 
+    def prompts_before(self, position: Position, path: Path) -> int:
+        """Return how many messages of system prompts stand before a position of a path."""
+        prompts = [one.position for one in self._staying() if is_prompt(one.message) and path.covers(one.position)]
+        return sum(path.index_of(one) < path.index_of(position) for one in prompts)
+
     def is_replaced(self, message: Message) -> bool:
         """Return whether a message of the path belongs to a system prompt that a newer one has replaced."""
         return is_prompt(message) and all(message.id != entry.message.id for entry in self.prompt())

@@ -31,6 +31,7 @@ from shared_core.records import (
     Ref,
     RefKind,
     Restored,
+    Says,
     Segment,
     SessionInfo,
     SessionKey,
@@ -105,12 +106,19 @@ class Store(ABC):
         """Return the sessions of this name, of all users, oldest first. By default, this reads all names."""
         return [one for one in self.sessions() if one.session_id == session_id]
 
-    def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
-        """Return the sessions of a user that hold a message with this id, oldest first; None: of nobody.
+    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
+        """Return the sessions of a user that hold a message, oldest first; None: of nobody.
 
         By default, this looks into each session of the user.
+
+        Args:
+            user_id: whose sessions.
+            message: the id of the message, or the fingerprint (see `normal_form`).
         """
-        return [one for one in self.sessions(user_id) if self.get(one.key, [message_id])]
+        own = self.sessions(user_id)
+        if isinstance(message, int):
+            return [one for one in own if self.find(one.key, Says([message], 1))]
+        return [one for one in own if self.get(one.key, [message])]
 
     @abstractmethod
     def rename_session(self, session: int, session_id: str) -> None:

@@ -6,8 +6,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from shared_core.messages import Message
+from shared_core.normal_form import says_the_same
 from shared_core.paths import beginning
-from shared_core.recognition import Sent, families, without_prompts
+from shared_core.recognition import asked_at, families, without_prompts
 from shared_core.records import Position, Record
 from shared_core.session import LiveSession
 from shared_core.stored_forms import StoredForms, is_form_of
@@ -61,7 +62,7 @@ class WholeHistory:
     live: LiveSession
     new_id: Callable[[], str]
     added: Callable[[Record, Message], Record | None]
-    sent: Sequence[Sent]
+    sent: Sequence[Message]
     _start: Record | None = field(default=None, init=False)
     _looked_up: StoredForms | None = field(default=None, init=False)
 
@@ -97,10 +98,17 @@ class WholeHistory:
         """Return the line of the history; `start` is the message before it on the line."""
         self._start = start
         end, index = self._along_what_is_checked_out()
-        if index < len(self.sent) and self._stored.at(index):
-            end, index = self._along_all_lines()
+        goes_on = index < len(self.sent) and self._may_go_on_elsewhere(index)
+        if goes_on or self._is_guessed(end):
+            # Of two readings, the one that recognizes more of the history is right.
+            end, index = max((end, index), self._along_all_lines(), key=lambda one: one[0].recognized())
         new = self._new(index)
-        return Line(self._at(end.record), _turn_of(end.record), new.messages, (*end.ids(), *new.ids), new.copied)
+        return Line(self._at(end), _turn_of(end.record), new.messages, (*end.ids(), *new.ids), new.copied)
+
+    def _is_guessed(self, end: "_End") -> bool:
+        """Return whether messages are left out only for the places where they stand, and may stand on another line."""
+        without = (message.id is None for message, id_ in zip(self.sent, end.ids(), strict=False) if id_ is None)
+        return any(without) and self.live.key is not None and len(self.live.store.branches(self.live.key)) > 1
 
     def _look_up(self, matched: Sequence[Record]) -> None:
         """Look up what is stored of the history; `matched` are the stored forms of its first messages."""
@@ -114,40 +122,86 @@ class WholeHistory:
 
     # How far a line says what the history says
 
+    def _may_go_on_elsewhere(self, index: int) -> bool:
+        """Return whether a message of the history is stored, and follows what the history says before it."""
+        forms, message = self._stored.copies(index), self.sent[index]
+        if message.id is not None or not index:
+            return bool(forms)
+        before = (self._before(form) for form in forms)
+        return any(one is not None and says_the_same(one.message, self.sent[index - 1]) for one in before)
+
     def _along_what_is_checked_out(self) -> tuple["_End", int]:
         """Return up to where the path that is checked out says the history, and the index of the message after that."""
         ahead, end, matched = _Ahead(self.live), _End(self._start), list[Record]()
+        left = 0
         for index, one in enumerate(self.sent):
             found = ahead.next(end.record)
-            if found is None or not is_form_of(found, one):
+            left = left or (
+                self._left_out_at(index, found, ahead.gap - end.left_out, matched) if self._start is None else 0
+            )
+            if left or found is None or not is_form_of(found, one):
                 self._look_up(matched)
-                found = self._added_after(end, index)
+                found = None if left else self._added_after(end, index)
             if found is not None:
                 end = end.then(found)
                 matched.append(found)
-            elif self._is_left_out(index):
-                end = end.without_the_next()
+            elif left or self._is_left_out(index):
+                end, left = end.without_the_next(), max(0, left - 1)
             else:
                 return end, index
         return end, len(self.sent)
+
+    def _left_out_at(self, index: int, found: Record | None, gap: int, matched: Sequence[Record]) -> int:
+        """Return how many messages of the history, from one on, were forgotten.
+
+        Those without ids are told by where they stand: `gap` messages were forgotten before `found`, or at the end.
+        """
+        message, old = self.sent[index], asked_at(self.sent) - index
+        if message.id is not None or (not gap and found is not None and is_form_of(found, message)):
+            return 0
+        if not index:
+            gap = min(forgotten_first(self.live, gap), old if found is None else len(self.sent))
+        last = min(gap, len(self.sent) - 1 - index) if found is not None else -1
+        for count in range(last, -1, -1):
+            if found is not None and is_form_of(found, self.sent[index + count]):
+                return count
+        self._look_up(matched)
+        if found is not None and self._may_go_on_elsewhere(index):
+            return 0
+        return min(gap, max(old, 0)) if len(self.sent) - index >= gap else 0  # it goes back to before `found`
 
     def _along_all_lines(self) -> tuple["_End", int]:
         """Return up to where any line says the history, and the index of the message after that."""
         ends = [_End(self._start)]
         for index in range(len(self.sent)):
             longer = self._longer(ends, index)
-            if not longer and not self._is_left_out(index):
+            if not longer and not self._is_left_out(index) and not self._may_be_forgotten(index):
                 return self._best_end(ends), index
             ends = longer or [end.without_the_next() for end in ends]
-        return self._best_end(ends), len(self.sent)
+        end, index = self._best_end(ends), len(self.sent)
+        while end.before is not None and end.id is None and self._may_be_forgotten(index - 1):
+            end, index = end.before, index - 1  # nothing after it says that it was forgotten
+        return end, index
+
+    def _may_be_forgotten(self, index: int) -> bool:
+        """Return whether a message without an id may be left out, if what follows it says so."""
+        return self.sent[index].id is None and self.live.epoch > 0
 
     def _longer(self, ends: Sequence["_End"], index: int) -> list["_End"]:
         """Return the ends of the lines on which a message of the history comes directly after one of some ends."""
-        forms = self._stored.copies(index)
-        if not forms:
-            return [end.then(found) for end in ends if (found := self._added_after(end, index)) is not None]
         at = {end.position: end for end in ends}
-        return [end.then(record) for record in forms if (end := self._end_before(record, at)) is not None]
+        pairs = [(self._end_before(record, at), record) for record in self._stored.copies(index)]
+        longer = [end.then(record) for end, record in pairs if end is not None and self._has_room(end, record, index)]
+        return longer or [end.then(found) for end in ends if (found := self._added_after(end, index)) is not None]
+
+    def _has_room(self, end: "_End", record: Record, index: int) -> bool:
+        """Return whether as many messages were forgotten before a message as the history has there, at least."""
+        left = end.left_out if index and self.sent[index - 1].id is None else 0
+        if not left:
+            return True
+        path = self.live.path_to(record.position)
+        last = path.index_of(end.position) if end.position is not None else -1
+        return left < path.index_of(record.position) - last
 
     def _end_before(self, record: Record, at: Mapping[Position | None, "_End"]) -> "_End | None":
         """Return the end that a message comes directly after; `at` holds the ends by their positions."""
@@ -165,8 +219,10 @@ class WholeHistory:
         """Return a message that is stored right after an end, but not as any of the history: `add` stored it."""
         if end.record is None or self._stored.at(index) or self._stored.is_forgotten(index):
             return None
-        found = self.added(end.record, self.sent[index].message)
-        if found is None or found.picked_from is not None or found.message.id in self._stored.known:
+        found = self.added(end.record, self.sent[index])
+        if found is None or self.sent[index].id is None:
+            return found
+        if found.picked_from is not None or found.message.id in self._stored.known:
             return None  # a copy, or known by its id: it is another message, which says the same
         return found
 
@@ -178,7 +234,7 @@ class WholeHistory:
         """Return whether a message stands in the history before, or on the line that the history continues."""
         if index in self._twins:
             return True
-        if self._start is None:
+        if self._start is None or self.sent[index].id is None:
             return False
         path = self.live.path_to(self._start.position)
         return any(path.covers(record.position) for record in self._stored.copies(index))
@@ -189,7 +245,7 @@ class WholeHistory:
         first: dict[str | None, int] = {}
         return {
             index
-            for index, (message, _) in enumerate(self.sent)
+            for index, message in enumerate(self.sent)
             if message.id is not None and first.setdefault(message.id, index) != index
         }
 
@@ -221,9 +277,9 @@ class WholeHistory:
         best = self._best([end.record for end in ends if end.record is not None])
         return next(end for end in ends if best is None or end.record is best)
 
-    def _anchor(self, one: Sent, before: Record | None) -> Record | None:
+    def _anchor(self, one: Message, before: Record | None) -> Record | None:
         """Return the stored form of a message that may stand anywhere: on the line of `before`, if it can be."""
-        own = self._stored.known.get(one.message.id or "")
+        own = self._stored.known.get(one.id or "")
         if own is None or self.live.key is None:
             return None
         found = families(self.live.store, self.live.key, [own])[own.message.id or ""]
@@ -231,11 +287,16 @@ class WholeHistory:
             found = [record for record in found if self.live.path_to(record.position).covers(before.position)] or found
         return self._best(found)
 
-    def _at(self, end: Record | None) -> Position | None:
-        if end is not None:
+    def _at(self, end: "_End") -> Position | None:
+        ahead, path = _Ahead(self.live), self.live.path
+        if end.record is not None and end.left_out and path.covers(end.record.position):
+            # A new line holds the gap of what was forgotten, too, so that it tells the same when it is matched again.
+            ahead.next(end.record)
+            return path.at(path.index_of(end.record.position) + min(ahead.gap, end.left_out))
+        if end.record is not None:
             return end.position
         # Nothing of the history stands anywhere. A line without what is said here begins after its system prompt.
-        first, path = _Ahead(self.live).next(None), self.live.path
+        first = ahead.next(None)
         return path.at(path.index_of(first.position) - 1) if first is not None else None
 
     # What is new
@@ -249,12 +310,12 @@ class WholeHistory:
             if self._is_twin(index):
                 ids.append(None)
                 continue
-            message, stored = self.sent[index].message, self._stored
-            original = next(iter(stored.at(index)), None)
-            id_ = stored.ids_of(index)[0] if original is None else self.new_id()
-            messages.append((original.message if original else message).replace(id=id_, turn_id=None))
+            message = self.sent[index]
+            original = next(iter(self._stored.at(index)), None)
             # An edited message has what it was as its source: who erases that erases all that it ever said.
-            source = original or stored.known.get(message.id or "")
+            source = original or self._stored.known.get(message.id or "")
+            id_ = self.new_id() if source is not None or message.id is None else message.id
+            messages.append((original.message if original else message).replace(id=id_, turn_id=None))
             if source is not None:
                 copied[id_] = source
             ids.append(id_)
@@ -278,6 +339,18 @@ class _End(NamedTuple):
     def position(self) -> Position | None:
         return self.record.position if self.record is not None else None
 
+    @property
+    def left_out(self) -> int:
+        """How many messages of the history are left out since the newest one there."""
+        count, end = 0, self
+        while end.before is not None and end.id is None:
+            count, end = count + 1, end.before
+        return count
+
+    def recognized(self) -> int:
+        """Return how many messages of the history are known."""
+        return sum(id_ is not None for id_ in self.ids())
+
     def then(self, record: Record) -> "_End":
         """Return the end after the next message of the history."""
         return _End(record, record.message.id, self)
@@ -298,16 +371,21 @@ class _End(NamedTuple):
 
 @dataclass
 class _Ahead:
-    """Reads the path that is checked out, message by message, and more at a time the longer it is read."""
+    """Reads the path that is checked out, message by message, and more at a time the longer it is read.
+
+    Attributes:
+        gap: how many messages were forgotten before the one that was read last.
+    """
 
     live: LiveSession
+    gap: int = field(default=0, init=False)
     _read: dict[Position, Record] = field(default_factory=dict)
     _upto: int = -1
     _size: int = FIRST_LOOK
 
     def next(self, after: Record | None) -> Record | None:
         """Return the message after another one, but no system prompt; `after` None: the first. None: there is none."""
-        path = self.live.path
+        path, self.gap = self.live.path, 0
         if self.live.key is None or (after is not None and not path.covers(after.position)):
             return None
         for index in range(path.index_of(after.position) + 1 if after else 0, path.spans[-1].last + 1):
@@ -319,6 +397,7 @@ class _Ahead:
             record = self._read.get(path.at(index))
             if record is not None and not is_prompt(record.message):
                 return record
+            self.gap += record is None
         return None
 
 
@@ -328,6 +407,16 @@ class _New(NamedTuple):
     messages: tuple[Message, ...]
     ids: tuple[str | None, ...]
     copied: Mapping[str, Record]
+
+
+def forgotten_first(live: LiveSession, gap: int) -> int:
+    """Return how many messages were forgotten before the first one of a session; `gap` says where it stands.
+
+    If the whole session was forgotten, what is said since begins elsewhere.
+    """
+    if live.key is None or live.epoch <= 0:
+        return gap
+    return max(gap, live.store.stats(live.key)["forgotten"])
 
 
 def _turn_of(end: Record | None) -> str | None:

@@ -15,7 +15,8 @@ from shared_core.openai_proxy.protocol import ApiRequest
 MOST = 10_000
 """Of how many conversations a process knows that a client sends their whole history. The newest ones are kept."""
 
-Key, Value = TypeVar("Key"), TypeVar("Value")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 Conversation = tuple[str | None, str, str]
 """The user, the name of the conversation, and the client, as it names itself."""

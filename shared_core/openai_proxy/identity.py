@@ -1,13 +1,14 @@
 """Whose request it is and which conversation it belongs to: headers, fields of the API, or how the history begins."""
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import uuid4
 
 from shared_core.messages import Message
+from shared_core.normal_form import fingerprint, normal_forms, says_the_same
 from shared_core.openai_proxy.refusal import Refused
-from shared_core.recognition import Sent, chained, said_of, says_the_same
-from shared_core.records import After, Record
+from shared_core.recognition import said_of, without_prompts
+from shared_core.records import After, Record, Says, SessionKey
 from shared_core.serving.bearer_tokens import ANY_USER
 from shared_core.store import Store
 
@@ -29,7 +30,13 @@ UNSET = frozenset({"", "null", "none", "undefined", "new"})
 """What programs send if they have no name yet: a template that is filled with nothing, or a new chat's."""
 
 ALIKE = 8
-"""How many conversations of a user that begin with the same exchange are told apart."""
+"""How many conversations of a user that hold the same message are told apart; the newest."""
+
+LOOKED_FOR = 8
+"""How many messages at the end of a history conversations are looked up by."""
+
+READ_FIRST = 16
+"""How many messages are read to tell how a conversation begins."""
 
 COMPARED = 64
 """How many messages at the end of a history are looked up in each conversation that begins like it."""
@@ -121,60 +128,51 @@ def checked_name(name: str, value: str, longest: int = LONGEST_NAME) -> str | No
 # Conversations that no request names
 
 
-def beginning(messages: Sequence[Message]) -> str | None:
-    """Return the name for a conversation that begins like this history; None: nothing is answered in it yet.
-
-    It is a digest of what is said up to the first answer. `follow` takes such digests for ids of messages.
-    """
-    said = said_of([*chained(messages, "")])
-    answered = next((one.chain for one in said if one.message.role == "assistant"), None)
-    return None if answered is None else f"chat-{answered}"
-
-
 def session_like(store: Store, user_id: str | None, messages: Sequence[Message]) -> str | None:
     """Return the conversation of a user that holds most of a history; None: none begins like it.
 
     Of those that hold equally much of it, the one that ends where the history does is taken, and then the oldest.
     """
-    name = beginning(messages)
-    said = said_of([*chained(messages, "")])[-COMPARED:]
+    said = said_of(messages)
+    answered = next((n for n, message in enumerate(said, 1) if message.role == "assistant"), None)
     best: tuple[tuple[int, bool], str] | None = None
-    for each in _alike(name) if name is not None else ():
-        session = store.session(user_id, each)
-        if session is None:  # never begun, or renamed since
+    for one in _candidates(store, user_id, said) if answered is not None else ():
+        first = without_prompts(store.find(one.key, After(0, READ_FIRST)))
+        if not _begins_like(first, said[:answered]) and not store.state(one.key).epoch:
             continue
-        known = {record.message.id for record in store.get(session, [one.chain for one in said])}
-        newest = store.find(session, After(store.state(session).last_seq - 2, 2))
-        fit = (len(known), _is_the_end(newest, said, known))
+        wanted = [print_ for print_ in map(fingerprint, said[-COMPARED:]) if print_ is not None]
+        fit = len(store.find(one.key, Says(wanted, 1))), _ends_in(store, one.key, said[-COMPARED:])
         if best is None or fit > best[0]:
-            best = fit, each
+            best = fit, one.session_id
     return None if best is None else best[1]
 
 
-def _is_the_end(newest: Sequence[Record], said: Sequence[Sent], known: Collection[str | None]) -> bool:
-    """Return whether the newest messages of a conversation are some of a history; `known` are the ids that it has.
-
-    The answer in a response is stored under the id of the response. It is known by what it says after a known message.
-    """
-    if not newest or newest[-1].message.id in known:
-        return bool(newest)
-    if len(newest) < 2 or newest[0].message.id not in known:
-        return False
-    after = (then.message for one, then in pairwise(said) if one.chain == newest[0].message.id)
-    return any(says_the_same(newest[-1].message, message) for message in after)
+def _begins_like(first: Sequence[Record], said: Sequence[Message]) -> bool:
+    """Return whether a conversation begins with an exchange; `first` are its first messages."""
+    return len(first) >= len(said) and all(map(says_the_same, (one.message for one in first), said))
 
 
-def new_session(store: Store, user_id: str | None, messages: Sequence[Message]) -> str:
-    """Return a name for a new conversation with this history, in which something is answered.
-
-    Beyond `ALIKE` conversations that begin with the same exchange, the last one is taken again: what each of them says
-    after that is a branch of it.
-    """
-    name = beginning(messages)
-    assert name is not None
-    names = _alike(name)
-    return next((each for each in names if store.session(user_id, each) is None), names[-1])
+def _ends_in(store: Store, session: int, said: Sequence[Message]) -> bool:
+    """Return whether the newest messages of a conversation stand together in a history."""
+    newest = store.find(session, After(max(0, store.state(session).last_seq - LOOKED_FOR), LOOKED_FOR))
+    end, sent = normal_forms(one.message for one in without_prompts(newest)), normal_forms(said)
+    return any(end == sent[upto - len(end) : upto] for upto in range(len(end), len(sent) + 1))
 
 
-def _alike(name: str) -> list[str]:
-    return [name, *(f"{name}-{number}" for number in range(2, ALIKE + 1))]
+def _candidates(store: Store, user_id: str | None, said: Sequence[Message]) -> list[SessionKey]:
+    """Return the newest conversations of a user that hold one of the newest messages of a history, a rare one."""
+    answered = max(n for n, message in enumerate(said, 1) if message.role == "assistant")
+    best: list[SessionKey] = []
+    for message in said[:answered][: -LOOKED_FOR - 1 : -1]:
+        wanted = fingerprint(message)
+        found = store.sessions_with(user_id, wanted) if wanted is not None else []
+        if found and (not best or len(found) < len(best)):
+            best = found
+        if 0 < len(best) <= ALIKE:
+            break
+    return sorted(best, key=lambda one: one.key)[-ALIKE:]
+
+
+def new_session() -> str:
+    """Return a name for a new conversation. It says nothing of what is said there: it stays when that is forgotten."""
+    return f"chat-{uuid4().hex}"

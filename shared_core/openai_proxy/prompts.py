@@ -16,6 +16,7 @@ from shared_core.events import EventHook, MemoryEvent
 from shared_core.followed_history import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
+from shared_core.normal_form import says_the_same
 from shared_core.openai_proxy.asides import Asides
 from shared_core.openai_proxy.identity import new_session, session_like
 from shared_core.openai_proxy.inspector.request_ring import RequestRing
@@ -23,7 +24,6 @@ from shared_core.openai_proxy.protocol import ApiRequest
 from shared_core.openai_proxy.response_ids import answer_named, keep_name, to_be_named
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context
-from shared_core.recognition import says_the_same
 
 logger = logging.getLogger("shared_core.openai_proxy")
 
@@ -95,7 +95,6 @@ class Prompts:
         self._windows, self._told = dict(windows), told
         self._asides = asides or Asides()
         self._ring = ring
-        self._naming = threading.Lock()
         self._locks = [threading.Lock() for _ in range(LOCKS)]
 
     @contextmanager
@@ -167,13 +166,15 @@ class Prompts:
         # In this process alone.
         with InfiniteMemory(user_id=user or "nobody", **{**settings, "on_event": hook}) as memory:
             history = memory.follow(request.messages, removed="leave_out")
+            # Under these ids they are stored, too, so that what is told of the prompt leads to them.
+            said = tuple(one.replace(id=id_) for one, id_ in zip(request.messages, history.ids, strict=True))
             try:
                 context = self._context(memory, request)
             except BudgetError as error:
-                return replace(_over_limit(request, error), user=user, said=request.messages)
+                return replace(_over_limit(request, error), user=user, said=said)
         sent = _sent(context, request, history)
         return Prompted(
-            sent, user, said=request.messages, report=context.report.to_dict() if report else None,
+            sent, user, said=said, report=context.report.to_dict() if report else None,
             number=self._noted(request, context, user, None),
         )  # fmt: skip
 
@@ -215,12 +216,10 @@ class Prompts:
             return prompted.session
         if not prompted.said:
             return None
-        whole = (*prompted.said, *answer)
-        with self._naming:  # two that begin alike at the same time are two
-            session = new_session(store, prompted.user, whole)
-            with self._alone(session, prompted.user) as memory:
-                whole = (*prompted.said, *to_be_named(store, memory, answer))
-                keep_name(memory, whole, memory.follow(whole, removed="leave_out"))
+        session = new_session()
+        with self._alone(session, prompted.user) as memory:
+            whole = (*prompted.said, *to_be_named(store, memory, answer))
+            keep_name(memory, whole, memory.follow(whole, removed="leave_out"))
         return session
 
     def check(self) -> None:

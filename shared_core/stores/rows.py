@@ -17,6 +17,7 @@ from shared_core.records import (
     Record,
     Ref,
     RefKind,
+    Says,
     Segment,
     SessionKey,
     SessionState,
@@ -83,9 +84,12 @@ class Rows(ABC):
         """Return the sessions of this name, of all users, oldest first."""
         return [one for one in self.sessions(None) if one.session_id == session_id]
 
-    def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
+    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
         """Return what `Store.sessions_with` does. By default, this looks into each session of the user."""
-        return [one for one in self.sessions([user_id]) if self.get(one.key, [message_id])]
+        own = self.sessions([user_id])
+        if isinstance(message, int):
+            return [one for one in own if self.find(one.key, Says([message], 1))]
+        return [one for one in own if self.get(one.key, [message])]
 
     @abstractmethod
     def insert_session(self, user_id: str | None, session_id: str) -> int:

@@ -403,6 +403,7 @@ def new_records(
                 counter=draft.counter,
                 tokens=draft.tokens,
                 picked_from=draft.picked_from,
+                alone=draft.alone,
             )
         )
     return records

@@ -100,10 +100,10 @@ class TreeStore(Store):
         with self._reading() as rows:
             return rows.sessions_named(session_id)
 
-    def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
+    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
         """See `Store`."""
         with self._reading() as rows:
-            return rows.sessions_with(user_id, message_id)
+            return rows.sessions_with(user_id, message)
 
     def rename_session(self, session: int, session_id: str) -> None:
         """See `Store`."""

@@ -104,9 +104,9 @@ class CountedStore(Store):
         """See `Store`."""
         return self._noted("sessions_named").sessions_named(session_id)
 
-    def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
+    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
         """See `Store`."""
-        return self._noted("sessions_with").sessions_with(user_id, message_id)
+        return self._noted("sessions_with").sessions_with(user_id, message)
 
     def rename_session(self, session: int, session_id: str) -> None:
         """See `Store`."""

@@ -10,8 +10,9 @@ from shared_core.checkout import Changes, Checkout, if_unmoved, with_move
 from shared_core.errors import UnknownReferenceError
 from shared_core.forget import groups_of_turn
 from shared_core.messages import Message
+from shared_core.normal_form import says_the_same
 from shared_core.paths import Head, Path, Span, resolve
-from shared_core.recognition import families, says_the_same
+from shared_core.recognition import families
 from shared_core.records import Change, Draft, Drop, InTurn, Move, Position, Put, Record, Ref
 from shared_core.reprs import short_repr
 from shared_core.system_prompt import said_together

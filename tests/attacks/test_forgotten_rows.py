@@ -1,11 +1,13 @@
 """Two databases that differ only in one forgotten text hold the same rows afterwards: nothing tells what it said."""
 
 import itertools
+import json
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.index.session_vectors import encode_vector, text_hash
+from shared_core.normal_form import fingerprint
 from shared_core.stores import SQLiteStore
 from shared_core.stores.postgres import PostgresStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -69,7 +72,16 @@ def imported(memory: InfiniteMemory, secret: str, folder: Path) -> None:
     memory.import_file(folder / "chat.jsonl")
 
 
-WAYS: list[Way] = [added, imported]
+def told(secret: str) -> list[Message]:
+    """Return the history of a client that sends no ids and all of it each time."""
+    return [message.replace(id=None) for message in (*history(6), Message.user(secret), *history(6, start=6))]
+
+
+def followed(memory: InfiniteMemory, secret: str, folder: Path) -> None:
+    memory.follow(told(secret))
+
+
+WAYS: list[Way] = [added, imported, followed]
 
 
 def forget_it(store: Any, way: Way, secret: str, folder: Path) -> None:
@@ -80,8 +92,20 @@ def forget_it(store: Any, way: Way, secret: str, folder: Path) -> None:
         memory.context("What was I told?")
         found = [message for message in memory.messages() if message.content == secret]
         assert memory.forget(ids=[str(message.id) for message in found]).scrubbed
+        if way is followed:  # the client does not know what was forgotten
+            memory.follow([*told(secret), Message.user("And what now?")])
+            assert secret not in [message.content for message in memory.messages()]
         memory.add(history(4, start=20))
         memory.index()
+
+
+def chained(said: str) -> str:
+    """Return a digest of a history up to the secret: what an id was made of once."""
+    digest = ""
+    for message in (*history(6), Message.user(said)):
+        parts = message.model_dump(include={"role", "content", "tool_calls", "tool_call_id"})
+        digest = blake2b(json.dumps([digest, parts], sort_keys=True).encode(), digest_size=16).hexdigest()
+    return digest
 
 
 SECRETS = st.text(st.characters(max_codepoint=127, exclude_categories=["Cc"]), min_size=12, max_size=12)
@@ -125,17 +149,18 @@ def test_postgres_holds_the_same_rows(
     assert dumps[0] == dumps[1]
 
 
-def test_a_pin_cannot_be_guessed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_pin_cannot_be_guessed(way: Way, tmp_path: Path) -> None:
     """Whoever has the file tries all PINs against everything that is left of the message."""
     embedder = HashingEmbedder()
     with closing(SQLiteStore(tmp_path / "chat.db")) as store:
-        forget_it(store, added, "My PIN is 7351.", tmp_path)
+        forget_it(store, way, "My PIN is 7351.", tmp_path)
     left = {value for rows in rows_of_sqlite(tmp_path / "chat.db").values() for row in rows for value in row}
     guessed = []
     for pin in range(10_000):
         said = f"My PIN is {pin:04}."
         hash_, vector = text_hash(said), encode_vector(embedder.embed_query(said))
         sums = {zlib.crc32(vector, zlib.crc32(f"0\x00{depth}\x00{hash_}\x00".encode())) for depth in range(20)}
-        if left & {said, hash_, vector, *sums}:
+        if left & {said, hash_, vector, *sums, fingerprint(Message.user(said)), chained(said)}:
             guessed.append(pin)
     assert guessed == []

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, SessionPool, prune, sliding_window
 from shared_core.messages import MessageLike, content_of
+from shared_core.normal_form import normal_forms
 from shared_core.prompt.context import Context
-from shared_core.recognition import recognized_fields
 from tests.formats.requests import chat_dicts
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
@@ -57,7 +57,7 @@ def test_the_digests_of_a_dict_are_those_of_the_message_it_becomes_after_a_round
 ) -> None:
     read = [Message.from_openai(item) for item in items]
     again = [Message.from_openai(message.to_openai()) for message in read]
-    assert [recognized_fields(message) for message in again] == [recognized_fields(message) for message in read]
+    assert normal_forms(again) == normal_forms(read)
 
 
 def ask(question: str | MessageLike) -> Context:

@@ -83,7 +83,7 @@ def test_many_that_begin_alike_share_a_tree_and_no_prompt(caller: Caller, monkey
     monkeypatch.setattr("shared_core.openai_proxy.identity.ALIKE", 2)
     for _ in range(4):
         first = caller.say("Hello")
-    assert len(caller.sessions()) == 2
+    assert len(caller.sessions()) == 4
     for number in range(4):
         caller.say("Hello", first, f"My number is {number}00{number}")
     for number in range(4):

@@ -30,6 +30,7 @@ FLOORS = [
     "event_queue",
     "turns",
     "system_prompt",
+    "normal_form",
     "recognition",
     "followed_history",
     "tokens",

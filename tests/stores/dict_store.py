@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.normal_form import fingerprint
 from shared_core.records import (
     After,
     Branch,
@@ -22,6 +23,7 @@ from shared_core.records import (
     Record,
     Ref,
     RefKind,
+    Says,
     Segment,
     SessionKey,
     SessionState,
@@ -183,6 +185,12 @@ class DictRows(Rows):
                 covers = self.of(session).covers
                 summing = {by for by, source in covers for position in positions if _within(position, source)}
                 return [record for record in records if record.picked_from in ids or record.position in summing]
+            case Says(fingerprints, limit):
+                said: dict[int | None, list[Record]] = {}
+                for record in records:
+                    said.setdefault(None if record.alone else fingerprint(record.message), []).append(record)
+                found = [record for one in {*fingerprints} for record in said.get(one, [])[::-1][: max(limit, 0)]]
+                return sorted(found, key=lambda record: record.seq)
             case Pinned():
                 return [record for record in records if record.message.stays]
 

@@ -432,8 +432,8 @@ class NamesNobodys(SQLiteStore):
 
 
 class FindsInEverybodysSessions(SQLiteStore):
-    def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
-        return [one for one in super().sessions() if super(SQLiteStore, self).get(one.key, [message_id])]
+    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
+        return [one for one in super().sessions() if super(SQLiteStore, self).get(one.key, [str(message)])]
 
 
 class DescribesEverybody(SQLiteStore):

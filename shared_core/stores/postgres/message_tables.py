@@ -9,6 +9,7 @@ from typing import Any, assert_never
 from psycopg.errors import ProgramLimitExceeded, UniqueViolation
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.normal_form import fingerprint
 from shared_core.records import (
     After,
     Criterion,
@@ -19,6 +20,7 @@ from shared_core.records import (
     Pinned,
     Position,
     Record,
+    Says,
     SessionInfo,
     Stretch,
     title_of,
@@ -37,7 +39,8 @@ _NAMES = (
     "session", "segment", "depth", "seq", "id", "turn_id", "turn_no", "role", "created_at", "stays", "counter",
     "tokens", "picked_from", "name", "content", "extra", "checksum",
 )  # fmt: skip
-_NUMBERS = ("segment", "depth", "seq", "turn_no", "stays", "tokens", "checksum")
+_WRITTEN = (*_NAMES, "fingerprint")
+_NUMBERS = ("segment", "depth", "seq", "turn_no", "stays", "tokens", "checksum", "fingerprint")
 COLUMNS = ", ".join(f"m.{name}" for name in _NAMES)
 
 _SELECT = f"SELECT {COLUMNS} FROM {{s}}.messages AS m WHERE m.session = %(session)s "
@@ -61,6 +64,11 @@ _MADE_FROM = (
     f"SELECT {COLUMNS} FROM f JOIN {{s}}.messages AS m "
     "ON m.session = %(session)s AND m.segment = f.segment AND m.depth = f.depth ORDER BY m.seq"
 )
+_SAYING = (
+    f"SELECT {COLUMNS} FROM unnest(%(fingerprints)s::bigint[]) AS w (fingerprint), LATERAL (SELECT * "
+    "FROM {s}.messages AS n WHERE n.session = %(session)s AND n.fingerprint = w.fingerprint "
+    "ORDER BY n.seq DESC LIMIT %(limit)s) AS m ORDER BY m.seq"
+)
 _COVERS = (
     "SELECT segment, depth, source_segment, start, upto FROM {s}.covers WHERE session = %(session)s "
     "AND (segment = ANY(%(segments)s::bigint[]) OR source_segment = ANY(%(segments)s::bigint[])) "
@@ -80,8 +88,8 @@ _TURN_NUMBER = (
     "AND segment = %(segment)s AND depth <= %(depth)s ORDER BY seq LIMIT 1"
 )
 
-_ARRAYS = ", ".join(f"%({name})s::{'bigint' if name in _NUMBERS else 'text'}[]" for name in _NAMES[1:])
-INSERTED = f"INSERT INTO {{s}}.messages ({', '.join(_NAMES)}) SELECT %(session)s, w.* FROM unnest({_ARRAYS}) AS w"
+_ARRAYS = ", ".join(f"%({name})s::{'bigint' if name in _NUMBERS else 'text'}[]" for name in _WRITTEN[1:])
+INSERTED = f"INSERT INTO {{s}}.messages ({', '.join(_WRITTEN)}) SELECT %(session)s, w.* FROM unnest({_ARRAYS}) AS w"
 _RAISE_TIPS = (
     "UPDATE {s}.segments AS g SET tip = greatest(g.tip, w.tip) "
     "FROM unnest(%(segments)s::bigint[], %(tips)s::bigint[]) AS w (segment, tip) "
@@ -175,6 +183,9 @@ class MessageTables(GapTables):
                 return self._records(sql, session, {"low": low, "high": high, "limit": max(criterion.limit, 0)})
             case MadeFrom():
                 return self._records(_MADE_FROM, session, columns(criterion.positions, ("segments", "depths")))
+            case Says():
+                given = {"fingerprints": [*set(criterion.fingerprints)], "limit": max(criterion.limit, 0)}
+                return self._records(_SAYING, session, given)
             case _:
                 assert_never(criterion)
 
@@ -265,12 +276,13 @@ class MessageTables(GapTables):
 def rows_of(session: int, records: Sequence[Record]) -> list[tuple[Any, ...]]:
     """Return the rows of messages, all columns in order."""
     rows = [message_values(FORM, session, record) for record in records]
-    return [(*row, checksum_of(row)) for row in rows]
+    prints = [None if record.alone else fingerprint(record.message) for record in records]
+    return [(*row, checksum_of(row), found_by) for row, found_by in zip(rows, prints, strict=True)]
 
 
 def columns_of(rows: Sequence[tuple[Any, ...]]) -> dict[str, list[Any]]:
     """Return the values of `INSERTED` for some rows."""
-    return columns([row[1:] for row in rows], _NAMES[1:])
+    return columns([row[1:] for row in rows], _WRITTEN[1:])
 
 
 @contextmanager
@@ -300,8 +312,8 @@ def parts_of(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]
     part: list[tuple[Any, ...]] = []
     size = 0
     for row in rows:
-        own = sum(len(value or "") for value in row[-TEXTS - 1 : -1])
-        if own > _LARGEST // 4 and any(len((value or "").encode()) > _LARGEST for value in row[-TEXTS - 1 : -1]):
+        own = sum(len(value or "") for value in row[-TEXTS - 2 : -2])
+        if own > _LARGEST // 4 and any(len((value or "").encode()) > _LARGEST for value in row[-TEXTS - 2 : -2]):
             raise StoreError(
                 f"message {plain(row[4])[:100]!r} cannot be stored: a text may have {_LARGEST:,} bytes at most"
             )

@@ -310,6 +310,16 @@ MIGRATIONS: list[Migration] = [
             "WHERE n.session = s.session AND s.owner IS DISTINCT FROM n.user_id",
         ),
     ),
+    Migration(
+        "fingerprints",
+        7,
+        (
+            # By what a message is found whose client sends no ids: a digest of what it says, which goes with its row.
+            "ALTER TABLE {s}.messages ADD COLUMN fingerprint bigint",
+            "CREATE INDEX messages_fingerprint ON {s}.messages (session, fingerprint, seq) "
+            "WHERE fingerprint IS NOT NULL",
+        ),
+    ),
 ]
 """Only append to this list: the number of a step, from 1, is the version of the schema that it leads to.
 

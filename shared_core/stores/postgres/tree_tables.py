@@ -33,7 +33,7 @@ _SESSIONS = "SELECT session, user_id, session_id FROM {s}.names WHERE listed "
 # Sessions are looked up one by one (LIMIT 1), each in its own partition: a join may search all of every partition.
 _HOLDING = (
     "SELECT session, user_id, session_id FROM {s}.names, LATERAL (SELECT 1 FROM {s}.messages AS m "
-    'WHERE m.session = names.session AND m.id = %(id)s COLLATE "C" LIMIT 1) AS held WHERE listed '
+    'WHERE m.session = names.session AND m.id = %(wanted)s COLLATE "C" LIMIT 1) AS held WHERE listed '
 )
 _OF_USERS = "AND (user_id = ANY(%(users)s::text[]) OR %(nobody)s AND user_id IS NULL) "
 
@@ -184,9 +184,12 @@ class TreeTables(Rows):
         found = self.run(f"{_SESSIONS}AND session_id = %(name)s ORDER BY session", None, {"name": text(session_id)})
         return [_session_key(row) for row in found]
 
-    def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
+    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
         """See `Rows`."""
-        found = self._of_users(_HOLDING, {"id": text(message_id)}, [user_id], "session")
+        by_words = isinstance(message, int)
+        sql = _HOLDING.replace('m.id = %(wanted)s COLLATE "C"', "m.fingerprint = %(wanted)s") if by_words else _HOLDING
+        values = {"wanted": message if isinstance(message, int) else text(message)}
+        found = self._of_users(sql, values, [user_id], "session")
         return [_session_key(row) for row in found]
 
     def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:

@@ -22,7 +22,8 @@ _PLACE = (
 # One statement for each segment: its number is the same in all of its messages.
 _MOVE = (
     "INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, counter, "
-    f"tokens, picked_from, text, checksum) SELECT {_PLACE}, m.text, row_checksum({_PLACE}, t.name, t.content, t.extra) "
+    f"tokens, picked_from, text, checksum, fingerprint) SELECT {_PLACE}, m.text, "
+    f"row_checksum({_PLACE}, t.name, t.content, t.extra), m.fingerprint "
     "FROM messages AS m LEFT JOIN texts AS t USING (text) WHERE m.session = ?3 AND m.segment = ?4 ORDER BY m.depth"
 )
 _COVERS = "SELECT segment, depth, ordinal, source_segment, start, upto FROM covers WHERE session = ?"

@@ -7,7 +7,20 @@ from functools import partial
 from typing import Any, assert_never
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
-from shared_core.records import After, Criterion, IdPrefix, InTurn, MadeFrom, Newest, Pinned, Position, Record, Stretch
+from shared_core.normal_form import fingerprint
+from shared_core.records import (
+    After,
+    Criterion,
+    IdPrefix,
+    InTurn,
+    MadeFrom,
+    Newest,
+    Pinned,
+    Position,
+    Record,
+    Says,
+    Stretch,
+)
 from shared_core.stores.gaps import NUMBERS, Range, by_segment, missing, runs
 from shared_core.stores.row_values import TEXTS, checksum_of, message_values, read_record
 from shared_core.stores.sqlite.connection import plain, text
@@ -30,9 +43,9 @@ def text_row(key: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
     return (key, *values[-TEXTS:])
 
 
-def message_row(key: int, values: tuple[Any, ...]) -> tuple[Any, ...]:
+def message_row(key: int, values: tuple[Any, ...], record: Record) -> tuple[Any, ...]:
     """Return the row of table `messages`, all columns in order, whose text has this key."""
-    return (*values[:-TEXTS], key, checksum_of(values))
+    return (*values[:-TEXTS], key, checksum_of(values), None if record.alone else fingerprint(record.message))
 
 
 _SELECT = f"SELECT {COLUMNS} FROM messages AS m LEFT JOIN texts AS t USING (text) WHERE m.session = ? "
@@ -68,6 +81,12 @@ _BY_PREFIX = (
 _COPIES = _SELECT.replace("messages AS m", "messages AS m INDEXED BY messages_picked") + (
     "AND m.picked_from IS NOT NULL "
     "AND m.picked_from = (SELECT o.id FROM messages AS o WHERE o.session = ?1 AND o.segment = ?2 AND o.depth = ?3)"
+)
+_SAYING = (
+    f"SELECT {COLUMNS} FROM json_each(?2) AS w CROSS JOIN messages AS m INDEXED BY messages_fingerprint "
+    "LEFT JOIN texts AS t USING (text) WHERE m.session = ?1 AND m.fingerprint = w.value AND m.seq IN (SELECT n.seq "
+    "FROM messages AS n INDEXED BY messages_fingerprint WHERE n.session = ?1 AND n.fingerprint = w.value "
+    "ORDER BY n.seq DESC LIMIT ?3) ORDER BY m.seq"
 )
 _SUMMING_UP = _SELECT + (
     "AND (m.segment, m.depth) IN (SELECT c.segment, c.depth FROM covers AS c "
@@ -106,7 +125,7 @@ _BEFORE_LOSS = (
 
 _INSERT_MESSAGE = (
     "INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, counter, "
-    "tokens, picked_from, text, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "tokens, picked_from, text, checksum, fingerprint) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _INSERT_COVER = (
     "INSERT INTO covers SELECT ?1, ?2, ?3, coalesce(max(ordinal), -1) + 1, ?4, ?5, ?6 FROM covers "
@@ -184,6 +203,9 @@ class MessageRows(TreeRows):
                 return self._records(_BY_PREFIX, (session, low, low + b"\xff", max(criterion.limit, 0)))
             case MadeFrom():
                 return self._made_from(session, criterion.positions)
+            case Says():
+                wanted = json.dumps(sorted(set(criterion.fingerprints)))
+                return self._records(_SAYING, (session, wanted, max(criterion.limit, 0)))
             case _:
                 assert_never(criterion)
 
@@ -261,7 +283,8 @@ class MessageRows(TreeRows):
         key = self.take_text_keys(len(records))
         rows = [message_values(FORM, session, record) for record in records]
         texts = [text_row(number, row) for number, row in enumerate(rows, key)]
-        messages = [message_row(number, row) for number, row in enumerate(rows, key)]
+        pairs = enumerate(zip(rows, records, strict=True), key)
+        messages = [message_row(number, row, record) for number, (row, record) in pairs]
         try:
             self.connection.executemany("INSERT INTO texts VALUES (?, ?, ?, ?)", texts)
             self.connection.executemany(_INSERT_MESSAGE, messages)

@@ -257,5 +257,13 @@ MIGRATIONS: list[Migration] = [
                 END""",
         ),
     ),
+    Migration(
+        "fingerprints",
+        (
+            # By what a message is found whose client sends no ids: a digest of what it says, which goes with its row.
+            "ALTER TABLE messages ADD COLUMN fingerprint INTEGER",
+            "CREATE INDEX messages_fingerprint ON messages (session, fingerprint, seq) WHERE fingerprint IS NOT NULL",
+        ),
+    ),
 ]
 """Only append to this list: the number of a step, from 1, is the version of the schema that it leads to."""

@@ -33,7 +33,7 @@ _check = partial(check_row, FORM)
 PUBLISHED = "ident >= '['"
 """The condition for a session that is not the stage of an import: an `ident` is JSON of a list, that of a stage not."""
 
-_HOLDS = "EXISTS (SELECT 1 FROM messages AS m WHERE m.session = sessions.session AND m.id = ?)"
+_HOLDS = "EXISTS (SELECT 1 FROM messages AS m WHERE m.session = sessions.session AND m.{column} = ?)"
 
 _STATE = (
     "SELECT last_seq, epoch, changes, (SELECT segment FROM branches WHERE session = ?1 AND name = ?2), "
@@ -174,10 +174,11 @@ class TreeRows(Rows):
         sql = f"SELECT session, user_id, session_id FROM sessions WHERE session_id = ? AND {PUBLISHED} ORDER BY session"
         return [_session_key(*row) for row in self.connection.execute(sql, (text(session_id),))]
 
-    def sessions_with(self, user_id: str | None, message_id: str) -> list[SessionKey]:
+    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
         """See `Rows`."""
-        sql = f"SELECT session, user_id, session_id FROM sessions WHERE {PUBLISHED} AND {_HOLDS}"
-        return [_session_key(*row) for row in self._of_users(sql, (text(message_id),), [user_id])]
+        column, value = ("fingerprint", message) if isinstance(message, int) else ("id", text(message))
+        sql = f"SELECT session, user_id, session_id FROM sessions WHERE {PUBLISHED} AND {_HOLDS.format(column=column)}"
+        return [_session_key(*row) for row in self._of_users(sql, (value,), [user_id])]
 
     def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
         """See `Rows`."""

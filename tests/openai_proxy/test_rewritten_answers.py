@@ -1,0 +1,124 @@
+"""Clients that change an answer before they send it again: its space, its thoughts, how its arguments are written."""
+
+import json
+import os
+from typing import Any
+
+import httpx
+import pytest
+from starlette.responses import JSONResponse
+
+from shared_core import InfiniteMemory, Message, ToolCall
+from shared_core.store import Store
+from tests.openai_proxy.response_shapes import call_item, response
+from tests.openai_proxy.servers import completion, proxied
+
+TURNS = 40 if os.environ.get("SOAK") else 12
+TOOL = "weather"
+CALLED, SENT_AGAIN = '{"city": "Oslo", "days": 3}', '{"days":3,"city":"Oslo"}'
+
+
+def answer(turn: int) -> tuple[str, str]:
+    """Return what the model says in a turn, and what the client makes of it."""
+    thought = "<think>\nThey want to know.\n</think>\n\n" if turn % 2 else ""
+    return f"{thought}Answer {turn}.  \n", f"Answer {turn}."
+
+
+def script(body: dict[str, Any], *, chat: bool) -> Any:
+    """Answer in every second turn with a call first."""
+    newest = (body["messages"] if chat else body["input"])[-1]
+    if newest.get("role") == "user":
+        turn = int(newest["content"].split()[-1])
+        if turn % 4 == 0:
+            function = {"name": TOOL, "arguments": CALLED}
+            call = {"id": f"call-{turn}", "type": "function", "function": function}
+            item = call_item(TOOL, CALLED, f"call-{turn}")
+            return JSONResponse(
+                completion({"content": None, "tool_calls": [call]}, "tool_calls") if chat else response([item])
+            )
+    else:
+        turn = int(newest.get("tool_call_id", newest.get("call_id", "-0")).split("-")[1])
+    return answer(turn)[0]
+
+
+def chat_turn(http: httpx.Client, said: list[dict[str, Any]], turn: int, headers: dict[str, str]) -> None:
+    """Ask by chat completions, answer a call, and note the answers as this client writes them."""
+    said.append({"role": "user", "content": f"Question {turn}"})
+    while said[-1]["role"] != "assistant":
+        body = {"model": "m", "messages": said}
+        told = http.post("/chat/completions", json=body, headers=headers).raise_for_status().json()
+        message = told["choices"][0]["message"]
+        if message.get("tool_calls"):
+            call = message["tool_calls"][0]
+            call["function"]["arguments"] = SENT_AGAIN
+            said += [
+                {"role": "assistant", "content": "", "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": call["id"], "content": "sunny"},
+            ]
+        else:
+            said.append({"role": "assistant", "content": [{"type": "text", "text": answer(turn)[1]}]})
+
+
+def responses_turn(http: httpx.Client, said: list[dict[str, Any]], turn: int, headers: dict[str, str]) -> None:
+    """Ask by responses, as `chat_turn` does."""
+    said.append({"role": "user", "content": f"Question {turn}"})
+    while said[-1].get("role") != "assistant":
+        body = {"model": "m", "input": said, "store": False}
+        (item,) = http.post("/responses", json=body, headers=headers).raise_for_status().json()["output"]
+        if item["type"] == "function_call":
+            said += [
+                {"type": "function_call", "call_id": item["call_id"], "name": TOOL, "arguments": SENT_AGAIN},
+                {"type": "function_call_output", "call_id": item["call_id"], "output": "sunny"},
+            ]
+        else:
+            said.append({"role": "assistant", "content": answer(turn)[1]})
+
+
+def shape(store: Store) -> list[tuple[int, list[str]]]:
+    """Return, for each conversation, how many messages it has, and its branches."""
+    found = []
+    for info in store.overview(None):
+        with InfiniteMemory(store, session_id=info.session_id) as memory:
+            found.append((memory.stats()["messages"], [branch.name for branch in memory.branches()]))
+    return found
+
+
+@pytest.mark.parametrize("api", ["chat", "responses"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_conversation_stays_one_line_through_the_proxy(store: Store, api: str, *, named: bool) -> None:
+    headers = {"x-session-id": "talk"} if named else {}
+    said: list[dict[str, Any]] = []
+    with (
+        proxied(lambda body: script(body, chat=api == "chat"), store) as (url, _),
+        httpx.Client(base_url=url, timeout=60) as http,
+    ):
+        for turn in range(TURNS):
+            (chat_turn if api == "chat" else responses_turn)(http, said, turn, headers)
+    assert shape(store) == [(2 * TURNS + 2 * (TURNS // 4), ["main"])]
+    with InfiniteMemory(store, session_id=store.overview(None)[0].session_id) as memory:
+        messages = memory.messages()
+        assert messages[-1].content == answer(TURNS - 1)[0], "what is stored stays as it came"
+        assert [call.arguments for message in messages for call in message.tool_calls] == [CALLED] * (TURNS // 4)
+        assert memory.search(f"Answer {TURNS - 1}")
+
+
+def test_a_conversation_stays_one_line_in_python(store: Store) -> None:
+    """By `follow`."""
+    said: list[Message] = []
+    with InfiniteMemory(store) as memory:
+        for turn in range(TURNS):
+            said.append(Message.user(f"Question {turn}"))
+            history = memory.follow(said)
+            stored, sent_again = answer(turn)
+            if turn % 4 == 0:
+                call = ToolCall(id=f"call-{turn}", name=TOOL, arguments=CALLED)
+                new = [Message.assistant("", tool_calls=(call,)), Message.tool("sunny", tool_call_id=call.id)]
+                memory.follow([*new, Message.assistant(stored)], after=history)
+                again = call.model_copy(update={"arguments": json.dumps(json.loads(SENT_AGAIN))})
+                said += [Message.assistant("", tool_calls=(again,)), new[1]]
+            else:
+                memory.follow([Message.assistant(stored)], after=history)
+            said.append(Message.assistant(sent_again))
+        assert len(memory.messages()) == 2 * TURNS + 2 * (TURNS // 4)
+        assert [branch.name for branch in memory.branches()] == ["main"]
+        assert memory.messages()[-1].content == answer(TURNS - 1)[0]
