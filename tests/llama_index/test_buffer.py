@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock
 from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.storage.chat_store import SimpleChatStore
@@ -229,6 +229,18 @@ def test_a_tool_group_stays_whole() -> None:
     turn = [user("what time is it?"), called("a"), called("b"), result("12:30", "a"), result("12:31", "b")]
     memory = ours([*TALK, *turn], token_limit=100)
     assert memory.get()[-5:] == [turn[0], turn[1], turn[3], turn[2], turn[4]]
+
+
+@pytest.mark.parametrize("more", [{}, {"seen": TextBlock(text="restored as a mapping")}])
+def test_what_is_said_beside_a_call_without_a_result_stays(more: dict[str, Any]) -> None:
+    both = [*called("a").additional_kwargs["tool_calls"], *called("b").additional_kwargs["tool_calls"]]
+    looks = ChatMessage(role="assistant", content="Let me look.", additional_kwargs={"tool_calls": both, **more})
+    memory = ours([user("what time is it?"), looks, result("12:31", "b"), looks, user("well?")])
+    sent = memory.get()
+    assert texts(sent) == ["what time is it?", "Let me look.", "12:31", "Let me look.", "well?"]
+    assert [[call.id for call in from_message(one).tool_calls] for one in sent[1:4]] == [["b"], [], []]
+    assert memory.get_all()[1] == looks
+    assert ours([user("what time is it?"), looks]).get()[-1] == looks  # its results may still come
 
 
 def test_long_results_are_whole_while_they_are_needed_and_short_later() -> None:
