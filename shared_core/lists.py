@@ -13,7 +13,7 @@ from shared_core.errors import EmbedderError
 from shared_core.index.exact_vectors import ExactVectorIndex
 from shared_core.messages import Message, MessageLike, message_list
 from shared_core.prompt.assembler import Assembler
-from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow
+from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow, Shorten
 from shared_core.prompt.window import Fill
 from shared_core.records import Newest
 from shared_core.tokens import as_counter, message_tokens
@@ -26,7 +26,7 @@ def sliding_window(
     unit: Literal["turn", "message"] = "turn", window_slack: float = 0.0, window_turns: int | None = None,
     fill: Fill = "stop",
     keep_grounding: KeepGrounding = "newest", grounding_overflow: GroundingOverflow = "trim",
-    on_overflow: OnOverflow = "raise",
+    shorten_grounding: Shorten | None = None, on_overflow: OnOverflow = "raise",
 ) -> list[Message]:  # fmt: skip
     """Return the newest messages that fit, oldest first, ready to be sent. The given list is not changed.
 
@@ -46,6 +46,7 @@ def sliding_window(
         fill: what happens at the first unit that does not fit, as in `InfiniteMemory`.
         keep_grounding: which user messages keep their grounding, as in `InfiniteMemory`.
         grounding_overflow: what happens to grounding that does not fit, as in `InfiniteMemory`.
+        shorten_grounding: gives passages in less detail, as in `InfiniteMemory`.
         on_overflow: what happens to a question that does not fit, as in `InfiniteMemory`.
 
     Raises:
@@ -56,7 +57,9 @@ def sliding_window(
     prompt_budget(max_tokens, reserve_tokens)
     listed = message_list(messages)
     one_of("unit", unit, ("turn", "message"))
-    framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
+    framer = Framer(
+        as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow, shorten_grounding
+    )
     assembler = Assembler(framer, slack=window_slack, fill=fill, recall_tokens=0, window_turns=window_turns)
     entries = entries_of(listed, framer.counter, message_overhead)
     turns = group_turns(entries)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock
 from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.schema import TextNode
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.utils import get_tokenizer
 
@@ -627,6 +628,20 @@ def test_grounding_of_others_is_the_engine_s_where_more_of_it_is_kept(tmp_path: 
                            ("none", ["hi", "hello", "so"])):  # fmt: skip
         with ours(store=path, session_id="s", keep_grounding=keep) as memory:
             assert texts(memory.get()) == expected
+
+
+def test_passages_are_given_in_less_detail_and_the_window_in_turns() -> None:
+    found = [TextNode(text=f"Title {n}\n" + "detail " * 9) for n in range(3)]
+    asked = ChatMessage(role="user", content="which?", additional_kwargs={"grounding": found})
+    with ours(
+        [*TALK, asked], token_limit=20, tokenizer_fn=str.split, shorten_grounding=lambda item: item.text.splitlines()[0]
+    ) as memory:
+        assert texts(memory.get())[-1] == f"{found[0].text}\n\nTitle 1\n\nTitle 2\n\nwhich?"
+    with ours(TALK, token_limit=4000, window_turns=1, top_k=0) as memory:
+        assert memory.get() == TALK[-4:]
+        assert memory.get(input="what?") == TALK[-2:]
+        with InfiniteChatMemoryBuffer.from_dict(memory.to_dict(), embed_model=HASHING) as again:
+            assert again.get() == memory.get()
 
 
 @pytest.fixture
