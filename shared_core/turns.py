@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from shared_core.formats.parts import OPENAI_FORMAT, RESPONSES_FORMAT
 from shared_core.messages import Message, ToolCall
 from shared_core.records import Newest
 
@@ -178,8 +179,10 @@ def _answered(group: Sequence[Entry], size: Size) -> tuple[Entry, ...]:
         return ()
     if len(calls) == len(first.message.tool_calls):
         return tuple(group)
-    # The payload, which holds the calls, is left out as well: every format can write a message without one.
-    message = first.message.replace(tool_calls=calls, media_tokens=0, payload=None)
+    message, payload = first.message.replace(tool_calls=calls), first.message.payload
+    if payload is not None and payload.format not in (OPENAI_FORMAT, RESPONSES_FORMAT):
+        # A framework's payload holds all calls. It is left out, since every format can write a message without one.
+        message = message.replace(media_tokens=0, payload=None)
     return (replace(first, message=message, tokens=size(message)), *results)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message, ToolCall, prune, sliding_window
+from shared_core.messages import message_list
 from shared_core.tokens import CharacterCounter, message_tokens
 
 
@@ -75,3 +76,15 @@ def test_what_stands_beside_a_call_without_a_result_is_sent(
     for unit in ("turn", "message"):
         assert said(sliding_window(talk, max_tokens=4000, unit=unit)) == expected
     assert said(prune(talk[:-1], "and?", top_k=9)) == expected
+
+
+def test_what_is_left_of_an_item_keeps_its_form() -> None:
+    call, output = {"type": "custom_tool_call", "name": "run"}, {"type": "custom_tool_call_output", "output": "files"}
+    items = [
+        {"role": "user", "content": "go"}, {"type": "reasoning", "id": "r", "summary": []},
+        {**call, "call_id": "a", "input": "ls"}, {**call, "call_id": "b", "input": "pwd"}, {**output, "call_id": "a"},
+        {"role": "user", "content": "and?"},
+    ]  # fmt: skip
+    _, left, answer, _ = sliding_window(message_list(items), max_tokens=1000)
+    assert left.to_responses() == [{**call, "call_id": "a", "input": "ls"}]
+    assert answer.to_responses() == [{**output, "call_id": "a"}]

@@ -63,8 +63,7 @@ def answered(unit: Messages) -> Messages:
     calls = tuple(c for c in head.tool_calls if c.id in {r.tool_call_id for r in results})
     if calls == head.tool_calls:
         return unit
-    left = head.replace(tool_calls=calls, payload=None, media_tokens=0)
-    return [left, *results] if calls or head.content.strip() else []
+    return [head.replace(tool_calls=calls), *results] if calls or head.content.strip() else []
 
 
 @dataclass(frozen=True)
