@@ -108,9 +108,12 @@ def _sent(message: Message, own: BaseMessage | None, version: BaseMessage | None
     """Return a message of the prompt: as the request has it, unless the engine changed its text."""
     if own is None or version is None:
         return from_message(message)
-    stored = read_message(own)[0].content
+    as_put = read_message(own)[0]
+    stored = as_put.content
     if message.content == stored:
-        return version
+        if message.tool_calls == as_put.tool_calls:
+            return version
+        message = message.replace(content=read_message(version)[0].content)  # without calls that have no result
     if is_stub(message):
         return own.model_copy(update={"content": message.content})
     if message.role == "user" and message.content.endswith(stored) and version is not own:

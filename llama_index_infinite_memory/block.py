@@ -4,12 +4,14 @@ import asyncio
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence, Sized
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.memory.memory import BaseMemoryBlock
+from llama_index.core.memory.memory import BaseMemoryBlock, Memory
+from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr
 
@@ -19,10 +21,12 @@ from llama_index_infinite_memory.settings import EmbedModel, as_reranker, check_
 from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.arguments import instance, name_value
+from shared_core.forget import ForgetResult
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.template import RecallTemplate
+from shared_core.results import ScoredMessage
 from shared_core.store import Store
 from shared_core.strippers import Stripper, strip, stripper_list
 
@@ -53,7 +57,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
 
     Messages that match the newest user message are written, as a fenced record, where `Memory` puts the content of its
     blocks. If they do not all fit, those that match least are left out first. One block can serve any number of
-    sessions at a time, and keeps them apart.
+    sessions at a time, and keeps them apart. `Memory.reset` starts its session anew here, too, and `forget` erases.
 
     Args:
         name: the block's name.
@@ -115,6 +119,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
             raise TypeError(f"{names}: the pool given has its own settings; pass them where it is made")
         else:
             self._pool = store
+        _hear_resets()
 
     # What Memory calls
 
@@ -205,6 +210,41 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
     def _tokens(self, text: str) -> int:
         return len(self._count(text))
 
+    # What was stored
+
+    def search(self, query: str, top_k: int = 10, *, session_id: str = NO_SESSION) -> list[ScoredMessage]:
+        """Return the messages of a session that match a query, best first, with their ids; see `InfiniteMemory.search`.
+
+        The session is the `session_id` of the `Memory`.
+        """
+        with self._pool.use(session_id, self.user_id) as memory:
+            return memory.search(query, top_k)
+
+    def forget(
+        self, *, session_id: str = NO_SESSION, ids: Sequence[str] | None = None, before: date | str | None = None,
+        session: bool = False, user: bool = False, dry_run: bool = False,
+    ) -> ForgetResult:  # fmt: skip
+        """Erase flushed messages for good; `Memory` still holds them in its own table until its `reset`.
+
+        Args:
+            session_id: the `session_id` of the `Memory`.
+            ids: those to erase, as `search` names them.
+            before: those that were flushed before this time.
+            session: the whole session.
+            user: all sessions of the block's user.
+            dry_run: erase nothing and return what would be erased.
+
+        Raises:
+            UnknownReferenceError, ValueError: as for `InfiniteMemory.forget`.
+        """
+        with self._pool.use(session_id, self.user_id) as memory:
+            return memory.forget(ids=ids, before=before, session=session, user=user, dry_run=dry_run)
+
+    def reset(self, session_id: str = NO_SESSION) -> None:
+        """Start a session anew, as `Memory.reset` does; what was stored keeps a branch, such as `main-2`."""
+        with self._pool.use(session_id, self.user_id) as memory:
+            memory.set_aside()
+
     # End of use
 
     def close(self) -> None:
@@ -216,6 +256,21 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
 
     def __copy__(self) -> "InfiniteMemoryBlock":
         return self
+
+
+@cache
+def _hear_resets() -> None:
+    """Let `Memory` tell these blocks that it was reset, which LlamaIndex tells none; `Memory.reset` calls `areset`."""
+    areset = Memory.areset
+
+    @wraps(areset)
+    async def areset_with_blocks(self: Memory, status: MessageStatus | None = None) -> None:
+        await areset(self, status)
+        for block in self.memory_blocks:
+            if isinstance(block, InfiniteMemoryBlock) and status is not MessageStatus.ACTIVE:
+                await asyncio.to_thread(block.reset, self.session_id)
+
+    Memory.areset = areset_with_blocks  # type: ignore[method-assign]
 
 
 def _now() -> datetime:

@@ -371,11 +371,15 @@ class Conversation:
     def sent(self, message: Message) -> ChatMessage:
         """Return a message of a prompt, which may hold less text than was put, or more."""
         original = self._originals.get(message.id or "")
-        if original is not None and (original.content or "") == message.content and message.grounding is None:
+        if original is not None and message.grounding is None and self._says(original, message):
             shown = copied(original)
             shown.additional_kwargs.pop(GROUNDING, None)  # no provider's API knows it
             return shown
         return to_message(message)
+
+    def _says(self, original: ChatMessage, sent: Message) -> bool:
+        calls = read_message(original, self.settings.media)[0].tool_calls
+        return (original.content or "", calls) == (sent.content, sent.tool_calls)
 
     def live(self, stored: Message) -> ChatMessage:
         """Return the newest user message, always the same object, because agents write their state into it."""

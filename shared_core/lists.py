@@ -13,11 +13,11 @@ from shared_core.errors import EmbedderError
 from shared_core.index.exact_vectors import ExactVectorIndex
 from shared_core.messages import Message, MessageLike, message_list
 from shared_core.prompt.assembler import Assembler
-from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow
+from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow, Shorten
 from shared_core.prompt.window import Fill
 from shared_core.records import Newest
 from shared_core.tokens import as_counter, message_tokens
-from shared_core.turns import Entry, Turn, assign_turns, group_turns, tool_groups, turns_before
+from shared_core.turns import Entry, Size, Turn, assign_turns, group_turns, tool_groups, turns_before
 
 
 def sliding_window(
@@ -26,7 +26,7 @@ def sliding_window(
     unit: Literal["turn", "message"] = "turn", window_slack: float = 0.0, window_turns: int | None = None,
     fill: Fill = "stop",
     keep_grounding: KeepGrounding = "newest", grounding_overflow: GroundingOverflow = "trim",
-    on_overflow: OnOverflow = "raise",
+    shorten_grounding: Shorten | None = None, on_overflow: OnOverflow = "raise",
 ) -> list[Message]:  # fmt: skip
     """Return the newest messages that fit, oldest first, ready to be sent. The given list is not changed.
 
@@ -46,6 +46,7 @@ def sliding_window(
         fill: what happens at the first unit that does not fit, as in `InfiniteMemory`.
         keep_grounding: which user messages keep their grounding, as in `InfiniteMemory`.
         grounding_overflow: what happens to grounding that does not fit, as in `InfiniteMemory`.
+        shorten_grounding: gives passages in less detail, as in `InfiniteMemory`.
         on_overflow: what happens to a question that does not fit, as in `InfiniteMemory`.
 
     Raises:
@@ -56,18 +57,20 @@ def sliding_window(
     prompt_budget(max_tokens, reserve_tokens)
     listed = message_list(messages)
     one_of("unit", unit, ("turn", "message"))
-    framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow)
+    framer = Framer(
+        as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow, shorten_grounding
+    )
     assembler = Assembler(framer, slack=window_slack, fill=fill, recall_tokens=0, window_turns=window_turns)
     entries = entries_of(listed, framer.counter, message_overhead)
     turns = group_turns(entries)
     newest = next((turn for turn in reversed(turns) if turn.asks), None)
-    current = newest.whole(pending=True) if newest is not None else None
+    current = newest.whole(assembler.size, pending=True) if newest is not None else None
     pinned = {entry.message.turn_id for entry in entries if entry.message.pinned} - {newest and newest.turn_id}
     stays = [entry for entry in entries if entry.message.role == "system"]
-    stays += [entry for turn in turns if turn.turn_id in pinned for entry in turn.whole().entries]
+    stays += [entry for turn in turns if turn.turn_id in pinned for entry in turn.whole(assembler.size).entries]
     asked = framer.frame(budget=max_tokens - reserve_tokens, tools=0, stays=stays, current=current)
     past = [turn for turn in reversed(turns) if turn is not newest and turn.turn_id not in pinned]
-    older = turns_before(past, current)[0] if unit == "turn" else _single_messages(past)
+    older = turns_before(past, current, assembler.size)[0] if unit == "turn" else _single_messages(past, assembler.size)
     frame, selection = assembler.settle(asked, older, (), shown=True)
     given = {entry.message.id: message for entry, message in zip(entries, listed, strict=True)}
     context = assembler.compose(frame, selection, reserve=reserve_tokens, shown=True)
@@ -84,9 +87,9 @@ def entries_of(messages: Sequence[Message], counter: TokenCounter, overhead: int
     ]
 
 
-def _single_messages(turns: Sequence[Turn]) -> list[Turn]:
+def _single_messages(turns: Sequence[Turn], size: Size) -> list[Turn]:
     """Return every message as a turn of its own, newest first. A tool call keeps its results."""
-    groups = [group for turn in turns for group in reversed(list(tool_groups(turn.whole().entries)))]
+    groups = [group for turn in turns for group in reversed(list(tool_groups(turn.whole(size).entries)))]
     return [Turn(group[0].message.id or "", group[0].order, group) for group in groups]
 
 
@@ -105,8 +108,8 @@ def prune(
     """Return the old messages most similar to a question, then the last turn and the question.
 
     The order is kept and the given list is not changed. System messages and pinned turns always stay. A tool call and
-    its results are kept or dropped together; a call without all its results, and a result without its call, are
-    dropped. If old messages have the same text, only the newest of them can be kept.
+    its results are kept or dropped together; a call without a result, and a result without its call, are dropped. If
+    old messages have the same text, only the newest of them can be kept.
 
     Args:
         messages: the conversation, oldest first, without the question. OpenAI's dicts are accepted.
@@ -128,8 +131,12 @@ def prune(
     stays, old = _split_off_kept(_uncounted_entries(listed))
     units = _by_turn(old) if unit == "turn" else old
     kept = units if len(units) <= top_k else _nearest(units, question.content, top_k, embedder)
-    chosen = sorted(entry.order for group in [*stays, *kept] for entry in group)
-    return [*(listed[index] for index in chosen), question]
+    sent = {entry.order: entry.message for group in [*stays, *kept] for entry in group}
+    return [*(_without_calls_of(sent[index], listed[index]) for index in sorted(sent)), question]
+
+
+def _without_calls_of(sent: Message, given: Message) -> Message:
+    return given if sent.tool_calls == given.tool_calls else _as_given(sent, given)
 
 
 def _uncounted_entries(messages: Sequence[Message]) -> list[Entry]:
@@ -148,9 +155,9 @@ def _split_off_kept(entries: Sequence[Entry]) -> tuple[list[Unit], list[Unit]]:
     stays: list[Unit] = []
     old: list[Unit] = []
     for group in tool_groups(entries):
-        if Turn("", 0, group).whole().entries:
+        if sent := Turn("", 0, group).whole(lambda message: 0).entries:
             staying = any(entry.message.turn_id in turns for entry in group)
-            (stays if staying else old).append(group)
+            (stays if staying else old).append(sent)
     return stays, old
 
 

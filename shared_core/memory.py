@@ -43,6 +43,7 @@ from shared_core.prompt.frame import (
     GroundingOverflow,
     KeepGrounding,
     OnOverflow,
+    Shorten,
     SummaryPlacement,
 )
 from shared_core.prompt.template import RecallTemplate
@@ -148,6 +149,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             the newest n, as an int.
         grounding_overflow: what happens if grounding does not fit: `"trim"` drops the weakest passages first,
             `"error"` raises a `MessageTooLargeError`.
+        shorten_grounding: a function that returns the text of a `GroundingItem` in less detail, such as its title. If
+            grounding does not fit, passages are given so, the weakest first, before any is dropped. It may be called
+            several times for a question; an empty or longer text changes nothing. None: passages are whole or dropped.
         on_overflow: what happens if the question does not fit: `"raise"` raises a `MessageTooLargeError`, `"keep"`
             sends it anyway and says so in the report.
         fill: what happens at the first turn that does not fit in the window: `"stop"` ends the window there, `"skip"`
@@ -202,7 +206,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         excerpt_tokens: int | None = 100,
         recall_tools: RecallTools = "replies", placement: Placement = "grounding",
         recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
-        grounding_overflow: GroundingOverflow = "trim", on_overflow: OnOverflow = "raise", fill: Fill = "stop",
+        grounding_overflow: GroundingOverflow = "trim", shorten_grounding: Shorten | None = None,
+        on_overflow: OnOverflow = "raise", fill: Fill = "stop",
         summarizer: AnySummarizer | None = None, summary_tokens: int = 500, summarizer_tokens: int = 4000,
         summary_placement: SummaryPlacement = "system", summary_template: SummaryTemplate | None = None,
         embed_budget_ms: float = 200, reranker: AnyReranker | str | None = None, rerank_budget_ms: float = 1_000,
@@ -229,7 +234,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._summing = SummaryRules(summarizer, summary_tokens, summarizer_tokens, summary_placement, summary)
         framer = Framer(
             as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow,
-            fences=" ".join([template.header, template.footer, summary.header, summary.footer]),
+            shorten_grounding, fences=" ".join([template.header, template.footer, summary.header, summary.footer]),
         )  # fmt: skip
         assembler = Assembler(
             framer, slack=window_slack, fill=fill, placement=placement, template=template,

@@ -268,7 +268,7 @@ class PromptBuilder:
         stays = self._stays(ask, current)
         pinned = {entry.message.turn_id for entry in stays}
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
-        older, unsent = turns_before(past, current)
+        older, unsent = turns_before(past, current, self.assembler.size)
         asked = framer.frame(budget=budget, tools=tools, stays=stays, current=current)
         base, fits = None, self.assembler.window(asked, older).reaches_all
         if self.searcher.rules.scope == "user" or not fits:
@@ -311,7 +311,7 @@ class PromptBuilder:
 
     def _pending(self, turn: Turn) -> Turn:
         """Return the turn that is being answered, with its results whole: the model has asked for them."""
-        return with_results(turn.whole(pending=True), self.assembler.size)
+        return with_results(turn.whole(self.assembler.size, pending=True), self.assembler.size)
 
     # Search and index
 

@@ -24,7 +24,7 @@ from shared_core.records import (
 )
 from shared_core.store import Store
 from shared_core.system_prompt import in_front, is_prompt, newest_prompt
-from shared_core.tokens import body_tokens
+from shared_core.tokens import body_tokens, message_tokens
 from shared_core.turns import Entry, Turn, group_turns
 
 PAGE = 64
@@ -118,6 +118,10 @@ class Sizer:
         known = record.tokens is not None and record.counter is not None and record.counter == self.counter.name
         body = record.tokens if known and record.tokens is not None else self._count(record.message)
         return body + self.overhead
+
+    def size(self, message: Message) -> int:
+        """Return the tokens a message takes when it is sent, as it is now."""
+        return message_tokens(message, self.counter, self.overhead)
 
     def entry(self, record: Record, order: int) -> Entry:
         """Return a stored message with its size. `order` is its index on the path."""
@@ -425,7 +429,7 @@ class LiveSession:
         stays = [*in_front(self.prompt()), *system]
         for pinned_turn in pinned:
             turn = self.whole_turn(pinned_turn) if turn_id is None or pinned_turn != turn_id else None
-            stays += turn.whole().entries if turn else ()
+            stays += turn.whole(self.sizer.size).entries if turn else ()
         return stays
 
     def tail(self, tokens: int) -> tuple[list[Entry], bool]:

@@ -1,10 +1,11 @@
 """Turns (a user message with everything that answers it) and tool groups (a call with its results). Pure functions."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from shared_core.messages import Message
+from shared_core.formats.parts import OPENAI_FORMAT, RESPONSES_FORMAT
+from shared_core.messages import Message, ToolCall
 from shared_core.records import Newest
 
 _set = object.__setattr__  # the only way to set an attribute of a frozen value
@@ -12,6 +13,9 @@ _set = object.__setattr__  # the only way to set an attribute of a frozen value
 
 GREETING = -1
 """The turn number of messages before the first user message."""
+
+Size = Callable[[Message], int]
+"""Counts the tokens of a message as sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class Turn:
         turn_id: the id of the user message.
         turn_no: its number along the branch.
         entries: the messages that can be sent, with unbroken tool groups.
-        broken: calls without all their results, and results without their call.
+        broken: results without their call, and messages that hold nothing but calls without a result.
         tokens: the size of the messages that can be sent.
         asks: whether it begins with a user message.
         greets: whether it is what an assistant says before the first user message. A prompt that holds the first turn
@@ -67,10 +71,15 @@ class Turn:
         _set(self, "answered", ends is not None and ends.role == "assistant" and not ends.tool_calls)
         _set(self, "only_text", not any(e.message.grounding or e.message.media_tokens for e in self.entries))
 
-    def whole(self, *, pending: bool = False) -> "Turn":
-        """Return the turn with broken tool groups moved to `broken`.
+    def whole(self, size: Size, *, pending: bool = False) -> "Turn":
+        """Return the turn without calls that have no result, which providers refuse.
 
-        `pending` keeps a tool call at the end of the turn, whose results may still come.
+        What is said or called beside such a call stays. What holds nothing else is moved to `broken`, and so is a
+        result without its call.
+
+        Args:
+            size: counts the tokens of a message as sent.
+            pending: keep a tool call at the end of the turn, whose results may still come.
         """
         if not any(entry.message.tool_calls or entry.message.role == "tool" for entry in self.entries):
             return self
@@ -79,7 +88,8 @@ class Turn:
         broken: list[Entry] = []
         for number, group in enumerate(groups, start=1):
             waits = pending and number == len(groups) and group[0].message.role != "tool"
-            (entries if waits or _complete(group) else broken).extend(group)
+            sent = group if waits else _answered(group, size)
+            (entries if sent else broken).extend(sent or group)
         return replace(self, entries=tuple(entries), broken=tuple(broken))
 
 
@@ -107,38 +117,73 @@ def group_turns(entries: Iterable[Entry], known: Mapping[str, Turn] = MappingPro
     return sorted(turns, key=lambda turn: (turn.turn_no, turn.entries[0].order))
 
 
-def turns_before(past: Sequence[Turn], current: Turn | None) -> tuple[list[Turn], list[Turn]]:
+def turns_before(past: Sequence[Turn], current: Turn | None, size: Size) -> tuple[list[Turn], list[Turn]]:
     """Return the turns that a window may hold, without broken tool groups, and those that cannot be sent.
 
     Args:
         past: the turns before the question, newest first.
         current: the turn of the question; without one, a greeting is no prompt.
+        size: counts the tokens of a message as sent.
     """
-    held = [turn.whole() for turn in past if turn.asks or (turn.greets and current is not None)]
+    held = [turn.whole(size) for turn in past if turn.asks or (turn.greets and current is not None)]
     return held, [turn for turn in past if not turn.asks and not (turn.greets and current is not None)]
 
 
 def tool_groups(entries: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
     """Yield the groups that are kept or dropped as a whole: a tool call with its results, any other message alone."""
-    groups: list[list[Entry]] = []
-    caller: dict[str, list[Entry]] = {}
-    for entry in entries:
-        message = entry.message
-        owner = caller.get(message.tool_call_id or "") if message.role == "tool" else None
-        if owner is not None:
-            owner.append(entry)
+    groups: dict[int, list[Entry]] = {}
+    answers = calls_of(entries)
+    for index, entry in enumerate(entries):
+        groups.setdefault(answers[index][0] if index in answers else index, []).append(entry)
+    yield from map(tuple, groups.values())
+
+
+def calls_of(entries: Sequence[Entry]) -> dict[int, tuple[int, int]]:
+    """Return which call each result answers: index of the result -> index of the message that calls, and of its call.
+
+    A result answers the newest call with its id. Where ids are missing, as with Ollama's models, it answers a call of
+    its turn that has no result yet, in the newest message with one: the first with its name, else the first.
+    """
+    newest: dict[str, int] = {}
+    waiting: dict[tuple[int, int], ToolCall] = {}
+    found: dict[int, tuple[int, int]] = {}
+    for index, entry in enumerate(entries):
+        message, id_ = entry.message, entry.message.tool_call_id or ""
+        for number, call in enumerate(message.tool_calls):
+            newest[call.id], waiting[index, number] = index, call
+        if message.role != "tool":
             continue
-        groups.append([entry])
-        for call in message.tool_calls:
-            caller[call.id] = groups[-1]
-    yield from map(tuple, groups)
+        if id_ and (caller := newest.get(id_)) is not None:
+            calls = entries[caller].message.tool_calls
+            same = [(caller, number) for number, call in enumerate(calls) if call.id == id_]
+            at = next((one for one in same if one in waiting), same[-1])
+        else:
+            names = {id_, message.name} - {"", None}  # some programs name the tool where the id belongs
+            open_ = [at for at in waiting if entries[at[0]].turn_no == entry.turn_no]
+            named = [at for at in open_ if waiting[at].name in names]
+            placed = named or [at for at in open_ if not (id_ and waiting[at].id)]
+            if not placed:
+                continue
+            at = min(placed, key=lambda at: (-at[0], at[1]))
+        found[index] = at
+        waiting.pop(at, None)
+    return found
 
 
-def _complete(group: Sequence[Entry]) -> bool:
-    first, *results = (entry.message for entry in group)
-    if first.role == "tool":
-        return False
-    return {call.id for call in first.tool_calls} <= {result.tool_call_id for result in results}
+def _answered(group: Sequence[Entry], size: Size) -> tuple[Entry, ...]:
+    """Return a group without the calls that have no result; empty if nothing is left that can be sent."""
+    first, *results = group
+    answered = {number for _, number in calls_of(group).values()}
+    calls = tuple([call for number, call in enumerate(first.message.tool_calls) if number in answered])
+    if first.message.role == "tool" or not (calls or first.message.content.strip() or not first.message.tool_calls):
+        return ()
+    if len(calls) == len(first.message.tool_calls):
+        return tuple(group)
+    message, payload = first.message.replace(tool_calls=calls), first.message.payload
+    if payload is not None and payload.format not in (OPENAI_FORMAT, RESPONSES_FORMAT):
+        # A framework's payload holds all calls. It is left out, since every format can write a message without one.
+        message = message.replace(media_tokens=0, payload=None)
+    return (replace(first, message=message, tokens=size(message)), *results)
 
 
 def chronological(entries: Iterable[Entry]) -> list[Entry]:
@@ -146,17 +191,16 @@ def chronological(entries: Iterable[Entry]) -> list[Entry]:
 
     A system message stays where it was said, but never inside a tool group.
     """
-    # Call ids are only unique within a turn: some models start counting again in each.
-    first_of: dict[tuple[int, str | None], int] = {}
     ordered = sorted(entries, key=lambda entry: (entry.turn_no, entry.order))
     if all(entry.message.role != "tool" for entry in ordered):
         return ordered  # no result can come away from its call
+    answers = calls_of(ordered)
     keys: list[tuple[int, int, int]] = []
-    for entry in ordered:
-        message, turn = entry.message, entry.turn_no
-        start = first_of.get((turn, message.tool_call_id), entry.order) if message.role == "tool" else entry.order
-        keys.append((turn, start, entry.order))
-        first_of.update(((turn, call.id), entry.order) for call in message.tool_calls)
+    for index, entry in enumerate(ordered):
+        caller = ordered[answers[index][0]] if index in answers else entry
+        # Call ids are only unique within a turn: some models start counting again in each.
+        start = caller.order if caller.turn_no == entry.turn_no else entry.order
+        keys.append((entry.turn_no, start, entry.order))
     return [entry for _, entry in sorted(zip(keys, ordered, strict=True), key=lambda pair: pair[0])]
 
 

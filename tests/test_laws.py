@@ -35,7 +35,6 @@ from tests.support.prompt_oracle import (
     ids,
     is_complete,
     joined,
-    sendable,
     slack_rule,
     trimmed,
     units_in_order,
@@ -204,15 +203,11 @@ def test_law_4_whole_turns_and_tool_groups(scenario: Scenario) -> None:
     assert scenario.arguments["recall_tools"] == "all" or not [m for m in recalled if case.told.by_id[m].role == "tool"]
     for turn, members in case.told.turns.items():
         there = ids([m for m in messages if m.id in ids(members)])
-        whole = sendable(members)
+        whole = case.sendable(turn, recalled)
         if turn == case.stored or not there:
             continue
-        if scenario.arguments["placement"] == "messages" and turn in recalled:
-            end = case.told.messages.index(case.told.turns[case.stored][0]) if case.stored else len(case.told.messages)
-            before = ids(case.told.messages[:end])
-            whole = sendable([m for m in members if m.id in before])
-            if scenario.arguments["recall_tools"] != "all":
-                whole = [u for u in whole if not u[0].tool_calls]
+        if case.sends_recalled(turn, recalled) and scenario.arguments["recall_tools"] != "all":
+            whole = [u for u in whole if not u[0].tool_calls]
         assert there == [m.id for unit in whole for m in unit], turn
     sent = units_in_order(messages)
     for unit in sent:
@@ -293,6 +288,7 @@ def test_law_6_grounding_on_the_newest_question_only(scenario: Scenario) -> None
             question = message
         elif message.id is not None:
             told = case.told.by_id[message.id]
+            told = {m.id: m for u in case.sendable(told.turn_id, recalled) for m in u}.get(message.id, told)
             dresses = message.id in case.past and message.id not in recalled
             expected = case.dressed(message.id, [told])[0] if dresses else bare(told)
             expected = next((m for m in answers if m.id == message.id), expected)

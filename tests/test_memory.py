@@ -511,6 +511,7 @@ DEFAULTS: dict[str, Any] = {
     "recall_template": None,
     "keep_grounding": "newest",
     "grounding_overflow": "trim",
+    "shorten_grounding": None,
     "on_overflow": "raise",
     "fill": "stop",
     "summarizer": None,
@@ -589,7 +590,7 @@ def test_an_argument_out_of_range_is_named_and_leaves_nothing(tmp_path: Path, na
 
 def test_every_argument_with_a_range_is_tried() -> None:
     free = {"store", "session_id", "user_id", "token_counter", "embedder", "embed_text", "recall_template"}
-    free |= {"summarizer", "summary_template", "system", "strippers", "index_cache", "on_event"}
+    free |= {"summarizer", "summary_template", "system", "strippers", "index_cache", "on_event", "shorten_grounding"}
     assert {name for name, _ in OUT_OF_RANGE} == set(DEFAULTS) - free
 
 
@@ -600,6 +601,8 @@ def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
         InfiniteMemory(tmp_path / "chat.db", embedder=lambda texts: texts)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="token_counter"):
         InfiniteMemory(tmp_path / "chat.db", token_counter=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"shorten_grounding='short': expected a function, \(item: GroundingItem\)"):
+        InfiniteMemory(tmp_path / "chat.db", shorten_grounding="short")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,10 +7,7 @@ from itertools import chain
 
 from shared_core.formats.parts import OPENAI_FORMAT
 from shared_core.messages import Message, Payload
-from shared_core.turns import Entry, Turn
-
-Size = Callable[[Message], int]
-"""Counts the tokens of a message as sent."""
+from shared_core.turns import Entry, Size, Turn, calls_of
 
 MEDIA_LEFT_OUT = "[media left out]"
 """What the model is told where images, sound or files of an older turn are not sent again."""
@@ -117,20 +114,20 @@ def is_stub(message: Message) -> bool:
     return message.role == "tool" and _STUB.fullmatch(message.content) is not None
 
 
-def stubs_of(answers: Iterable[Entry], size: Callable[[Message], int]) -> dict[int, Entry]:
+def stubs_of(answers: Sequence[Entry], size: Size) -> dict[int, Entry]:
     """Return the stub of each tool result that is larger than its stub, by the result's `order`.
 
     Args:
         answers: what answers a question so far, in order.
         size: counts the tokens of a message as sent.
     """
-    names: dict[str | None, str] = {}
+    calls = calls_of(answers)
     stubs: dict[int, Entry] = {}
-    for entry in answers:
+    for index, entry in enumerate(answers):
         message = entry.message
-        names.update((call.id, call.name) for call in message.tool_calls)
         if message.role == "tool":
-            name = names.get(message.tool_call_id) or message.name or "a tool"
+            caller, number = calls[index]
+            name = answers[caller].message.tool_calls[number].name or "a tool"
             sent = message.replace(
                 content=STUB.format(name=name, tokens=entry.tokens), media_tokens=0, payload=_without_parts(message)
             )

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 from itertools import compress, takewhile
 from typing import Literal, get_args
 
-from shared_core.arguments import one_of, whole_number
+from shared_core.arguments import function, one_of, whole_number
 from shared_core.base import TokenCounter
 from shared_core.errors import BudgetError, MessageTooLargeError
-from shared_core.messages import Grounding, Message
+from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.messages import join as join
 from shared_core.prompt.abridged import fit_groups, stubs_of
 from shared_core.prompt.abridged import tokens as _size
@@ -19,6 +19,9 @@ from shared_core.turns import Entry, Turn, chronological, tool_groups
 
 LONG_WORD = 40
 """At most this many characters are given up to cut between words."""
+
+Shorten = Callable[[GroundingItem], str]
+"""Returns the text of a passage in less detail."""
 
 LARGE_TOOLS = 0.5
 """Tool schemas that take this share of the budget are named as the reason why older turns do not fit."""
@@ -32,15 +35,17 @@ class FittedGrounding:
         text: the rendered text; empty if nothing fits.
         omitted: how many items were left out.
         cut: whether the only remaining item was cut.
+        shortened: how many of the items that are there are in less detail.
     """
 
     text: str
     omitted: int = 0
     cut: bool = False
+    shortened: int = 0
 
     @property
     def trimmed(self) -> bool:
-        """Whether the model sees less than was retrieved."""
+        """Whether items are left out or cut."""
         return bool(self.omitted) or self.cut
 
 
@@ -70,13 +75,18 @@ def _strongest_first(grounding: Grounding) -> list[int]:
     return sorted(grounding.filled, key=strength, reverse=True)
 
 
-def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool], *, content: str = "") -> FittedGrounding:
+def fit_grounding(
+    grounding: Grounding | None, fits: Callable[[str], bool], *, content: str = "",
+    shorten: Callable[[int], str] | None = None,
+) -> FittedGrounding:  # fmt: skip
     """Trim grounding until it fits. Whole items are left out, weakest first; only the last remaining one is cut.
 
     Args:
         grounding: the grounding to trim.
         fits: returns whether a rendered grounding fits. If a text fits, a shorter one must fit as well.
         content: as for `render_grounding`.
+        shorten: returns the text of the item at an index in less detail. Before any item is left out, all are given so,
+            weakest first, as far as that makes them shorter.
 
     Returns:
         The longest version found that fits; empty if not even a part of the best item does.
@@ -87,6 +97,13 @@ def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool], *, c
     whole = render_grounding(grounding, content=content)
     if fits(whole):  # checked first: a note on omitted items may be longer than the items
         return FittedGrounding(whole)
+    detailed = grounding.items
+    if shorten is not None and not grounding.surrounds:
+        briefer = _in_less_detail(grounding, order, shorten)
+        enough = bisect_left(briefer, True, key=lambda version: fits(version.render()))
+        if enough < len(briefer):
+            return FittedGrounding(briefer[enough].render(), shortened=enough + 1)
+        grounding = briefer[-1] if briefer else grounding
     # Counting tokens is the expensive part, so bisect instead of removing item by item.
     counts = range(1, len(order))
     kept = bisect_left(
@@ -94,9 +111,21 @@ def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool], *, c
     )
     if kept:
         text = render_grounding(grounding, keep=order[:kept], content=content)
-        return FittedGrounding(text, omitted=len(order) - kept)
+        short = sum(grounding.items[index] != detailed[index] for index in order[:kept])
+        return FittedGrounding(text, omitted=len(order) - kept, shortened=short)
     text = _cut(grounding.items[order[0]].text, fits, lambda part: _written(grounding, [part], content))
     return FittedGrounding(text, omitted=len(order) - bool(text), cut=bool(text))
+
+
+def _in_less_detail(grounding: Grounding, order: Sequence[int], shorten: Callable[[int], str]) -> list[Grounding]:
+    """Return the grounding with its weakest item in less detail, then with two, and so on; `order` is best first."""
+    items, versions = list(grounding.items), list[Grounding]()
+    for index in reversed(order):
+        text = shorten(index)
+        if text and len(text) < len(items[index].text):
+            items[index] = items[index].model_copy(update={"text": text})
+            versions.append(grounding.model_copy(update={"items": tuple(items)}))
+    return versions
 
 
 def _cut(item: str, fits: Callable[[str], bool], render: Callable[[str], str]) -> str:
@@ -228,6 +257,7 @@ class Framer:
     keep_grounding: KeepGrounding = "newest"
     grounding_overflow: GroundingOverflow = "trim"
     on_overflow: OnOverflow = "raise"
+    shorten: Shorten | None = None
     fences: str = ""
 
     def __post_init__(self) -> None:
@@ -238,6 +268,8 @@ class Framer:
             whole_number("keep_grounding", self.keep_grounding, least=0)
         one_of("grounding_overflow", self.grounding_overflow, get_args(GroundingOverflow))
         one_of("on_overflow", self.on_overflow, get_args(OnOverflow))
+        if self.shorten is not None:
+            function("shorten_grounding", self.shorten, "(item: GroundingItem) -> str")
 
     def frame(self, *, budget: int, tools: int, stays: Sequence[Entry], current: Turn | None) -> Frame:
         """Return the frame at the time of the question. `answered` adds the messages that answer it.
@@ -309,15 +341,23 @@ class Framer:
 
     def _with_grounding(self, frame: Frame) -> Frame:
         assert frame.question is not None
-        message = self.safe(frame.question.message)
-        if message.grounding is None or self.keep_grounding in ("none", 0):
+        given, message = frame.question.message.grounding, self.safe(frame.question.message)
+        if given is None or self.keep_grounding in ("none", 0):
             return frame
         available = frame.open - _size(frame.groups)
         fitted = fit_grounding(
-            message.grounding, lambda text: self._sent(message, text) <= available, content=message.content
-        )
+            message.grounding, lambda text: self._sent(message, text) <= available, content=message.content,
+            shorten=None if self.shorten is None else lambda index: self._shortened(given.items[index]),
+        )  # fmt: skip
         tokens = self._sent(message, fitted.text) - frame.bare if fitted.text else 0
         return replace(frame, grounding=fitted, grounding_tokens=tokens)
+
+    def _shortened(self, item: GroundingItem) -> str:
+        assert self.shorten is not None
+        text = self.shorten(item)
+        if not isinstance(text, str):
+            raise TypeError(f"shorten_grounding returned {text!r}; it must return a text")
+        return defused(text, self.fences)
 
     def safe(self, message: Message) -> Message:
         """Return a message in whose grounding the tags of `fences` are escaped."""
@@ -416,12 +456,16 @@ def trimming_notes(frame: Frame, *, reaches_all: bool) -> list[str]:
 
 
 def _grounding_notes(frame: Frame) -> list[str]:
-    if frame.question is None or not frame.grounding.trimmed:
+    grounding = frame.question.message.grounding if frame.question is not None else None
+    fitted, notes = frame.grounding, list[str]()
+    if grounding is None:
         return []
-    assert frame.question.message.grounding is not None
-    count = sum(bool(item.text) for item in frame.question.message.grounding.items)
-    cut = ", and the last one cut" if frame.grounding.cut else ""
-    return [f"{frame.grounding.omitted} of {count} retrieved passages left out{cut}: they do not fit"]
+    of_all, cut = f"of {len(grounding.filled)} retrieved passages", ", and the last one cut" if fitted.cut else ""
+    if fitted.shortened:
+        notes.append(f"{fitted.shortened} {of_all} given in less detail: they do not fit whole")
+    if fitted.trimmed:
+        notes.append(f"{fitted.omitted} {of_all} left out{cut}: they do not fit")
+    return notes
 
 
 def _turn_notes(frame: Frame) -> list[str]:

@@ -70,7 +70,8 @@ def _why_grounding(frame: Frame) -> Reason:
     """Return why the question's grounding is in the prompt, or why it is not."""
     assert frame.question is not None
     if frame.grounding.text:
-        return Reason.GROUNDING_TRIMMED if frame.grounding.trimmed else Reason.GROUNDING
+        less = frame.grounding.trimmed or frame.grounding.shortened
+        return Reason.GROUNDING_TRIMMED if less else Reason.GROUNDING
     if frame.grounding.trimmed:
         return Reason.GROUNDING_TOO_LARGE
     return Reason.GROUNDING_OFF if render_grounding(frame.question.message.grounding) else Reason.GROUNDING_EMPTY

@@ -13,7 +13,6 @@ from shared_core.index.text import is_statement, statement_code
 from shared_core.index.user_index import UserIndex
 from shared_core.languages.detection import LANGUAGES
 from shared_core.languages.language import Language
-from shared_core.messages import Message
 from shared_core.paths import Path
 from shared_core.prompt.abridged import lighter
 from shared_core.prompt.assembler import Placement
@@ -45,7 +44,6 @@ from shared_core.recall.supersession.ordering import (
 )
 from shared_core.records import Position, Record
 from shared_core.session import LiveSession
-from shared_core.tokens import message_tokens
 from shared_core.turns import Entry, Turn
 
 WEAK_SHOWN = 8
@@ -287,7 +285,8 @@ class _Reader:
         """Return what is recalled of a message for what it states."""
         said = f" {ELLIPSIS} ".join(self.stated.get(entry_key(entry), ()))
         marked = EXCERPT_MARK.replace("{id}", entry.message.id or "").replace("{text}", said)
-        return statement_entry(self._as_recalled(entry), marked, self._size, cut=self.rules.excerpt_tokens is not None)
+        size, cut = self.live.sizer.size, self.rules.excerpt_tokens is not None
+        return statement_entry(self._as_recalled(entry), marked, size, cut=cut)
 
     def _members(self, ranked: Ranked) -> list[int]:
         """Return the indices that a result recalls: its own, or those of its turn up to the question."""
@@ -356,7 +355,8 @@ class _Reader:
             return None
         kept: Sequence[Entry] = entries
         if self.by_turn:
-            turn = Turn(entries[0].message.turn_id or "", entries[0].turn_no, tuple(entries)).whole()
+            turn = Turn(entries[0].message.turn_id or "", entries[0].turn_no, tuple(entries))
+            turn = turn.whole(self.live.sizer.size)
             kept = tuple(entry for entry in turn.entries if self._returns(entry))
             if not kept:
                 reason = reason or (Reason.NO_TEXT if turn.entries else Reason.BROKEN_GROUP)
@@ -372,11 +372,8 @@ class _Reader:
         bare = _without_grounding(entry)
         if not self.whole_turns:
             return bare
-        message = lighter(bare.message, self._size)
-        return bare if message is bare.message else replace(bare, message=message, tokens=self._size(message))
-
-    def _size(self, message: Message) -> int:
-        return message_tokens(message, self.live.sizer.counter, self.live.sizer.overhead)
+        message = lighter(bare.message, self.live.sizer.size)
+        return bare if message is bare.message else replace(bare, message=message, tokens=self.live.sizer.size(message))
 
     def cut(self, candidates: Iterable[Candidate], size: int) -> list[Candidate]:
         """Return candidates with their long messages cut to excerpts of so many tokens."""
@@ -402,7 +399,7 @@ class _Reader:
             passage = around(said, passage, message.content)
         marked = EXCERPT_MARK.replace("{id}", message.id or "").replace("{text}", passage)
         part = message.replace(content=marked)
-        return replace(entry, message=part, tokens=message_tokens(part, sizer.counter, sizer.overhead))
+        return replace(entry, message=part, tokens=sizer.size(part))
 
     def _returns(self, entry: Entry) -> bool:
         message = entry.message

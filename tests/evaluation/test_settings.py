@@ -10,7 +10,7 @@ from shared_core.evaluation.settings import Setting, budget_of, parsed, settings
 
 OBJECTS = {
     "store", "session_id", "user_id", "durability", "index_cache", "embed_text", "recall_template", "summarizer",
-    "summary_template", "strippers", "on_event", "clock", "new_id",
+    "summary_template", "strippers", "on_event", "clock", "new_id", "shorten_grounding",
 }  # fmt: skip
 """Arguments that say where the conversation is, or have no value that can be written."""
 

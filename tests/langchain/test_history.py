@@ -258,6 +258,13 @@ def test_the_window_fits_and_recalls_and_explains() -> None:
     assert history.window()[-2].text.endswith("my number 39 is code39")
 
 
+def test_passages_are_given_in_less_detail() -> None:
+    shorten: Any = {"shorten_grounding": lambda item: item.text.split()[0]}
+    history = InfiniteChatMessageHistory("1", max_tokens=30, reserve_tokens=10, **shorten)
+    asked = HumanMessage("which?", additional_kwargs={"grounding": ["one " * 9, "two " * 9]})
+    assert history.window(asked)[-1].text == "one " * 9 + "\n\ntwo\n\nwhich?"
+
+
 def test_an_empty_history_has_a_window() -> None:
     history = InfiniteChatMessageHistory("1")
     assert history.window() == []

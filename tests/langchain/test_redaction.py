@@ -25,11 +25,13 @@ from langchain.agents.middleware import (
     before_agent,
     before_model,
 )
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
-from langchain_infinite_memory import HistoryRetriever, InfiniteMemoryMiddleware, recall_tool
+from langchain_infinite_memory import HistoryRetriever, InfiniteMemoryMiddleware, recall_tool, to_message
+from langchain_infinite_memory.request_view import request_view
+from shared_core import Message, sliding_window
 from tests.langchain.agents import Model, agent, config, memory
 
 SEEDS = range(200 if os.environ.get("SOAK") else 10)
@@ -273,3 +275,18 @@ def test_what_was_taken_back_in_a_run_that_sums_up_is_not_found(saver: InMemoryS
             state = one.invoke({"messages": [question] if saver else [*state, question]}, NAMES)["messages"]
         found = recall_tool(store=ours.pool, top_k=50).invoke({"query": "FACT1 FACT2 FACT3 retract"}, NAMES)
         assert set(SECRET.findall(found)) == {"FACT1", "FACT2"}
+
+
+def test_what_is_left_of_a_message_whose_call_has_no_result_stays_redacted() -> None:
+    calls = [{"name": "look", "args": {}, "id": id_} for id_ in "ab"]
+    own = [
+        HumanMessage("look", id="1"), AIMessage("for 4471", tool_calls=calls, id="2"),
+        ToolMessage("x", tool_call_id="b", id="3"),
+    ]  # fmt: skip
+    version = own[1].model_copy(update={"content": "for [redacted]"})
+    prompt = sliding_window([*map(to_message, own), Message.user("so?")], max_tokens=1000)
+    view = request_view(own, [own[0], version, own[2]])
+    shown = view.show(prompt, {message.id or "": message for message in own}).messages
+    assert [message.text for message in shown] == ["look", "for [redacted]", "x", "so?"]
+    assert isinstance(shown[1], AIMessage)
+    assert [call["id"] for call in shown[1].tool_calls] == ["b"]

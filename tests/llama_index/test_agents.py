@@ -8,9 +8,11 @@ import pytest
 from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent, ReActAgent
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+from pydantic import PrivateAttr
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
 from tests.llama_index.scripted_llm import QUESTIONS, Talker, called, how_many, lines, seen
@@ -109,6 +111,41 @@ def test_agents_store_and_send_what_they_do_with_a_chat_memory_buffer(
             workflow: ["user", "assistant", "tool", "assistant", "tool", "assistant"],
         }[build]
     )
+
+
+class Nameless(Talker):
+    """Gives its calls no ids, and results the tool's name or nothing, as the clients of Ollama and others do."""
+
+    def __init__(self, named: bool) -> None:
+        super().__init__(self._calls_twice)
+        self._named = named
+
+    _named: bool = PrivateAttr()
+
+    def _calls_twice(self, messages: Sequence[ChatMessage]) -> ChatMessage | str:
+        if messages[-1].role == "tool":
+            return f"It is {messages[-1].content}; {how_many(messages)}"
+        calls = [types.ToolCallBlock(tool_name="add", tool_kwargs={"a": 1, "b": b}) for b in (2, 3)]
+        return ChatMessage(role="assistant", blocks=[types.TextBlock(text="Let me add."), *calls])
+
+    def get_tool_calls_from_response(self, *args: Any, **kwargs: Any) -> list[ToolSelection]:
+        chosen = super().get_tool_calls_from_response(*args, **kwargs)
+        return [one.model_copy(update={"tool_id": one.tool_name if self._named else ""}) for one in chosen]
+
+
+@pytest.mark.skipif(not hasattr(types, "ToolCallBlock"), reason="this version of LlamaIndex keeps calls as objects")
+@pytest.mark.parametrize("named", [False, True])
+def test_calls_without_ids_are_sent_again_with_their_results(named: bool, made: Make) -> None:
+    async def run(memory: Memory) -> Any:
+        llm = Nameless(named)
+        for question in QUESTIONS:
+            await function_agent(llm, False).run(question, memory=memory)
+        return llm.requests
+
+    ours = made()
+    assert asyncio.run(run(ours)) == asyncio.run(run(ChatMemoryBuffer.from_defaults()))
+    roles = [message.role.value for message in ours.get()]
+    assert roles == 3 * ["user", "assistant", "tool", "tool", "assistant"]
 
 
 @pytest.mark.filterwarnings("ignore::workflows.context.state_store.UnserializableKeyWarning")  # for upstream's buffer

@@ -11,6 +11,7 @@ import pytest
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.memory import Memory, StaticMemoryBlock
 from llama_index.core.memory.memory import InsertMethod
+from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from llama_index_infinite_memory.block import InfiniteMemoryBlock
 from shared_core import InfiniteMemory, SessionPool
@@ -243,6 +244,56 @@ def test_two_memories_share_a_block_and_nothing_else(made: Make) -> None:
     assert "attic" in second[0]
     assert "cellar" not in "".join(second)
     assert again == first
+
+
+QUESTION = "Where does Ana keep the ladder?"
+
+
+def test_after_a_reset_nothing_is_recalled_and_the_session_goes_on(made: Make) -> None:
+    block = made()
+
+    async def run() -> list[str]:
+        first, second = [await filled(memory_with(block, session_id=name)) for name in ("1", "2")]
+        assert "cellar" in lines(await first.aget(input=QUESTION))[0]
+        await first.areset(status=MessageStatus.ACTIVE)
+        assert "cellar" in lines(await first.aget(input=QUESTION))[0]
+        await first.areset()
+        await memory_with(made(), session_id="2").areset()  # of another block
+        assert lines(await first.aget(input=QUESTION)) == []
+        assert "cellar" in lines(await second.aget(input=QUESTION))[0]
+        return lines(await (await filled(first, place="attic")).aget(input=QUESTION))
+
+    sent = "".join(asyncio.run(run()))
+    assert "attic" in sent
+    assert "cellar" not in sent
+
+
+def test_a_reset_without_an_event_loop_is_heard_too(made: Make) -> None:
+    block = made()
+    memory = memory_with(block, session_id="1")
+    asyncio.run(filled(memory))
+    memory.reset()
+    assert memory.get(input=QUESTION) == []
+
+
+def test_what_was_flushed_is_erased(made: Make, tmp_path: Path) -> None:
+    block = made(store=tmp_path / "flushed.db", user_id="ana")
+    for session in ("1", "2"):
+        asyncio.run(block.aput([*fact("Ana", "ladder", "cellar"), *fact("Tom", "anchor", "boat")], session_id=session))
+    found = block.search("ladder", session_id="1")[0]
+    assert found.message.content == "Ana keeps the ladder in the cellar"
+    assert block.forget(session_id="1", ids=[found.message.id or ""]).ids == (found.message.id,)
+    assert asked(block, QUESTION, session_id="1") == ""
+    assert "cellar" in asked(block, QUESTION, session_id="2")
+    assert "boat" in asked(block, "Where is the anchor?", session_id="1")
+    block.reset("1")
+    assert len(block.forget(session_id="1", session=True).ids) == 3  # what a reset put aside as well
+    assert len(block.forget(user=True, dry_run=True).ids) == len(block.forget(user=True).ids) == 4
+    assert asked(block, QUESTION, session_id="2") == ""
+    block.close()
+    assert b"cellar" not in (tmp_path / "flushed.db").read_bytes()
+    with pytest.raises(ValueError, match="exactly one of"):
+        made().forget()
 
 
 def test_priority_decides_what_is_shortened(made: Make) -> None:

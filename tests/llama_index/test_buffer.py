@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole
+from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock
 from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.schema import TextNode
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.utils import get_tokenizer
 
@@ -229,6 +230,18 @@ def test_a_tool_group_stays_whole() -> None:
     turn = [user("what time is it?"), called("a"), called("b"), result("12:30", "a"), result("12:31", "b")]
     memory = ours([*TALK, *turn], token_limit=100)
     assert memory.get()[-5:] == [turn[0], turn[1], turn[3], turn[2], turn[4]]
+
+
+@pytest.mark.parametrize("more", [{}, {"seen": TextBlock(text="restored as a mapping")}])
+def test_what_is_said_beside_a_call_without_a_result_stays(more: dict[str, Any]) -> None:
+    both = [*called("a").additional_kwargs["tool_calls"], *called("b").additional_kwargs["tool_calls"]]
+    looks = ChatMessage(role="assistant", content="Let me look.", additional_kwargs={"tool_calls": both, **more})
+    memory = ours([user("what time is it?"), looks, result("12:31", "b"), looks, user("well?")])
+    sent = memory.get()
+    assert texts(sent) == ["what time is it?", "Let me look.", "12:31", "Let me look.", "well?"]
+    assert [[call.id for call in from_message(one).tool_calls] for one in sent[1:4]] == [["b"], [], []]
+    assert memory.get_all()[1] == looks
+    assert ours([user("what time is it?"), looks]).get()[-1] == looks  # its results may still come
 
 
 def test_long_results_are_whole_while_they_are_needed_and_short_later() -> None:
@@ -615,6 +628,20 @@ def test_grounding_of_others_is_the_engine_s_where_more_of_it_is_kept(tmp_path: 
                            ("none", ["hi", "hello", "so"])):  # fmt: skip
         with ours(store=path, session_id="s", keep_grounding=keep) as memory:
             assert texts(memory.get()) == expected
+
+
+def test_passages_are_given_in_less_detail_and_the_window_in_turns() -> None:
+    found = [TextNode(text=f"Title {n}\n" + "detail " * 9) for n in range(3)]
+    asked = ChatMessage(role="user", content="which?", additional_kwargs={"grounding": found})
+    with ours(
+        [*TALK, asked], token_limit=20, tokenizer_fn=str.split, shorten_grounding=lambda item: item.text.splitlines()[0]
+    ) as memory:
+        assert texts(memory.get())[-1] == f"{found[0].text}\n\nTitle 1\n\nTitle 2\n\nwhich?"
+    with ours(TALK, token_limit=4000, window_turns=1, top_k=0) as memory:
+        assert memory.get() == TALK[-4:]
+        assert memory.get(input="what?") == TALK[-2:]
+        with InfiniteChatMemoryBuffer.from_dict(memory.to_dict(), embed_model=HASHING) as again:
+            assert again.get() == memory.get()
 
 
 @pytest.fixture

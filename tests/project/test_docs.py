@@ -32,6 +32,11 @@ EXPECTED = {
         "['user', 'assistant', 'tool']\n",
         "['My locker code is 4471.'",
     ],
+    "prompt.md": [
+        "Compose at scale\nHow a team of forty moved two hundred screens to Compose, and what it would do again.\n\n"
+        "Kotlin on the server\n\nWhich talks are there?\n"
+        "('1 of 2 retrieved passages given in less detail: they do not fit whole',)\n"
+    ],
     "evaluate.md": ["\n1.0\nrecall=precise not worth it it changes nothing for these questions\n"],
     "explain.md": [
         "['My locker code is 4471.",

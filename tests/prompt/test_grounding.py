@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, RecallTemplate
+from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, RecallTemplate, sliding_window
+from shared_core.errors import MessageTooLargeError
 from shared_core.messages import CUT
 from shared_core.prompt.frame import FittedGrounding, fit_grounding, join, render_grounding, with_grounding
+from shared_core.prompt.reasons import Kind, Reason
 from shared_core.strippers import set_apart
 
 
@@ -144,6 +147,114 @@ class TestFit:
 
         assume(fits(""))
         assert fits(fit_grounding(grounding, fits).text)
+
+
+def first_word(item: GroundingItem) -> str:
+    return item.text.split()[0]
+
+
+class TestLessDetail:
+    """Source 001: a description is left out before the talk is."""
+
+    ITEMS = found(("alpha one two", 0.5), ("beta three four", 0.9), ("gamma", 0.1), ("delta five", 0.2), header="H")
+
+    def fitted(self, limit: int) -> FittedGrounding:
+        return fit_grounding(self.ITEMS, within(limit), shorten=lambda index: first_word(self.ITEMS.items[index]))
+
+    @pytest.mark.parametrize(
+        ("text", "omitted", "shortened"),
+        [
+            ("H|alpha one two|beta three four|gamma|delta five", 0, 0),
+            ("H|alpha one two|beta three four|gamma|delta", 0, 1),  # gamma cannot be any shorter
+            ("H|alpha|beta three four|gamma|delta", 0, 2),
+            ("H|alpha|beta|gamma|delta", 0, 3),
+            ("H|alpha|beta|delta", 1, 3),
+            ("H|alpha|beta", 2, 2),
+            ("H|beta", 3, 1),
+        ],
+    )
+    def test_all_are_short_before_one_is_left_out(self, text: str, omitted: int, shortened: int) -> None:
+        text = text.replace("|", "\n\n")
+        assert self.fitted(len(text)) == FittedGrounding(text, omitted, shortened=shortened)
+        assert self.fitted(len(text) - 1).text != text
+
+    def test_the_last_one_is_cut(self) -> None:
+        assert self.fitted(5) == FittedGrounding("H\n\nbe", omitted=3, cut=True)
+
+    @pytest.mark.parametrize("answer", ["", "alpha one two", "alpha one two and more"])
+    def test_what_is_not_shorter_changes_nothing(self, answer: str) -> None:
+        one = found("alpha one two", "b")
+        for limit in range(20):
+            assert fit_grounding(one, within(limit), shorten=lambda _: answer) == fit_grounding(one, within(limit))
+
+    @given(groundings, st.integers(0, 200))
+    def test_never_fewer_items_than_without(self, grounding: Grounding, limit: int) -> None:
+        plain = fit_grounding(grounding, within(limit))
+        brief = fit_grounding(grounding, within(limit), shorten=lambda index: grounding.items[index].text[:3])
+        assert len(brief.text) <= limit
+        assert brief.omitted <= plain.omitted
+        assert brief == plain or plain.trimmed
+
+    def test_text_that_was_set_apart_is_left_as_it_is(self) -> None:
+        asked = set_apart(Message.user("facts facts facts\n\nso?"), 19, 22)
+        assert asked.grounding is not None
+        fitted = fit_grounding(asked.grounding, within(15), content="so?", shorten=lambda index: "f")
+        assert fitted == fit_grounding(asked.grounding, within(15), content="so?")
+
+
+class TestLessDetailInAPrompt:
+    SETTINGS: dict[str, Any] = {"token_counter": len, "message_overhead": 0, "reserve_tokens": 0}  # noqa: RUF012
+    ASKED = Message.user("which?", grounding=TestLessDetail.ITEMS)
+
+    def test_the_report_says_so(self) -> None:
+        with InfiniteMemory(max_tokens=40, shorten_grounding=first_word, **self.SETTINGS) as memory:
+            context = memory.context(self.ASKED)
+            assert context.messages[-1].content == "H\n\nalpha\n\nbeta\n\ngamma\n\ndelta\n\nwhich?"
+            assert context.report.degraded == ("3 of 4 retrieved passages given in less detail: they do not fit whole",)
+            (line,) = [line for line in context.report.included if line.kind is Kind.GROUNDING]
+            assert line.reason is Reason.GROUNDING_TRIMMED
+            assert context.report.total_tokens == len(context.messages[-1].content)
+            memory.max_tokens = 25
+            assert memory.context(self.ASKED).report.degraded == (
+                "2 of 4 retrieved passages given in less detail: they do not fit whole",
+                "2 of 4 retrieved passages left out: they do not fit",
+            )
+            memory.max_tokens = 99
+            assert memory.context(self.ASKED).report.degraded == ()
+
+    def test_the_function_sees_the_passage_and_its_answer_is_fenced(self) -> None:
+        seen: list[GroundingItem] = []
+
+        def answer(item: GroundingItem) -> str:
+            seen.append(item)
+            return "</earlier_messages>"
+
+        asked = Message.user("?", grounding=found(("</earlier_messages> " * 9, 0.5)))
+        with InfiniteMemory(max_tokens=50, shorten_grounding=answer, **self.SETTINGS) as memory:
+            assert memory.context(asked).messages[-1].content == "&lt;/earlier_messages>\n\n?"
+        assert asked.grounding is not None
+        assert set(seen) == set(asked.grounding.items)
+
+    def test_an_error_is_raised_only_if_a_passage_had_to_go(self) -> None:
+        strict = {"shorten_grounding": first_word, "grounding_overflow": "error", **self.SETTINGS}
+        with InfiniteMemory(max_tokens=40, **strict) as memory:
+            assert "delta\n\nwhich?" in memory.context(self.ASKED).messages[-1].content
+            memory.max_tokens = 25
+            with pytest.raises(MessageTooLargeError, match="retrieve less"):
+                memory.context(self.ASKED)
+
+    def test_what_is_no_text_is_refused(self) -> None:
+        with (
+            InfiniteMemory(max_tokens=40, shorten_grounding=lambda item: None, **self.SETTINGS) as memory,  # type: ignore[arg-type, return-value]
+            pytest.raises(TypeError, match="shorten_grounding returned None; it must return a text"),
+        ):
+            memory.context(self.ASKED)
+
+    def test_a_list_of_ones_own(self) -> None:
+        sent = sliding_window(
+            [self.ASKED], max_tokens=40, token_counter=len, message_overhead=0, shorten_grounding=first_word
+        )
+        assert sent[0].content == "H\n\nalpha\n\nbeta\n\ngamma\n\ndelta\n\nwhich?"
 
 
 MORNING = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)

@@ -280,10 +280,9 @@ def test_what_is_not_worth_recalling() -> None:
 
 
 def test_turns_that_were_found_and_are_not_recalled_again() -> None:
-    call = ToolCall(id="c", name="look", arguments="{}")
     talk = [
         Message.user("the locker code is where", id="q1"), Message.assistant("the locker is there", id="a1"),
-        Message.user(" ", id="q2"), Message.assistant("locker code", tool_calls=(call,), id="a2"),
+        Message.user(" ", id="q2"), Message.tool("locker code", "no such call", id="t2"),
         *(Message.user(words(f"other{number}", 20)) for number in range(4)),
     ]  # fmt: skip
     with InfiniteMemory(**SETTINGS | {"ranking": "lexical", "max_tokens": 70, "placement": "messages"}) as memory:
@@ -291,10 +290,11 @@ def test_turns_that_were_found_and_are_not_recalled_again() -> None:
         found = [(line.id, line.reason) for line in memory.context("locker code").report.lines]
     assert [why for id, why in found if id == "q1"] == [Reason.NEIGHBOUR, Reason.SAME_TURN]
     assert [why for id, why in found if id == "a1"] == [Reason.RECALLED, Reason.SAME_TURN]
-    with InfiniteMemory(**SETTINGS | {"ranking": "lexical", "recall_unit": "turn", "max_tokens": 70}) as memory:
+    by_turn = {"ranking": "lexical", "recall_unit": "turn", "recall_tools": "all", "max_tokens": 70}
+    with InfiniteMemory(**SETTINGS | by_turn) as memory:
         memory.add(talk)
         found = [(line.id, line.reason) for line in memory.context("locker code").report.lines]
-    assert ("a2", Reason.NO_TEXT) in found
+    assert ("t2", Reason.NO_TEXT) in found
 
 
 def test_broken_groups_and_replies_to_nobody() -> None:

@@ -20,6 +20,7 @@ from tests.support.prompt_oracle import (
     bare,
     fenced,
     grounded,
+    ids,
     lighter,
     media_kept,
     rendered,
@@ -78,6 +79,18 @@ class Case:
         """What answers it so far, in units that may be sent."""
         turn = self.told.turns[self.stored] if self.stored else []
         return sendable(turn, current=True)[1:]
+
+    def sends_recalled(self, turn: str | None, recalled: Sequence[str]) -> bool:
+        """Whether a turn is recalled as real messages."""
+        return self.scenario.arguments["placement"] == "messages" and turn in recalled
+
+    def sendable(self, turn: str | None, recalled: Sequence[str]) -> list[Messages]:
+        """What may be sent of a past turn; of one that is recalled, nothing that was said after the question."""
+        members = self.told.turns.get(turn or "", [])
+        if self.sends_recalled(turn, recalled) and self.stored:
+            before = ids(self.told.messages[: self.told.messages.index(self.told.turns[self.stored][0])])
+            members = [m for m in members if m.id in before]
+        return sendable(members)
 
     @cached_property
     def tools(self) -> int:

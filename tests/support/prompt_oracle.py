@@ -48,9 +48,22 @@ def is_complete(unit: Messages) -> bool:
 
 
 def sendable(turn: Sequence[Message], *, current: bool = False) -> list[Messages]:
-    """The units that may be sent: complete ones, and in the current turn a call at its end that still waits."""
+    """The units that may be sent: without calls that have no result, but for one that waits at the current turn's end.
+
+    What says nothing besides such calls is left out, and so is a result without its call.
+    """
     found = units(turn)
-    return [u for u in found if is_complete(u) or (current and u is found[-1] and u[0].role != "tool")]
+    sent = [u if current and u is found[-1] else answered(u) for u in found if u[0].role != "tool"]
+    return [u for u in sent if u]
+
+
+def answered(unit: Messages) -> Messages:
+    """A call with its results, without calls that have none; empty if it says nothing then."""
+    head, *results = unit
+    calls = tuple(c for c in head.tool_calls if c.id in {r.tool_call_id for r in results})
+    if calls == head.tool_calls:
+        return unit
+    return [head.replace(tool_calls=calls), *results] if calls or head.content.strip() else []
 
 
 @dataclass(frozen=True)
