@@ -39,6 +39,13 @@ def _locks_in_order(request: pytest.FixtureRequest) -> Iterator[None]:
     assert not found or request.node.get_closest_marker("interleaved")
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long versions to `make soak`."""
+    long = [] if SOAK else [item for item in items if item.get_closest_marker("soak")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in set(long)]
+
+
 @pytest.fixture
 def store() -> Iterator[CountingStore]:
     """A database in memory."""
