@@ -16,11 +16,18 @@ from tests.support.histories import CountingStore  # noqa: E402
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 
+SOAK = "SOAK" in os.environ
+collect_ignore = [
+    *([] if "SERVERS" in os.environ else ["stores/test_installed_servers.py"]),
+    *([] if SOAK else ["stores/test_dict_store.py", "stores/test_mutant_stores.py"]),
+]
+"""Files that are not collected: what needs installed servers (`make servers`), and what proves the contract (soak)."""
+
 # No test depends on the clock: neither a slow example nor a slow strategy fails on a busy machine.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("default", patient, max_examples=40)
 settings.register_profile("soak", patient, max_examples=2_000)
-settings.load_profile("soak" if os.environ.get("SOAK") else "default")
+settings.load_profile("soak" if SOAK else "default")
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +37,13 @@ def _locks_in_order(request: pytest.FixtureRequest) -> Iterator[None]:
     found = list(lock_order.wrong)
     lock_order.wrong.clear()
     assert not found or request.node.get_closest_marker("interleaved")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long versions to `make soak`."""
+    long = [] if SOAK else [item for item in items if item.get_closest_marker("soak")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in set(long)]
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import importlib
-import os
 import pkgutil
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -199,7 +198,6 @@ def check(where: str, pattern: re.Pattern[str], *, anchored: bool) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.skipif("SOAK" not in os.environ, reason="takes minutes; SOAK=1 runs it")
 def test_every_pattern_takes_linear_time() -> None:
     for where, pattern, anchored in (*module_patterns(), *constant_patterns(), *made_patterns()):
         check(where, pattern, anchored=anchored)

@@ -34,7 +34,6 @@ pytestmark = [
     pytest.mark.soak,
     pytest.mark.slow,
     pytest.mark.timeout(1200),
-    pytest.mark.skipif("SOAK" not in os.environ, reason="takes minutes; make load runs it, and SOAK=1"),
 ]
 
 Record = Callable[[str, object], None]

@@ -196,7 +196,6 @@ def test_clients_that_are_cut_off_at_a_server_that_is_killed(tmp_path: Path) -> 
 @pytest.mark.soak
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.skipif("SOAK" not in os.environ, reason="takes minutes; make load runs it, and SOAK=1")
 def test_processes_of_clients_that_are_killed(tmp_path: Path, record_property: Record) -> None:
     """32 clients of 200 turns in 8 processes. Answers are counted, not seconds, so that a busy machine gets on, too."""
     clients, turns, size = 32, int(os.environ.get("LOAD_TURNS", "200")), 8

@@ -1,6 +1,5 @@
 """Two servers of one store, each a process: requests of one conversation at a time lose and mix up nothing."""
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -21,7 +20,6 @@ BASE = ["Hello", "To Hello"]
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.slow,
-    pytest.mark.skipif("SOAK" not in os.environ, reason="starts processes; SOAK=1 runs it"),
 ]
 
 

@@ -1,7 +1,8 @@
-"""`benchmarks/recall.py` and the others report the figures worked out by hand for small conversations."""
+"""Each script of `benchmarks` runs at a small size; that of recall reports the figures worked out by hand."""
 
 import gzip
 import json
+from contextlib import closing
 from importlib import import_module
 from math import log2
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from shared_core import Message
-from shared_core.testing import HashingEmbedder
-from shared_core.tokens import as_counter
+from shared_core import PostgresStore
+from tests.stores.conftest import server  # noqa: F401
+from tests.stores.postgres_server import Server
 from tests.support.documents import ROOT
 
 LONG = "zebra" + " word" * 600
@@ -58,11 +59,6 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def talks(scripts: None, file: Path) -> Any:
-    return import_module("recall_talks").read_talks(file, as_counter("o200k_base"))
-
-
 def run(file: Path, *options: str) -> dict[str, Any]:
     rows = file.with_suffix(".json")
     import_module("recall").main([str(file), "--json", str(rows), *options])
@@ -96,32 +92,14 @@ def test_whole_run_reports_the_figures_worked_out_by_hand(file: Path, capsys: py
 
 
 @pytest.mark.usefixtures("scripts")
-def test_first_and_ablate(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = run(file, "--embedder", "none", "--first", "1", "--ablate")
-    assert [row["conversation"] for row in found["rows"]] == ["assisted"]
-    ablations = [one for one in import_module("recall_ablations").ABLATIONS if one.weight is None]
-    for ablation in ablations:
-        assert f"search without {ablation.name}" in found["rows"][0]["scores"]
-    assert f"| {ablations[0].name} | +0.0 [+0.0, +0.0] |" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("scripts")
-def test_prompts_without_an_ingredient_are_also_asked_what_has_no_answer(
-    file: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = run(file, "--embedder", "none", "--only", "prompts", "--ablate", "--every", "2")["prompts"]
-    assert [(row["conversation"], row["kind"]) for row in found] == [
-        ("assisted", "its own questions"), ("assisted", "another conversation's"),
-        ("between people", "its own questions"), ("between people", "another conversation's"),
-    ]  # fmt: skip
-    names = [f"without {one.name}" for one in import_module("recall_ablations").PROMPT_ABLATIONS]
-    for row in found:
-        assert list(row["gains"]) == ["without nothing", *names]
-    assert list(found[0]["gains"]["without nothing"]) == ["1000", "4000"]
-    assert list(found[1]["gains"]["without nothing"]) == ["4000"]
-    head, line = capsys.readouterr().out.splitlines()[-len(names) - 3 :: 2][:2]
-    assert head.endswith("| another conversation's, 4,000 |")
-    assert line.startswith("| nothing | 100.0 [100.0, 100.0] |")
+def test_prompts(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    found = run(file, "--embedder", "none", "--plot", str(tmp_path / "picture.svg"))["prompts"]
+    kinds = [row["kind"] for row in found if row["conversation"] == "between people"]
+    assert kinds == ["its own questions", "another conversation's", *["chit-chat"] * 20, *["general knowledge"] * 20]
+    assert found[0]["gains"]["context"]["1000"]["evidence"] == 1
+    assert "## made up, what a user gets: 2 questions, 2 conversations" in capsys.readouterr().out
+    assert (tmp_path / "picture.svg").exists()
 
 
 @pytest.mark.usefixtures("scripts")
@@ -138,63 +116,23 @@ def test_ablation_replaces_constants_for_a_while() -> None:
         pass
 
 
-def test_messages_keep_speaker_and_time(talks: Any) -> None:
-    assisted, people = talks
-    assert assisted.messages[3] == Message.assistant("zebra yes", id="d", created_at="2024-03-15T00:03:00Z")
-    assert people.messages[0] == Message.user("good morning", name="Ann", id="1", created_at="2024-01-01T00:00:00Z")
-    count = as_counter("o200k_base")
-    assert people.tokens[1] == count("Bob: we bought a piano")
-    assert [question.evidence for question in assisted.questions] == [{0, 3}]
-
-
-def test_peers(talks: Any) -> None:
-    rankers = import_module("recall_rankers")
-    assisted, people = talks
-    assert rankers.exchanges(assisted) == [(0, 1), (2, 3)]
-    assert rankers.exchanges(people) == [(0, 1), (2,), (3, 4)]
-    count = as_counter("o200k_base")
-    found = rankers.peers(people, HashingEmbedder(), count)
-    langchain = found["LangChain VectorStoreRetrieverMemory"].rank("we bought a piano")
-    assert langchain[0] == ((0, 1), count("input: good morning\noutput: we bought a piano"))
-    llama_index = found["LlamaIndex VectorMemory"].rank("we bought a piano")
-    assert llama_index[0] == ((0, 1), people.tokens[0] + people.tokens[1])
-    assert found["dense"].rank("good morning")[0].places == (0,)
-    assert [piece.places for piece in found["BM25"].rank("Ann: good piano")] == [(0,), (1,)]
-    assert {piece.places for piece in found["BM25, named"].rank("Ann")} == {(0,), (2,), (4,)}
-
-
-def test_rank_fusion(talks: Any) -> None:
-    rankers = import_module("recall_rankers")
-    pieces = [import_module("recall_measures").Piece((place,), 1) for place in range(4)]
-    words = rankers.BM25(pieces, ["zebra word word", "fine", "hello", "zebra"])
-    assert [piece.places for piece in words.rank("zebra")] == [(3,), (0,)]
-    # 1/61 + 1/61, 1/62 + 1/64, 1/62, 1/63
-    fused = rankers.Fused(words, rankers.Window(pieces))
-    assert [piece.places for piece in fused.rank("zebra")] == [(3,), (0,), (2,), (1,)]
-
-
 @pytest.mark.usefixtures("scripts")
-def test_texts_are_embedded_once(tmp_path: Path) -> None:
-    rankers, inner = import_module("recall_rankers"), HashingEmbedder()
-    embedder = rankers.Remembering(inner, tmp_path / "vectors.npz")
-    rows = embedder.embed_documents(["a tower", "a river", "a tower"])
-    assert (rows == HashingEmbedder().embed_documents(["a tower", "a river", "a tower"])).all()
-    assert (embedder.embed_query("a tower") == embedder.embed_query("a tower")).all()
-    embedder.weighing(0).embed_documents(["a river"])
-    assert (inner.documents, inner.queries) == (["a tower", "a river"], ["a tower"])
-    assert (embedder.weighing(0).fingerprint.weight, embedder.fingerprint.weight) == (0, 0.5)
-    embedder.save()
-    again = rankers.Remembering(HashingEmbedder(), tmp_path / "vectors.npz")
-    assert (again.embed_documents(["a tower", "a river", "a tower"]) == rows).all()
-    assert again.embedder.documents == []
-
-
-@pytest.mark.usefixtures("scripts")
-def test_budget_skips_what_does_not_fit() -> None:
-    measures = import_module("recall_measures")
-    ranking = [measures.Piece((0,), 6), measures.Piece((1, 2), 5), measures.Piece((3,), 4), measures.Piece((4,), 1)]
-    assert measures.filled(ranking, 10) == {0, 3}
-    assert measures.filled(ranking, 11) == {0, 1, 2}
+def test_latency(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    pytest.importorskip("langchain_core", reason="langchain_core is not installed")
+    latency, children = import_module("latency"), import_module("latency_children")
+    plan = import_module("latency_turns").Plan(turns=2, seconds=5, limit=None, loading=None, sample=20, adds=8)
+    ways = ("infinite-memory", "trim_messages, tiktoken", "stored", "additions")
+    outcomes = [children.Outcome(way, 30, children.MEASUREMENTS[way](30, tmp_path, plan)) for way in ways]
+    assert all(figure > 0 for one in outcomes for figure in one.figures.values())
+    kept, again, picture = (tmp_path / name for name in ("figures.json", "again.json", "turns.svg"))
+    kept.write_text(latency.as_json("a machine", outcomes))
+    latency.main(["--from", str(kept), "--plot", str(picture), "--json", str(again)])
+    printed = capsys.readouterr().out
+    assert printed.startswith("a machine")
+    assert "| infinite-memory, of processor |" in printed
+    assert again.read_text() == kept.read_text()
+    assert "<!-- trim_messages, tiktoken -->" in picture.read_text()
 
 
 @pytest.mark.usefixtures("scripts")
@@ -233,24 +171,37 @@ def test_words_are_searched_beside_tantivy(file: Path, tmp_path: Path, capsys: p
 
 
 @pytest.mark.usefixtures("scripts")
-def test_ours_finds_what_tantivy_does_without_neighbours(talks: Any, tmp_path: Path) -> None:
-    pytest.importorskip("tantivy", reason="what it is compared with is not installed")
-    module = import_module("lexical")
-    for name, index in module.indexes(str(tmp_path)).items():
-        index.add(module.said_in(talks[1]))
-        assert index.finish() > 0
-        # Of the neighbours the one after takes most, then those two after and one before, the newer first.
-        assert index.best("who has the piano?", 4) == ([1, 2, 3, 0] if name == "ours" else [1])
-
-
-def test_what_telemetry_costs(scripts: None, tmp_path: Path) -> None:
+def test_what_telemetry_costs(tmp_path: Path) -> None:
     telemetry = import_module("telemetry")
-    took = {name: telemetry.Taken([2.0, 4.0, 4.0, 2.0], []) for name in telemetry.WAYS}
-    took["API alone"] = telemetry.Taken([3.0, 3.0, 9.0, 5.0], [2.0, 2.0])
-    found = telemetry.ratios(took, 2)
-    assert found.pop("API alone") == [4 / 3, 8 / 3]
-    assert set(map(tuple, found.values())) == {(1.0, 1.0)}
     measured = telemetry.measure(10, 2, 1, tmp_path)
-    assert {name: (len(one.turns), len(one.later)) for name, one in measured.items()} == dict.fromkeys(
-        telemetry.WAYS, (2, 2)
-    )
+    assert {name: len(one.turns) for name, one in measured.items()} == dict.fromkeys(telemetry.WAYS, 2)
+    assert telemetry.ratios(measured, 2).keys() == measured.keys()
+
+
+@pytest.mark.server
+@pytest.mark.usefixtures("scripts")
+def test_plans_of_a_server(server: Server) -> None:  # noqa: F811
+    plans = import_module("stores_plans")
+    with closing(PostgresStore(server.address(), schema="planned", partitions=2)) as store:
+        with plans.recording() as ran:
+            key = store.create_session(None, "s")
+            store.state(key)
+        assert plans.wrong_plans(server.address(), ran) == {}
+        assert any("last_seq" in sql for sql in ran)
+        missing = {"all": plans.Ran("SELECT count(*) FROM planned.segments WHERE tip > %(tip)s", {"tip": 3})}
+        assert plans.wrong_plans(server.address(), missing)["all"][0] == "with its values: partitions ['_0', '_1']"
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("scripts")
+@pytest.mark.parametrize(
+    ("script", "options"),
+    [
+        ("latency", ["50", "20", "--turns", "2", "--sample", "20"]),
+        ("proxy", ["--sizes", "40", "--clients", "2", "--requests", "8", "--sessions", "4"]),
+    ],
+)
+def test_whole_run(script: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    import_module(script).main([*options, "--json", str(tmp_path / "figures.json")])
+    assert json.loads((tmp_path / "figures.json").read_text())

@@ -151,11 +151,9 @@ def test_every_module_stands_on_a_floor() -> None:
     assert [name for name in FLOORS if f"{PACKAGE}.{name}" not in MODULES] == []
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_imports_point_down(name: str) -> None:
-    assert OWN[name] <= set(MODULES), f"{name} imports what does not exist: {sorted(OWN[name] - set(MODULES))}"
-    above = sorted(module for module in OWN[name] if floor_of(module) > floor_of(name))
-    assert not above, f"{name} imports {above}, which are above it"
+def test_imports_point_down() -> None:
+    assert {name: strays for name in MODULES if (strays := OWN[name] - MODULES.keys())} == {}
+    assert [(name, above) for name in MODULES for above in OWN[name] if floor_of(above) > floor_of(name)] == []
 
 
 def test_no_imports_go_in_a_circle() -> None:
@@ -163,20 +161,19 @@ def test_no_imports_go_in_a_circle() -> None:
     TopologicalSorter(OWN).prepare()
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_no_framework_is_imported(name: str) -> None:
-    assert not [module for module in imports_of(name) if module.startswith(FRAMEWORKS)]
+def test_no_framework_is_imported() -> None:
+    assert [(name, one) for name in MODULES for one in imports_of(name) if one.startswith(FRAMEWORKS)] == []
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_an_optional_package_is_imported_in_one_file(name: str) -> None:
-    strays = {
-        module: ONLY_IN[top]
+def test_an_optional_package_is_imported_in_one_file() -> None:
+    strays = [
+        (name, module, ONLY_IN[top])
+        for name in MODULES
         for module in imports_of(name)
         if (top := module.split(".")[0]) in ONLY_IN
         and not f"{name}.".startswith(tuple(f"{PACKAGE}.{home}{end}" for home in ONLY_IN[top] for end in "._"))
-    }
-    assert not strays, f"{name} imports what only the file named may: {strays}"
+    ]
+    assert not strays, "(module, what it imports, the only files that may)"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """What changes in a conversation: search, prompts, reports and the past, over made-up talk and real parts."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -55,7 +54,7 @@ def test_questions_for_the_history_get_the_old_value() -> None:
     assert found >= 46, found  # 47 by words alone, 50 or 49 with vectors; for the others nothing is recalled
 
 
-@pytest.mark.skipif("SOAK" not in os.environ, reason="long: 150 conversations; SOAK=1 runs them")
+@pytest.mark.soak
 @pytest.mark.parametrize(("name", "least", "wrong"), [("changes", 97, 0), ("sealed", 39, 5)])
 def test_search_finds_the_newest_first_in_peoples_own_words(name: str, least: int, wrong: int) -> None:
     ahead = marks = 0

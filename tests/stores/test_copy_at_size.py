@@ -21,7 +21,6 @@ from tests.support.documents import ROOT
 pytestmark = [
     pytest.mark.server,
     pytest.mark.soak,
-    pytest.mark.skipif("SOAK" not in os.environ, reason="takes minutes; make soak runs it"),
 ]
 
 MESSAGES = int(os.environ.get("COPIED", "100000"))

@@ -3,7 +3,6 @@
 `make servers` runs it, where Debian's packages `postgresql` and `pgbouncer` are installed.
 """
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -24,10 +23,7 @@ from tests.stores.postgres_server import Server
 from tests.stores.test_postgres_contract import MANY, emptied
 from tests.stores.test_same_prompts import expected, prompts
 
-pytestmark = [
-    pytest.mark.server,
-    pytest.mark.skipif(not os.environ.get("SERVERS"), reason="takes a minute: `make servers` runs it"),
-]
+pytestmark = pytest.mark.server
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The store contract on a real PostgreSQL server: all of it, and with partitions what several sessions take part in."""
+"""The store contract on a real PostgreSQL server; `make soak` runs it with the tables in partitions, too."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -10,12 +10,6 @@ from shared_core.store import Store
 from shared_core.stores.postgres import PostgresStore
 from shared_core.stores.postgres.schema import TABLES
 from shared_core.testing import StoreContract
-from shared_core.testing.store_contract.change_contract import ChangeContract
-from shared_core.testing.store_contract.derived_contract import ForgetContract
-from shared_core.testing.store_contract.race_contract import RaceContract
-from shared_core.testing.store_contract.session_contract import SessionContract
-from shared_core.testing.store_contract.sharing_contract import RestoreContract, SharingContract
-from shared_core.testing.store_contract.trip_contract import TripContract
 from tests.stores.postgres_server import Server
 
 pytestmark = pytest.mark.server
@@ -54,15 +48,9 @@ class TestContract(OnServer, StoreContract):
     """All of it."""
 
 
-# What is said about one session does not depend on how many partitions there are: `make soak` runs that, too, and
-# `make servers` does on another version.
-class _Several(
-    SessionContract, ForgetContract, RestoreContract, SharingContract, TripContract, ChangeContract, RaceContract
-):
-    """What concerns several sessions, several objects, or all tables."""
+if os.environ.get("SOAK"):
 
+    class TestContractInPartitions(OnServer, StoreContract):
+        """With the tables split by session."""
 
-class TestContractInPartitions(OnServer, StoreContract if os.environ.get("SOAK") else _Several):  # type: ignore[misc]
-    """With the tables split by session."""
-
-    partitions = MANY
+        partitions = MANY

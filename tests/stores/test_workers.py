@@ -1,7 +1,6 @@
 """Three processes of the FastAPI example on one server: what one is told another answers, also after one is killed."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ from tests.support.documents import ROOT
 pytestmark = [
     pytest.mark.server,
     pytest.mark.soak,
-    pytest.mark.skipif("SOAK" not in os.environ, reason="takes a minute; make workers runs it, and SOAK=1"),
 ]
 
 
