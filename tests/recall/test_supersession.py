@@ -1,6 +1,7 @@
 """What changes in a conversation: search, prompts, reports and the past, over made-up talk and real parts."""
 
 import asyncio
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from random import Random
