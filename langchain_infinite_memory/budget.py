@@ -27,6 +27,12 @@ OVERFLOW: tuple[type[Exception], ...] = tuple(
 )
 """What models raise if a prompt is too large; nothing with versions of langchain-core that do not have the error."""
 
+TOO_LARGE = {"context_length_exceeded", "exceed_context_size_error"}
+"""The code of OpenAI, and the type of llama.cpp, of an error that says that a prompt is too large."""
+
+UNCODED = "maximum context length"
+"""What vLLM says in the text of such an error, which has no code of its own."""
+
 RECENT = 8
 """Of so many newest answers, the largest ratio counts: see `Budget.observe`."""
 
@@ -44,7 +50,8 @@ SHRUNK = 2 / 3
 """The share of a prompt that was too large, if the error does not say by how much."""
 
 _LIMIT = re.compile(
-    r"(?:maximum|limit)\D{0,60}?(\d{3,})|(?<!\d)(\d{3,}+) (?:tokens? )?(?:maximum|limit)", re.IGNORECASE
+    r"(?:maximum|limit|context size)\D{0,60}?(\d{3,})|(?<!\d)(\d{3,}+) (?:tokens? )?(?:maximum|limit)",
+    re.IGNORECASE,
 )
 
 
@@ -129,8 +136,9 @@ class Budget:
         Args:
             model: the model that was asked.
             report: the report on the prompt that was refused.
-            error: one of `OVERFLOW`. It is raised if older text is not what makes the prompt too large: if even `MOST`
-                times the size that was counted would fit, or if nothing would be left besides what is reserved.
+            error: one of which `is_overflow` is true. It is raised if older text is not what makes the prompt too
+                large: if even `MOST` times the size that was counted would fit, or if nothing would be left besides
+                what is reserved.
         """
         name, size, (limit, asked) = model_name(model), report.total_tokens + report.reserve, _numbers(error)
         shrunk = shrunk_tokens(report, error)
@@ -147,6 +155,15 @@ class Budget:
     def _factor(self, name: str) -> float:
         ratios = self._ratios.get(name)
         return min(MOST, max(LEAST, ceil(round(max(ratios) / STEP, 6)) * STEP)) if ratios else 1.0
+
+
+def is_overflow(error: Exception) -> bool:
+    """Return whether a provider refused a prompt as too large: as LangChain says it, or as servers of models do."""
+    if isinstance(error, OVERFLOW) or getattr(error, "status_code", None) not in (400, 413):
+        return isinstance(error, OVERFLOW)
+    body = getattr(error, "body", None)
+    told = body if isinstance(body, Mapping) else {}
+    return not TOO_LARGE.isdisjoint({str(told.get("code")), str(told.get("type"))}) or UNCODED in str(error)
 
 
 def _parts(max_tokens: Any) -> tuple[float | None, int | None]:

@@ -21,7 +21,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from typing_extensions import override
 
-from langchain_infinite_memory.budget import OVERFLOW, Budget, MaxTokens, must_send
+from langchain_infinite_memory.budget import Budget, MaxTokens, is_overflow, must_send
 from langchain_infinite_memory.followed_lists import read_list
 from langchain_infinite_memory.identity import (
     OWNER,
@@ -98,7 +98,9 @@ class InfiniteMemoryMiddleware(Middleware):
     another user than the one whose thread it is raises a `ValueError`, whatever `on_error` is, and nothing that it
     brings is stored or sent. A run without a user is that of the thread's user; a thread begun without one stays so.
 
-    Place it first among the middleware, so that what other middleware changes when the run ends is stored, too.
+    Place it first among the middleware, so that what other middleware changes when the run ends is stored, too, and
+    its `prompt` last, so that what other middleware adds to a request fits the limit, too:
+    `middleware=[memory, ..., memory.prompt]`.
 
     Args:
         store: a path, a `Store` or a `SessionPool`; None: in memory.
@@ -150,13 +152,15 @@ class InfiniteMemoryMiddleware(Middleware):
         self._owns_pool = not isinstance(store, SessionPool)
         if isinstance(max_tokens, tuple) and max_tokens[:-1] == ("tokens",):
             max_tokens = int(max_tokens[-1])
-        if isinstance(max_tokens, int) or (max_tokens is not None and not self._owns_pool):
+        if isinstance(max_tokens, int) and self._owns_pool:
             settings["max_tokens"] = max_tokens
         self.pool = open_pool(store, **settings)
         own_limit = self.pool.settings.get("max_tokens")
         self._budget = Budget(own_limit if max_tokens is None else max_tokens)
         self._counter = as_counter(self.pool.settings.get("token_counter"))
         self._memory = ThreadMemory(self.pool)
+        self._prompt: _PromptMiddleware | None = None
+        self._warned = False
         self.tools: Sequence[BaseTool] = []
         if recall_tool:
             self.tools = [search_tool(self._memory, self._threads, may_answer=self._may_recall)]
@@ -168,8 +172,39 @@ class InfiniteMemoryMiddleware(Middleware):
 
     # Around the model
 
+    @property
+    def prompt(self) -> Middleware:
+        """The part of this middleware that makes the prompt, to be listed last, behind all that changes requests.
+
+        `middleware=[memory, ..., memory.prompt]`: the first stores what is said, and the last lets the request that is
+        really sent fit the limit of the model that is really asked. Alone, `memory` makes the prompt where it stands.
+        """
+        if self._prompt is None:
+            self._prompt = _PromptMiddleware(self)
+        return self._prompt
+
     @override
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Answer:
+        return handler(request) if self._leaves_it(handler) else self.ask(request, handler)
+
+    @override
+    async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Answer:
+        return await (handler(request) if self._leaves_it(handler) else self.aask(request, handler))
+
+    def _leaves_it(self, handler: Callable[..., Any]) -> bool:
+        """Return whether `prompt` makes the prompt. If not, warn once if middleware behind this may change it."""
+        # The name that the function has in which LangChain calls the middleware behind; the model's has another.
+        if self._prompt is None and not self._warned and handler.__name__ == "inner_handler":
+            self._warned = True
+            logger.warning(
+                "middleware behind %s may make a prompt larger than its limit: list its .prompt last, "
+                "middleware=[memory, ..., memory.prompt]",
+                self.name,
+            )
+        return self._prompt is not None
+
+    def ask(self, request: Request, handler: Callable[[Request], Response]) -> Answer:
+        """Send the prompt for a request; once more and smaller if the provider refuses it as too large."""
         call, window = self._call(request), None
         try:
             prompt = self._memory.prompt(call.thread, call.stored, call.given)
@@ -179,14 +214,16 @@ class InfiniteMemoryMiddleware(Middleware):
             return handler(request.override(messages=window))
         try:
             answer = handler(self._with_prompt(request, call, prompt))
-        except OVERFLOW as error:
+        except Exception as error:
+            if not is_overflow(error):
+                raise
             prompt = self._memory.prompt(call.thread, call.stored, self._smaller(request, call, prompt, error))
             answer = handler(self._with_prompt(request, call, prompt))
         self._budget.observe(request.model, prompt.tokens, answer)
         return answer
 
-    @override
-    async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Answer:
+    async def aask(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Answer:
+        """Do what `ask` does without blocking the event loop."""
         call, window = await asyncio.to_thread(self._call, request), None
         try:
             prompt = await self._memory.aprompt(call.thread, call.stored, call.given)
@@ -196,7 +233,9 @@ class InfiniteMemoryMiddleware(Middleware):
             return await handler(request.override(messages=window))
         try:
             answer = await handler(self._with_prompt(request, call, prompt))
-        except OVERFLOW as error:
+        except Exception as error:
+            if not is_overflow(error):
+                raise
             prompt = await self._memory.aprompt(call.thread, call.stored, self._smaller(request, call, prompt, error))
             answer = await handler(self._with_prompt(request, call, prompt))
         self._budget.observe(request.model, prompt.tokens, answer)
@@ -342,6 +381,26 @@ class InfiniteMemoryMiddleware(Middleware):
         if self._owns_pool:
             self._closed = True
             self.pool.close()
+
+
+class _PromptMiddleware(Middleware):
+    """Makes the prompts of a memory that stands before it in the list."""
+
+    def __init__(self, memory: InfiniteMemoryMiddleware) -> None:
+        super().__init__()
+        self._memory = memory
+
+    @property
+    def name(self) -> str:
+        return f"{self._memory.name}.prompt"
+
+    @override
+    def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Answer:
+        return self._memory.ask(request, handler)
+
+    @override
+    async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Answer:
+        return await self._memory.aask(request, handler)
 
 
 @dataclass(frozen=True, slots=True)

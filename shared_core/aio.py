@@ -195,13 +195,17 @@ class AsyncInfiniteMemory:
         """Return what the session holds; see `InfiniteMemory.stats`."""
         return await self._call(self._memory.stats)
 
-    async def sessions(self, limit: int | None = None) -> list[SessionInfo]:
+    async def sessions(self, limit: int | None = None, *, titled: str = "") -> list[SessionInfo]:
         """Return the sessions of the user; see `InfiniteMemory.sessions`."""
-        return await self._call(self._memory.sessions, limit)
+        return await self._call(self._memory.sessions, limit, titled=titled)
 
     async def rename_session(self, session_id: str) -> None:
         """Give this conversation another name; see `InfiniteMemory.rename_session`."""
         await self._call(self._memory.rename_session, session_id)
+
+    async def set_title(self, title: str | None) -> None:
+        """Give this conversation a title; see `InfiniteMemory.set_title`."""
+        await self._call(self._memory.set_title, title)
 
     async def is_renamed(self) -> bool:
         """Return whether another object has renamed this conversation; see `InfiniteMemory.is_renamed`."""

@@ -38,7 +38,7 @@ PHRASES: tuple[tuple[str, tuple[Degradation, ...]], ...] = (
     ("the stored index was damaged", ("index_rebuilt",)),
     ("sessions not searched by meaning", ("other_embedders",)),
     (" embedded by ", ("text_shortened",)),
-    (" retrieved passages left out", ("left_out",)),
+    (" retrieved passages", ("left_out",)),
     ("tool results of this turn replaced", ("left_out",)),
     ("messages of this turn left out", ("left_out",)),
     ("tool schemas take", ("left_out",)),

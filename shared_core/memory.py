@@ -56,12 +56,12 @@ from shared_core.recall.search import Searcher
 from shared_core.recall.signals import Ranking
 from shared_core.recall.standing_list import StandingFact
 from shared_core.recall.worth import Recall
-from shared_core.records import SessionInfo, Summary
+from shared_core.records import SessionInfo, Summary, title_of
 from shared_core.rerankers import AnyReranker, as_reranker
 from shared_core.session import LiveSession, Sizer
 from shared_core.sharing.files import FileVerbs
 from shared_core.stamps import Stamps
-from shared_core.store import ALL, Store
+from shared_core.store import ALL, Store, give_title
 from shared_core.stores import open_store
 from shared_core.strippers import Stripper, strip, stripper_list
 from shared_core.summaries.requests import AnySummarizer, SummaryRules
@@ -410,16 +410,31 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     # The sessions of the user
 
-    def sessions(self, limit: int | None = None) -> list[SessionInfo]:
+    def sessions(self, limit: int | None = None, *, titled: str = "") -> list[SessionInfo]:
         """Return the sessions of this memory's user that hold messages, the one added to last first.
 
         Sessions of other users are never among them. If this memory has no user, these are the sessions without a user.
 
         Args:
             limit: the largest number of sessions. None: all.
+            titled: only those whose titles hold these words, in capitals or not.
         """
         most = ALL if limit is None else whole_number("limit", limit, least=0)
-        return self._store.overview(self.user_id, limit=most)
+        words = text_value("titled", titled).casefold().split()
+        found = self._store.overview(self.user_id, limit=ALL if words else most)
+        return [one for one in found if all(word in (one.title or "").casefold() for word in words)][:most]
+
+    def set_title(self, title: str | None) -> None:
+        """Give this conversation a title, which `sessions` has then; None: that of its first question again.
+
+        It is erased with the session, and not with a message.
+
+        Raises:
+            UnknownReferenceError: nothing is stored yet.
+        """
+        given = title_of("" if title is None else text_value("title", title))
+        with self._lock:
+            give_title(self._store, self._checkout.existing(), given)
 
     def rename_session(self, session_id: str) -> None:
         """Give this conversation another name. It keeps everything, and `session_id` is the new name.

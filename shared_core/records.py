@@ -122,11 +122,11 @@ class Record:
     alone: bool = field(default=False, compare=False)
 
 
-RefKind = Literal["tag", "stash", "move", "head"]
+RefKind = Literal["tag", "stash", "move", "head", "title"]
 """A tag stands still, a stash is the end of a branch that was put aside, and a move is an entry of the reflog.
 
 A head is the branch that a program which comes and goes, such as the command, has checked out. A memory begins on
-`main`, whatever the head is.
+`main`, whatever the head is. The note of a title is the title of the session; it points nowhere in particular.
 """
 
 
@@ -302,8 +302,8 @@ class SessionInfo:
         branches: how many branches it has.
         first: when the message that was stored first was said.
         last: when the message that was stored last was said.
-        title: the beginning of the user message that was stored first, on one line. None: there is none, it has no
-            text, or it is damaged.
+        title: the one that it was given, or else the beginning of the user message that was stored first, on one line.
+            None: there is none, it has no text, or it is damaged.
     """
 
     session_id: str

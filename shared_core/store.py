@@ -20,6 +20,7 @@ from shared_core.records import (
     Criterion,
     Derived,
     Draft,
+    Drop,
     Forgotten,
     KnownBranch,
     MainChanges,
@@ -27,6 +28,7 @@ from shared_core.records import (
     Mark,
     Pinned,
     Position,
+    Put,
     Record,
     Ref,
     RefKind,
@@ -631,6 +633,12 @@ class Store(ABC):
         """Release what is held; closing twice is fine."""
 
 
+def give_title(store: Store, session: int, title: str | None) -> None:
+    """Replace the title of a session; None: take it away."""
+    old = [Drop(ref.number) for ref in store.refs(session, "title")]
+    store.change(session, [*old, *([Put("title", "title", ROOT, note=title)] if title else [])])
+
+
 def segments_to(head: Position | None, segment_of: Callable[[int], Segment]) -> list[Segment]:
     """Return the segments on the line to a position, second parents included; none without a position."""
     segments: dict[int, Segment] = {}
@@ -654,5 +662,6 @@ def _info(store: Store, session: SessionKey) -> SessionInfo | None:
             asked, title = True, title_of(question.content)
     if first is None or last is None:
         return None
-    branches = len(store.branches(session.key))
+    branches, given = len(store.branches(session.key)), store.refs(session.key, "title", limit=1)
+    title = given[0].note if given else title
     return SessionInfo(session.session_id, session.user_id, count, branches, first, last, title)

@@ -30,6 +30,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "log": ["log -n 20", "log --graph"],
     "stats": ["stats", "stats --all-sessions"],
     "sessions": ["sessions -n 5", "sessions --all-users"],
+    "title": ['title "Portugal in May" --session trip'],
     "rename-session": ['rename-session default "trip to Porto"'],
     "forget": ["forget --id 3f2a9c01", "forget --before 2026-01-01 --dry-run"],
     "branches": ["branches"],

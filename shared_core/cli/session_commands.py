@@ -29,26 +29,44 @@ def sessions(
         int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="List only this many of the newest.")
     ] = None,
     all_users: Annotated[bool, typer.Option("--all-users", help="List the conversations of all users.")] = False,
+    find: Annotated[
+        str, typer.Option("--find", metavar="WORDS", help="List only those with these words in the title.")
+    ] = "",
     full: Full = False,
 ) -> None:
     """List the conversations of a user, newest first.
 
     The first is the one that was added to last. Without --user, these are the conversations that belong to no user.
     Each line holds the ID, how many messages and branches there are, the day of the first and the time of the last
-    message (UTC), and the first question. On a terminal, the beginning of random IDs is shown, which is enough to name
-    a conversation.
+    message (UTC), and the title: the one given, or else the first question. On a terminal, the beginning of random IDs
+    is shown, which is enough to name a conversation.
     """
     if all_users and options.user is not None:
         raise typer.BadParameter("--all-users lists the conversations of every user: leave out --user")
     options.require_store()
     with closing(open_store(options.store).for_user(options.user)) as store:
-        most = {} if limit is None else {"limit": limit}
+        words = find.casefold().split()
+        most = {} if limit is None or words else {"limit": limit}
         found = store.overview(*([] if all_users else [options.user]), **most)
+        found = [one for one in found if all(word in (one.title or "").casefold() for word in words)][:limit]
     if not found:
         whose = options.of_user() or " without a user"
         others = "" if all_users else f"{whose}; --all-users lists those of everybody"
         say(f"note: {options.shown_store!r} holds no conversations{others}")
     options.answer([info.to_dict() for info in found], _table(found, Lines.of(full), all_users=all_users))
+
+
+@session_commands.command("title")
+@with_options
+def title(
+    options: CommonOptions,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The title; empty: the first question again.")],
+) -> None:
+    """Give a conversation a title, which sessions lists."""
+    with options.with_whole_id().open() as memory:
+        memory.set_title(text)
+        data = {"session": memory.session_id, "title": text or None}
+    options.answer(data, [printable(f"the title of {data['session']!r} is {text!r}")])
 
 
 @session_commands.command("rename-session")

@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from shared_core.errors import InputFileError
+from shared_core.records import title_of
 from shared_core.sharing.export import Progress
 from shared_core.sharing.foreign import Job, import_conversation
 from shared_core.sharing.importer import Imported, ImportResult, Target, is_large
 from shared_core.sharing.large_conversation import import_large
 from shared_core.sharing.readers import Conversation, Entry
+from shared_core.store import give_title
 
 TOGETHER = 1_000
 """Messages that are stored in one transaction. With a transaction for each short chat, the disk would set the pace."""
@@ -64,6 +66,8 @@ def import_conversations(
                 store = import_large if large else import_conversation
                 stored.append(store(shifted, one, target(one.id)))
                 done += len(one.nodes)
+                if one.title and (session := job.store.session(*target(one.id))) is not None:
+                    give_title(job.store, session, title_of(one.title))
         results += stored
         if on_session is not None:
             for imported in stored:

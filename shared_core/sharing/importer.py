@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 
-from shared_core.errors import DuplicateError, InputFileError, StoreError, UnknownReferenceError
+from shared_core.errors import DuplicateError, InputFileError, StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.paths import Head
 from shared_core.records import Position, Record, VectorRows
 from shared_core.reprs import short_repr
@@ -495,4 +495,5 @@ class _LocatedErrors:
         if isinstance(error, ValueError | UnknownReferenceError | RecursionError):
             raise file_error(self._importer._file.name, self._importer._number, error) from None
         if isinstance(error, StoreError):
-            raise StoreError(f"{self._importer._file.name!r}, line {self._importer._number}: {error}") from error
+            kept = StoreUnavailableError if isinstance(error, StoreUnavailableError) else StoreError
+            raise kept(f"{self._importer._file.name!r}, line {self._importer._number}: {error}") from error

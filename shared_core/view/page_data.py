@@ -151,7 +151,7 @@ def _session_data(store: Store, session: int, memory: _Visitor, wanted: _Wanted)
     # Branches are read before messages: then a message added in between lacks its branch name, but no branch lacks its
     # message.
     branches = {branch.name: branch.head for branch in store.branches(session)}
-    stashes = memory.stashes()
+    stashes, given = memory.stashes(), store.refs(session, "title", limit=1)
     entries, records = _tree(store, session, branches, {tag.name: tag.head for tag in memory.tags()})
     rows = {entry.position: row for row, entry in enumerate(entries)}
     ids = {entry.message.id or "": row for row, entry in enumerate(entries) if entry.message is not None}
@@ -174,7 +174,7 @@ def _session_data(store: Store, session: int, memory: _Visitor, wanted: _Wanted)
     built |= {str(row): _sent_report(ids, threshold, one) for row, one in sent.items()}
     reports = {row: built[row] for row in sorted(built, key=int)}
     return {
-        "overview": overview(nodes, heads, reports, threshold),
+        "overview": overview(nodes, heads, reports, threshold) | ({"title": given[0].note} if given else {}),
         **WORDS,
         "branches": [{"name": name, "row": row} for name, row in zip(branches, heads, strict=True)],
         "stashes": [_stash(stash, ids) for stash in stashes],

@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, dynamic_prompt
 from langchain_core import exceptions
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
-from tests.langchain.agents import Model, Words, agent, ask, config, noting, said, size
+from shared_core import SessionPool
+from tests.langchain.agents import TOOLS, Model, Words, agent, ask, config, noting, said, size, stored
 
 TALK = "tell me of the rain " * 8
 
@@ -114,3 +116,71 @@ def test_an_unknown_model_gets_what_other_middleware_adds_to_the_question_on_top
     for text in ("one", "two"):
         ask(one, text)
     assert said(model.last[1:]) == [("human", "a document " * 5000 + "two")]
+
+
+# Middleware that changes requests
+
+
+@dynamic_prompt
+def long_prompt(request: Any) -> str:
+    """A system prompt that no middleware before it knows."""
+    return "be kind " * 20
+
+
+class Picks(AgentMiddleware):
+    """Asks another model than the agent's."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(model=self.model))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request.override(model=self.model))
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_listed_last_the_prompt_keeps_the_limit_whatever_others_change(way: str) -> None:
+    large, small = Model(profile={"max_input_tokens": 1_000}), Model(profile={"max_input_tokens": 150})
+    memory = middleware()
+    one = create_agent(
+        large, TOOLS, middleware=[memory, long_prompt, Picks(small), memory.prompt], checkpointer=InMemorySaver()
+    )
+    for number in range(8):
+        given: Any = {"messages": [HumanMessage(f"{number} {TALK}")]}
+        one.invoke(given, config()) if way == "invoke" else asyncio.run(one.ainvoke(given, config()))
+    assert large.sent == []
+    assert 90 < max(map(size, small.sent)) <= 150
+    assert len(stored(memory)) == 16
+
+
+def test_alone_it_warns_once_of_what_others_may_add(caplog: pytest.LogCaptureFixture) -> None:
+    told = "list its .prompt last"
+    for behind, warned in (([], 0), ([long_prompt], 1)):
+        caplog.clear()
+        memory = middleware(max_tokens=100)
+        one = create_agent(Model(), TOOLS, middleware=[memory, *behind], checkpointer=InMemorySaver())
+        for _ in range(3):
+            ask(one, TALK)
+        assert caplog.text.count(told) == warned
+
+
+def test_a_limit_beside_a_pool_is_that_of_the_agent() -> None:
+    with SessionPool(token_counter=Words(), ranking="lexical", reserve_tokens=0) as pool:
+        model = Model()
+        one = create_agent(
+            model, TOOLS, middleware=[InfiniteMemoryMiddleware(pool, max_tokens=100)], checkpointer=InMemorySaver()
+        )
+        for _ in range(6):
+            ask(one, TALK)
+    assert 50 < max(map(size, model.sent)) <= 100
+
+
+def test_a_window_in_turns_passes_through() -> None:
+    model = Model()
+    one = agent(model, middleware(max_tokens=1_000, window_turns=1, recall_tokens=0), checkpointer=InMemorySaver())
+    for number in range(4):
+        ask(one, f"question {number}")
+    assert [text for kind, text in said(model.last) if kind == "human"] == ["question 2", "question 3"]

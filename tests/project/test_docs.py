@@ -23,7 +23,7 @@ EXPECTED = {
     ],
     "python.md": [
         "Be brief. It is 9 o'clock.\nBe brief. It is 10 o'clock.\nAnswer in verse.\n4 messages are stored\n",
-        "garden 2 When do I prune the roses?\nholiday 2 Where to in June?\n['When do I prune the roses?',",
+        "garden 2 When do I prune the roses?\nholiday 2 Where to in June\n['When do I prune the roses?',",
         "4471.', 'Noted.', 'What is my locker code?']\n['user', 'assistant']\n",
         "From the handbook:\n\nRefunds take five working days.",
         "1.0 The hotel in Porto takes €90 a night.\n0.0 The hotel in Porto ",

@@ -58,8 +58,12 @@ async function showSessions(view) {
     summary.textContent = "Searching…";
     try {
       const { found } = await ask("search", { query });
-      list.replaceChildren(...found.map((hit) => hitEntry(hit, query, titles)));
-      summary.textContent = found.length ? `${plural(found.length, "message")} found, the best first` : "Nothing that was said matches.";
+      const words = query.toLowerCase().split(/\s+/);
+      const titled = sessions.filter(({ title }) => words.every((word) => (title ?? "").toLowerCase().includes(word)));
+      list.replaceChildren(...titled.map(sessionEntry), ...found.map((hit) => hitEntry(hit, query, titles)));
+      const counts = [titled.length && plural(titled.length, "session"), found.length && plural(found.length, "message")];
+      const said = counts.filter(Boolean).join(" and ");
+      summary.textContent = said ? `${said} found, the best first` : "Nothing that was said matches.";
     } catch (error) {
       summary.textContent = error.message;
     }

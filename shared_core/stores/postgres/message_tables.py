@@ -111,7 +111,8 @@ _LARGEST = 2**28
 _OVERVIEW = (
     "SELECT n.session, n.user_id, n.session_id, "
     "(SELECT count(*) FROM {s}.messages AS m WHERE m.session = n.session), "
-    "(SELECT count(*) FROM {s}.branches AS b WHERE b.session = n.session), f.created_at, l.created_at "
+    "(SELECT count(*) FROM {s}.branches AS b WHERE b.session = n.session), f.created_at, l.created_at, "
+    "(SELECT r.note FROM {s}.refs AS r WHERE r.session = n.session AND r.kind = 'title') "
     "FROM {s}.names AS n, "
     "LATERAL (SELECT created_at FROM {s}.messages AS m WHERE m.session = n.session ORDER BY seq LIMIT 1) AS f, "
     "LATERAL (SELECT created_at FROM {s}.messages AS m WHERE m.session = n.session ORDER BY seq DESC LIMIT 1) AS l "
@@ -270,7 +271,7 @@ class MessageTables(GapTables):
         asked = self.run(_TITLES, None, {"sessions": [key for _, key in page]}) if page else []
         shown = {row[0]: record for row in asked if (record := shown_record(FORM, row))}
         titles = {key: title_of(record.message.content) for key, record in shown.items()}
-        return [replace(info, title=titles.get(key)) for info, key in page]
+        return [replace(info, title=info.title or titles.get(key)) for info, key in page]
 
 
 def rows_of(session: int, records: Sequence[Record]) -> list[tuple[Any, ...]]:
@@ -302,9 +303,10 @@ def naming_faults(rows: Sequence[tuple[Any, ...]]) -> Iterator[None]:
 
 
 def _info(row: tuple[Any, ...]) -> SessionInfo:
-    _, user_id, session_id, messages, branches, first, last = row
+    _, user_id, session_id, messages, branches, first, last, title = row
     times = span_of(first, last)
-    return SessionInfo(plain(session_id), FORM.optional_plain(user_id), messages, branches, *times)
+    named = FORM.optional_plain(title)
+    return SessionInfo(plain(session_id), FORM.optional_plain(user_id), messages, branches, *times, named)
 
 
 def parts_of(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:

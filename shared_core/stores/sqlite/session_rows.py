@@ -19,7 +19,8 @@ _SESSIONS = (
     f"(SELECT count(*) {_OF_SESSION}), "
     "(SELECT count(*) FROM branches AS b WHERE b.session = s.session), "
     f"(SELECT m.created_at {_OF_SESSION} ORDER BY m.seq LIMIT 1), "
-    f"(SELECT m.created_at {_OF_SESSION} ORDER BY m.seq DESC LIMIT 1) "
+    f"(SELECT m.created_at {_OF_SESSION} ORDER BY m.seq DESC LIMIT 1), "
+    "(SELECT r.note FROM refs AS r WHERE r.session = s.session AND r.kind = 'title') "
     "FROM sessions AS s "
 )
 
@@ -53,7 +54,7 @@ def overview(rows: TreeRows, user_ids: Collection[str | None], limit: int) -> li
 
 def _titled(info: SessionInfo, said: Sequence[Message]) -> SessionInfo:
     question = next((message for message in said if message.role == "user"), None)
-    return replace(info, title=None if question is None else title_of(question.content))
+    return replace(info, title=info.title or (None if question is None else title_of(question.content)))
 
 
 def _sessions(rows: TreeRows, user_ids: Collection[str | None]) -> Iterator[tuple[SessionInfo, int]]:
@@ -66,10 +67,12 @@ def _sessions(rows: TreeRows, user_ids: Collection[str | None]) -> Iterator[tupl
 
 
 def _info(
-    user_id: str | bytes | None, session_id: str | bytes, messages: int, branches: int, first: str, last: str
-) -> SessionInfo:
+    user_id: str | bytes | None, session_id: str | bytes, messages: int, branches: int, first: str, last: str,
+    title: str | bytes | None,
+) -> SessionInfo:  # fmt: skip
     try:
         times = span_of(first, last)
     except ValueError as error:
         raise damaged(f"a time of session {session_id!r}", str(error)) from error
-    return SessionInfo(plain(session_id), None if user_id is None else plain(user_id), messages, branches, *times)
+    user, named = (None if one is None else plain(one) for one in (user_id, title))
+    return SessionInfo(plain(session_id), user, messages, branches, *times, named)

@@ -18,7 +18,7 @@ from shared_core.records import (
     SessionInfo,
     SessionKey,
 )
-from shared_core.store import Store
+from shared_core.store import Store, give_title
 from shared_core.testing.oracle import ALL, NOON, draft, drafts
 
 __all__ = ["SessionContract"]
@@ -102,6 +102,17 @@ class SessionContract:
             key = store.create_session(None, str(number))
             store.append(key, MAIN, [_said("u1", -number, content), _said("u2", -number, "another")])
         assert [info.title for info in store.overview()] == list(titles.values())
+
+    def test_a_title_that_is_given_is_shown(self, store: Store) -> None:
+        """It stands for the first question, until it is taken away or all is forgotten."""
+        key = store.create_session(None, "a")
+        store.append(key, MAIN, [_said("u1", 1, "text")])
+        for given, shown in [("Porto", "Porto"), ("\ud800 trip", "\ud800 trip"), (None, "text"), ("Faro", "Faro")]:
+            give_title(store, key, given)
+            assert [info.title for info in store.overview()] == [shown]
+        store.forget(key, [Position(0, 0)], branches=True)
+        store.append(key, MAIN, [_said("u2", 2, "anew")])
+        assert [info.title for info in store.overview()] == ["anew"]
 
     def test_the_states_of_main_are_those_of_sessions_that_have_messages_there(self, store: Store) -> None:
         """A session whose messages are all on other branches is left out, and so is one without messages."""

@@ -282,15 +282,20 @@ class BranchContract:
         session, other = Session(store), Session(store, "other")
         for one in (session, other):
             one.append(MAIN, drafts("u1", "a1"))
-            names = [Put("tag", "v1", ROOT), Put("stash", MAIN, ROOT, ROOT), Put("head", MAIN, ROOT)]
+            names = [
+                Put("tag", "v1", ROOT),
+                Put("stash", MAIN, ROOT, ROOT),
+                Put("head", MAIN, ROOT),
+                Put("title", "x", ROOT),
+            ]
             store.change(one.key, [*names, Move(MAIN, ROOT, "x")])
             one.tree.branches[MAIN] = ROOT
         last = store.refs(other.key, "move")[0].number
         session.forget([Position(0, 0), Position(0, 1)], branches=True)
         session.check()
         other.check()
-        assert [store.refs(session.key, kind) for kind in get_args(RefKind)] == [[], [], [], []]
-        assert [len(store.refs(other.key, kind)) for kind in get_args(RefKind)] == [1, 1, 1, 1]
+        assert [len(store.refs(session.key, kind)) for kind in get_args(RefKind)] == [0] * 5
+        assert [len(store.refs(other.key, kind)) for kind in get_args(RefKind)] == [1] * 5
         store.change(session.key, [Put("tag", "v1", session.tree.branches[MAIN])])
         assert store.refs(session.key, "tag")[0].number > last
 

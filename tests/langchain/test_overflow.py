@@ -1,0 +1,98 @@
+"""What providers answer if a prompt is too large, through the real client: the prompt is sent once more, smaller."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import pytest
+from langchain.agents import create_agent
+from langchain_core.messages import BaseMessage, HumanMessage
+from pydantic import SecretStr
+from starlette.responses import JSONResponse, Response
+
+from langchain_infinite_memory import InfiniteMemoryMiddleware
+from tests.langchain.agents import Words, config
+from tests.openai_proxy.servers import ModelServer, served
+
+pytest.importorskip("langchain_openai")
+
+from langchain_openai import ChatOpenAI
+from openai import BadRequestError
+
+LIMIT = 60
+TALK = "tell me of the rain " * 4
+
+OPENAI = {
+    "message": "This model's maximum context length is 60 tokens. However, your messages resulted in {size} tokens. "
+    "Please reduce the length of the messages.",
+    "type": "invalid_request_error", "param": "messages", "code": "context_length_exceeded",
+}  # fmt: skip
+VLLM = {
+    "message": "This model's maximum context length is 60 tokens. However, your request has {size} input tokens. "
+    "Please reduce the length of the input messages.",
+    "type": "BadRequestError", "param": "input_tokens", "code": 400,
+}  # fmt: skip
+BODIES: dict[str, Mapping[str, Any]] = {
+    "OpenAI": {"error": OPENAI},
+    "vLLM": {"error": VLLM},
+    "an older vLLM": {"object": "error", **VLLM, "param": None},
+    "llama.cpp": {
+        "error": {
+            "code": 400, "message": "the request exceeds the available context size, try increasing it",
+            "type": "exceed_context_size_error", "n_prompt_tokens": 200, "n_ctx": 100,
+        }
+    },
+}  # fmt: skip
+
+
+def model_at(url: str, client: httpx.Client, async_client: httpx.AsyncClient | None = None) -> ChatOpenAI:
+    return ChatOpenAI(
+        model="m", base_url=f"{url}/v1", api_key=SecretStr("none"), max_retries=0, http_client=client,
+        http_async_client=async_client,
+    )  # fmt: skip
+
+
+def sized(body: Any, size: int) -> Any:
+    if isinstance(body, Mapping):
+        return {key: sized(value, size) for key, value in body.items()}
+    return body.format(size=size) if isinstance(body, str) else body
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_a_prompt_that_is_refused_is_sent_once_more_and_smaller(body: Mapping[str, Any], way: str) -> None:
+    def script(asked: dict[str, Any]) -> Response | str:
+        size = sum(len(str(message["content"]).split()) for message in asked["messages"])
+        return JSONResponse(sized(body, 2 * LIMIT), 400) if size > LIMIT else "fine"
+
+    async def talk(url: str) -> None:
+        memory = InfiniteMemoryMiddleware(
+            token_counter=Words(), ranking="lexical", reserve_tokens=0, max_tokens=120, recall_tokens=0
+        )
+        with httpx.Client() as client:
+            async with httpx.AsyncClient() as async_client:
+                one = create_agent(model_at(url, client, async_client), [], middleware=[memory])
+                talked: list[BaseMessage] = []
+                for number in range(5):
+                    given: Any = {"messages": [*talked, HumanMessage(f"{number} {TALK}")]}
+                    result = (
+                        await one.ainvoke(given) if way == "ainvoke" else await asyncio.to_thread(one.invoke, given)
+                    )
+                    talked = result["messages"]
+                    assert talked[-1].text == "fine"
+
+    server = ModelServer(script)
+    with served(server.app) as (url, _):
+        asyncio.run(talk(url))
+    assert len(server.bodies) - 5 in (1, 2), "the smaller limit is remembered"
+
+
+def test_another_bad_request_is_raised_at_once() -> None:
+    wrong = {"error": {"message": "Unknown parameter: 'x'.", "type": "invalid_request_error", "code": None}}
+    server = ModelServer(lambda _: JSONResponse(wrong, 400))
+    with served(server.app) as (url, _), httpx.Client() as client:
+        one = create_agent(model_at(url, client), [], middleware=[InfiniteMemoryMiddleware(max_tokens=5000)])
+        with pytest.raises(BadRequestError, match="Unknown parameter"):
+            one.invoke({"messages": [HumanMessage("hello")]}, config())
+    assert len(server.bodies) == 1
