@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.errors import InputFileError, StoreError, StoreUnavailableError, UnknownReferenceError
-from shared_core.records import MAIN, Change
+from shared_core.records import MAIN, Restored
 from shared_core.sharing import importer
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.stores import SQLiteStore
@@ -177,9 +176,9 @@ def test_a_stage_that_was_removed_cannot_be_published() -> None:
 
 
 class Away(SQLiteStore):
-    """A store that cannot be reached when names are written, as a server that restarts."""
+    """A store that cannot be reached when messages are written, as a server that restarts."""
 
-    def change(self, session: int, changes: Sequence[Change]) -> None:
+    def restore(self, session: int, restored: Restored) -> None:
         raise StoreUnavailableError("it cannot be reached; try again")
 
 
