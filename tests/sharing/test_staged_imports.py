@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.errors import InputFileError, StoreError, UnknownReferenceError
-from shared_core.records import MAIN
+from shared_core.errors import InputFileError, StoreError, StoreUnavailableError, UnknownReferenceError
+from shared_core.records import MAIN, Restored
 from shared_core.sharing import importer
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.stores import SQLiteStore
@@ -173,3 +173,18 @@ def test_a_stage_that_was_removed_cannot_be_published() -> None:
     with pytest.raises(StoreError, match="import again"):
         store.publish({stage: (None, "s")})
     assert store.sessions() == []
+
+
+class Away(SQLiteStore):
+    """A store that cannot be reached when messages are written, as a server that restarts."""
+
+    def restore(self, session: int, restored: Restored) -> None:
+        raise StoreUnavailableError("it cannot be reached; try again")
+
+
+def test_an_outage_is_told_as_one(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever imports may try again: the error has the class that says so, and names the line."""
+    monkeypatch.setattr(importer, "LARGE", 10_000)
+    told = pytest.raises(StoreUnavailableError, match=r"line \d+: it cannot")
+    with closing(Away(tmp_path / "chat.db")) as store, told:
+        import_sessions(store, file)
