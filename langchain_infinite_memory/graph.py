@@ -19,7 +19,7 @@ from langchain_infinite_memory.identity import (
     report,
 )
 from langchain_infinite_memory.sessions import open_pool
-from langchain_infinite_memory.threads import ThreadMemory, ThreadPrompt
+from langchain_infinite_memory.threads import ModelInput, ThreadMemory, ThreadPrompt
 from shared_core.pool import SessionPool
 from shared_core.store import Store
 
@@ -46,7 +46,7 @@ def infinite_memory_node(
         messages_key: the key of the messages in the state.
         output_key: the key under which the prompt is returned.
         on_report: called with the report on each prompt, and the ids of the run.
-        settings: as for `InfiniteMemoryMiddleware`.
+        settings: as for `InfiniteMemoryMiddleware`; beside a `SessionPool`, `max_tokens` alone.
 
     Raises:
         TypeError, ValueError: an argument is unknown or out of range.
@@ -55,19 +55,20 @@ def infinite_memory_node(
     if "recall_tool" in settings:
         raise TypeError("recall_tool: a node brings no tool; recall_tool(store) makes one for your model")
     check_report(on_report)
+    limit = settings.pop("max_tokens", None) if isinstance(store, SessionPool) else None
     memories = ThreadMemory(open_pool(store, **settings))
     threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
 
     def prompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
         messages = state[messages_key]
         thread = memories.owned(threads.resolve(listed=read_list(messages), alone=True), messages)
-        return update(thread, memories.prompt(thread, messages))
+        return update(thread, memories.prompt(thread, messages, ModelInput(messages, max_tokens=limit)))
 
     async def aprompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
         messages = state[messages_key]
         named = threads.resolve(listed=read_list(messages), alone=True)
         thread = await asyncio.to_thread(memories.owned, named, messages)
-        return update(thread, await memories.aprompt(thread, messages))
+        return update(thread, await memories.aprompt(thread, messages, ModelInput(messages, max_tokens=limit)))
 
     def update(thread: Thread, built: ThreadPrompt) -> dict[str, list[BaseMessage]]:
         report(on_report, built.report, thread)

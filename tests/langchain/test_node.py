@@ -165,3 +165,12 @@ class TestByItself:
         infinite_memory_node(path, session_id="s").invoke({"messages": [HumanMessage("hello")]})
         with closing(SessionPool(path)) as memories:
             assert texts_of(memories, "s") == ["hello"]
+
+
+def test_a_limit_beside_a_pool_is_that_of_the_node() -> None:
+    with SessionPool(token_counter=Words(), ranking="lexical", reserve_tokens=0) as pool:
+        one = graph(infinite_memory_node(pool, max_tokens=100), checkpointer=InMemorySaver())
+        for number in range(8):
+            state = one.invoke({"messages": [HumanMessage(f"{number} {TALK}")]}, config())
+    assert 50 < list_counter(Words())(state["llm_input_messages"]) <= 100
+    assert len(state["messages"]) == 16
