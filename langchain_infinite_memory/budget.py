@@ -158,8 +158,11 @@ class Budget:
 
 
 def is_overflow(error: Exception) -> bool:
-    """Return whether a provider refused a prompt as too large: as LangChain says it, or as servers of models do."""
-    if isinstance(error, OVERFLOW) or getattr(error, "status_code", None) not in (400, 413):
+    """Return whether a provider refused a prompt as too large: as LangChain says it, or as servers of models do.
+
+    In a stream that has begun, such an error has no status of its own.
+    """
+    if isinstance(error, OVERFLOW) or getattr(error, "status_code", None) not in (400, 413, None):
         return isinstance(error, OVERFLOW)
     body = getattr(error, "body", None)
     told = body if isinstance(body, Mapping) else {}

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import operator
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from typing_extensions import override
+from typing_extensions import TypedDict, override
 
 from langchain_infinite_memory.budget import Budget, MaxTokens, is_overflow, must_send
 from langchain_infinite_memory.followed_lists import read_list
@@ -159,7 +160,6 @@ class InfiniteMemoryMiddleware(Middleware):
         self._budget = Budget(own_limit if max_tokens is None else max_tokens)
         self._counter = as_counter(self.pool.settings.get("token_counter"))
         self._memory = ThreadMemory(self.pool)
-        self._prompt: _PromptMiddleware | None = None
         self._warned = False
         self.tools: Sequence[BaseTool] = []
         if recall_tool:
@@ -179,29 +179,29 @@ class InfiniteMemoryMiddleware(Middleware):
         `middleware=[memory, ..., memory.prompt]`: the first stores what is said, and the last lets the request that is
         really sent fit the limit of the model that is really asked. Alone, `memory` makes the prompt where it stands.
         """
-        if self._prompt is None:
-            self._prompt = _PromptMiddleware(self)
-        return self._prompt
+        return _PromptMiddleware(self)
 
     @override
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Answer:
-        return handler(request) if self._leaves_it(handler) else self.ask(request, handler)
+        return handler(request) if self._leaves_it(request, handler) else self.ask(request, handler)
 
     @override
     async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Answer:
-        return await (handler(request) if self._leaves_it(handler) else self.aask(request, handler))
+        return await (handler(request) if self._leaves_it(request, handler) else self.aask(request, handler))
 
-    def _leaves_it(self, handler: Callable[..., Any]) -> bool:
+    def _leaves_it(self, request: Request, handler: Callable[..., Any]) -> bool:
         """Return whether `prompt` makes the prompt. If not, warn once if middleware behind this may change it."""
+        if self.prompt.name in request.state:
+            return True
         # The name that the function has in which LangChain calls the middleware behind; the model's has another.
-        if self._prompt is None and not self._warned and handler.__name__ == "inner_handler":
+        if not self._warned and getattr(handler, "__name__", "") == "inner_handler":
             self._warned = True
             logger.warning(
                 "middleware behind %s may make a prompt larger than its limit: list its .prompt last, "
                 "middleware=[memory, ..., memory.prompt]",
                 self.name,
             )
-        return self._prompt is not None
+        return False
 
     def ask(self, request: Request, handler: Callable[[Request], Response]) -> Answer:
         """Send the prompt for a request; once more and smaller if the provider refuses it as too large."""
@@ -389,6 +389,9 @@ class _PromptMiddleware(Middleware):
     def __init__(self, memory: InfiniteMemoryMiddleware) -> None:
         super().__init__()
         self._memory = memory
+        # An entry with a reducer has a value in each run of the agents that list this middleware, and in no other's.
+        listed = Annotated[bool, PrivateStateAttr, operator.or_]
+        self.state_schema = TypedDict("PromptState", {self.name: listed})  # type: ignore[misc]
 
     @property
     def name(self) -> str:

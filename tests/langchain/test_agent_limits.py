@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -165,6 +166,26 @@ def test_alone_it_warns_once_of_what_others_may_add(caplog: pytest.LogCaptureFix
         for _ in range(3):
             ask(one, TALK)
         assert caplog.text.count(told) == warned
+
+
+@pytest.mark.parametrize("behind", [[], [long_prompt]])
+def test_an_agent_without_the_prompt_keeps_the_limit_whatever_another_lists(behind: list[Any]) -> None:
+    memory, model = middleware(max_tokens=150), Model()
+    create_agent(Model(), TOOLS, middleware=[memory, long_prompt, memory.prompt])
+    one = create_agent(model, TOOLS, middleware=[memory, *behind], checkpointer=InMemorySaver())
+    for _ in range(8):
+        ask(one, TALK)
+    assert max(map(size, model.sent)) <= 150 + 44 * len(behind), "with the message that others add behind it"
+
+
+def test_a_handler_may_be_any_callable() -> None:
+    class Delegates(AgentMiddleware):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            return memory.wrap_model_call(request, partial(handler))
+
+    memory, model = middleware(max_tokens=100), Model()
+    ask(create_agent(model, TOOLS, middleware=[Delegates()]), TALK)
+    assert len(model.sent) == 1
 
 
 def test_a_limit_beside_a_pool_is_that_of_the_agent() -> None:

@@ -1,13 +1,14 @@
 """What providers answer if a prompt is too large, through the real client: the prompt is sent once more, smaller."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import httpx
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import SecretStr
 from starlette.responses import JSONResponse, Response
 
@@ -86,6 +87,23 @@ def test_a_prompt_that_is_refused_is_sent_once_more_and_smaller(body: Mapping[st
     with served(server.app) as (url, _):
         asyncio.run(talk(url))
     assert len(server.bodies) - 5 in (1, 2), "the smaller limit is remembered"
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_a_refusal_in_a_stream_is_one_too(body: Mapping[str, Any]) -> None:
+    def script(asked: dict[str, Any]) -> Response | str:
+        size = sum(len(str(message["content"]).split()) for message in asked["messages"])
+        told = sized(body if "error" in body else {"error": body}, 2 * LIMIT)
+        return Response(f"data: {json.dumps(told)}\n\n", media_type="text/event-stream") if size > LIMIT else "fine"
+
+    server = ModelServer(script)
+    with served(server.app) as (url, _), httpx.Client() as client:
+        memory = InfiniteMemoryMiddleware(token_counter=Words(), ranking="lexical", reserve_tokens=0, max_tokens=90)
+        one = create_agent(model_at(url, client), [], middleware=[memory])
+        given: Any = {"messages": [HumanMessage(TALK), AIMessage("fine"), HumanMessage(TALK), HumanMessage(TALK)]}
+        streamed: list[Any] = list(one.stream(given, stream_mode="messages"))
+    assert "".join(str(chunk.text) for chunk, _ in streamed) == "fine"
+    assert len(server.bodies) == 2
 
 
 def test_another_bad_request_is_raised_at_once() -> None:
