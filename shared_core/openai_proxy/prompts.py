@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -139,8 +139,8 @@ class Prompts:
         if session is None:
             return self._first_prompt(request, user, report=report)
         with self._alone(session, user) as memory:
-            if named and retried and after is None:
-                request = replace(request, messages=_sent_again(memory, request.messages))
+            if named and after is None:
+                request = replace(request, messages=_sent_again(memory, request.messages, retried=retried))
             edited = named and bool(memory.newest(1)) and self._asides.hear(talk, request.messages)
             history = _followed(memory, request, after, named=named and not edited)
             try:
@@ -260,18 +260,32 @@ def _followed(
     return history
 
 
-def _sent_again(memory: InfiniteMemory, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return messages that were sent before, a single question with the id under which it is stored as the newest.
+def _sent_again(memory: InfiniteMemory, messages: tuple[Message, ...], *, retried: bool) -> tuple[Message, ...]:
+    """Return messages of which some were sent before with the ids under which those are stored.
 
-    Else the words would stand for another question, if their answer is stored and the client has not received it.
+    They are a single question that the client says it sends again, and results of the newest calls from a client that
+    sends only what is new. Else their words would stand for other ones, if an answer to them is stored and the client
+    has not received all of it.
     """
-    asked = [message for message in messages if message.role == "user"]
-    # Of all branches: a process that has just begun stands on `main`, wherever the conversation goes on.
-    told = (entry.message for entry in memory.log(AT_ONCE) if entry.message is not None)
-    newest = next((message for message in told if message.role == "user"), None)
-    if newest is None or len(asked) != 1 or asked[0].id is not None or not says_the_same(asked[0], newest):
+    asked = [message for message in messages if message.role == "user"] if retried else []
+    only_new = all(message.role != "assistant" for message in messages)
+    results = only_new and any(message.role == "tool" and message.tool_call_id for message in messages)
+    if len(asked) != 1 and not results:
         return messages
-    return tuple(message.replace(id=newest.id) if message is asked[0] else message for message in messages)
+    # Of all branches: a process that has just begun stands on `main`, wherever the conversation goes on.
+    told = [entry.message for entry in memory.log(AT_ONCE) if entry.message is not None]
+    known = [message for message in told if message.role == "user"][:1] if len(asked) == 1 else []
+    newest = takewhile(lambda one: results and not one.tool_calls, told)
+    known += [message for message in newest if message.role == "tool" and message.tool_call_id]
+    ids = {(one.role, one.tool_call_id): one for one in known}
+
+    def with_id(message: Message) -> Message:
+        same = ids.get((message.role, message.tool_call_id))
+        return (
+            message if same is None or message.id or not says_the_same(message, same) else message.replace(id=same.id)
+        )
+
+    return tuple(map(with_id, messages))
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from shared_core import InfiniteMemory, Message, SessionPool
 from shared_core.openai_proxy.prompts import Prompts, _standing_still
 from shared_core.store import Store
-from tests.openai_proxy.servers import ModelServer, proxied
+from tests.openai_proxy.servers import ModelServer, completion, proxied
 
 
 class Caller:
@@ -261,6 +261,29 @@ def test_an_answer_that_a_client_has_not_received_is_asked_for_again(
     assert len(found) == stored
     caller.say("And now", headers=named)
     assert caller.model.texts().count("next") == stored
+
+
+@pytest.mark.parametrize("headers", [{}, {"x-stainless-retry-count": "1"}])
+def test_a_result_whose_answer_a_client_has_not_received_is_stored_once(
+    caller: Caller, headers: dict[str, str]
+) -> None:
+    """Half of an answer may be stored already; a prompt that ended with it would ask for nothing."""
+    named, function = {"x-session-id": "s"}, {"name": "look", "arguments": "{}"}
+    call = {"content": None, "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+    script = caller.model.script
+    for asked in ("Where is the key", "And the lock"):  # many programs number the calls of each turn anew
+        caller.model.script = lambda _: JSONResponse(completion(call, "tool_calls"))
+        asks = {"messages": [{"role": "user", "content": asked}]}
+        assert caller.http.post("/chat/completions", json=asks, headers=named).status_code == 200
+        caller.model.script = script
+        found = {"messages": [{"role": "tool", "tool_call_id": "c", "content": "In the hall"}]}
+        for again in ({}, headers):
+            assert caller.http.post("/chat/completions", json=found, headers=named | again).status_code == 200
+            assert [one["role"] for one in caller.model.bodies[-1]["messages"]][-3:] == ["user", "assistant", "tool"]
+    assert [one["role"] for one in caller.model.bodies[-1]["messages"]].count("tool") == 2
+    with InfiniteMemory(caller.store, session_id="s") as memory:
+        told = [entry.message for entry in memory.log() if entry.message is not None]
+    assert [message.role for message in told].count("tool") == 2
 
 
 def test_the_window_of_a_model_and_the_reply_bound_the_prompt(store: Store) -> None:
