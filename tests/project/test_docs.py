@@ -1,10 +1,7 @@
 """The pages of the documentation: their code runs and prints what they show, and the tables are complete."""
 
-import contextlib
 import inspect
-import io
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -12,128 +9,9 @@ import pytest
 import shared_core
 from shared_core import AsyncInfiniteMemory, InfiniteMemory
 from shared_core.cli.app import run as run_command
-from tests.support.documents import ROOT, Ran, blocks_of, run
+from tests.support.documents import ROOT
 
 DOCS = ROOT / "docs"
-EXPECTED = {
-    "index.md": [
-        "['You are a helpful travel agent.', 'We loved the Casa Azul by the river.', 'Noted.', 'Which hotel",
-        "You said: We loved the Casa Azul by the river.\n",
-        "You said: My locker code is 4471.\n",
-    ],
-    "python.md": [
-        "Be brief. It is 9 o'clock.\nBe brief. It is 10 o'clock.\nAnswer in verse.\n4 messages are stored\n",
-        "garden 2 When do I prune the roses?\nholiday 2 Where to in June\n['When do I prune the roses?',",
-        "4471.', 'Noted.', 'What is my locker code?']\n['user', 'assistant']\n",
-        "From the handbook:\n\nRefunds take five working days.",
-        "1.0 The hotel in Porto takes €90 a night.\n0.0 The hotel in Porto ",
-        "'Noted.', 'What is my locker code?'",
-        "['Hello!']\n",
-        "['user', 'assistant', 'tool']\n",
-        "['My locker code is 4471.'",
-    ],
-    "prompt.md": [
-        "Compose at scale\nHow a team of forty moved two hundred screens to Compose, and what it would do again.\n\n"
-        "Kotlin on the server\n\nWhich talks are there?\n"
-        "('1 of 2 retrieved passages given in less detail: they do not fit whole',)\n"
-    ],
-    "evaluate.md": ["\n1.0\nrecall=precise not worth it it changes nothing for these questions\n"],
-    "explain.md": [
-        "['My locker code is 4471.",
-        '["I\'m vegan."]\n[("I\'m no longer vegan", False), ("I\'m vegan", True)]\n',
-    ],
-    "branches.md": [
-        "The tokenizer never gets past a tab.",
-        "main ['To Porto or to Faro?', 'To Porto.']\nmain-2 main-3\n",
-        " 2\n",
-    ],
-    "summaries.md": [" messages are in it"],
-    "telemetry.md": [
-        "add 2 ('u1', 'a1') {} ()\nsearch 2 ('u1', 'a1') {} ()\ncontext 0 () {'question': 10, 'window': 19} ()\n",
-        "upsert_memory trip 1\nsearch_memory trip 1\n",
-        "",
-    ],
-    "operations.md": ["My locker code is 4471.\n", "2 messages\n[]\n"],
-}
-ELSEWHERE = {
-    "tutorial.md", "server.md", "openai.md", "import.md", "format.md", "langchain.md", "llama_index.md", "scaling.md",
-    "serve.md", "clients.md", "recipes.md",
-}  # fmt: skip
-"""Pages whose blocks are run by other tests."""
-
-
-@pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Ran]]:
-    """What the blocks of each page did."""
-    folder = tmp_path_factory.mktemp("pages")
-    scripts = {}
-    for page in EXPECTED:
-        (folder / page).mkdir()
-        scripts[page] = blocks_of(f"docs/{page}", folder / page)
-    done = iter(run([script for blocks in scripts.values() for script in blocks], folder))
-    return {page: [next(done) for _ in blocks] for page, blocks in scripts.items()}
-
-
-def test_every_block_of_every_page_is_run(pages: dict[str, list[Ran]]) -> None:
-    with_code = {path.name for path in DOCS.glob("*.md") if "```python\n" in path.read_text(encoding="utf-8")}
-    assert with_code - ELSEWHERE == set(EXPECTED)
-    assert {page: len(blocks) for page, blocks in pages.items()} == {page: len(n) for page, n in EXPECTED.items()}
-
-
-@pytest.mark.parametrize("page", EXPECTED)
-def test_the_blocks_of_a_page_run(page: str, pages: dict[str, list[Ran]]) -> None:
-    for expected, block in zip(EXPECTED[page], pages[page], strict=True):
-        assert expected in block.out
-        assert block.err == ""
-
-
-# The pages that are one story
-
-
-DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
-"""What differs from day to day."""
-
-
-def story(page: str, folder: Path, first: str) -> list[Ran]:
-    """Run the programs of a page, one after the other in one folder, and compare what each prints with what it shows.
-
-    The first one is saved under the name that the page gives it.
-    """
-    programs = blocks_of(f"docs/{page}", folder)
-    programs[0] = programs[0].rename(folder / first)
-    text = (DOCS / page).read_text(encoding="utf-8")
-    ran = run(programs, folder, together=True)
-    blocks = re.findall(r"^```(python|text)\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
-    number = -1
-    for kind, block in blocks:
-        number += kind == "python"
-        if kind == "text":
-            assert DATE.sub("DATE", ran[number].out) == DATE.sub("DATE", block)
-    assert all(program.err == "" for program in ran)
-    return ran
-
-
-def test_the_server_tells_each_user_their_own_code(tmp_path: Path) -> None:
-    ran = story("server.md", tmp_path, "server.py")
-    assert ran[1].out.count("\n") == 6
-
-
-def test_the_first_hour_goes_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its programs print what it shows, and then its commands succeed."""
-    text = (DOCS / "tutorial.md").read_text(encoding="utf-8")
-    ran = story("tutorial.md", tmp_path, "chat.py")
-    assert len(ran) == text.count("```text\n") == 5
-    assert "- user: My locker code is 4471.\n" in ran[2].out
-    monkeypatch.chdir(tmp_path)
-    commands = re.findall(r"^\$ infinite-memory (.+)$", text, flags=re.MULTILINE)
-    assert len(commands) == 4
-    for command in commands:
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            assert run_command(shlex.split(command)) == 0, command
-        assert out.getvalue()
-    assert (tmp_path / "page.html").is_file()
-
-
 # The tables
 
 

@@ -25,97 +25,16 @@ from langchain_infinite_memory import (
     recall_tool,
     session_factory,
 )
-from tests.support.documents import ROOT, Ran, blocks_of, run
+from tests.support.documents import ROOT
 
 EXAMPLES = ROOT / "examples"
 
-SAID = {
-    "quickstart.py": ["the code is 4093"],
-    "openai_tools.py": [
-        "> How is the weather in Porto?\nIn Porto the weather is sunny, 18 degrees.\n(6 messages are stored)\n",
-        "> What is my locker code?\nYou said: My locker code is 4471.\n(208 messages are stored)\n",
-        "and the first of them is {'role': 'system', 'content': 'You are brief.'}\n",
-    ],
-    "tracing.py": [
-        " ms: record.count 607\n  infinite_memory.index ",
-        "\n  search_memory ",
-        "\n    infinite_memory.recall ",
-        "\n      infinite_memory.embed ",
-        "\n  delete_memory ",
-        " spans; the first trace is ",
-    ],
-    "langchain_agent.py": [
-        "> What was the code of my locker at the climbing hall?",
-        "my locker at the climbing hall is number 118 and the code is 4093.",
-        "Reminder set: to buy a watering can\n  (612 messages in the state)",
-        "- user: We were at the allergist's today, Dr. Imhasly.",
-        "  (610 messages in the state)\n\nmain: the reminder is not there\nbranch-1: the reminder is there\n",
-    ],
-    "langchain_chain.py": [
-        "607 messages are stored\n\n",
-        " of 800 tokens used\nYou said: ",
-        "my locker at the climbing hall is number 118 and the code is 4093.",
-        "**kiwi, cashew and pistachio**",
-        "\n\n611 messages are stored\n",
-    ],
-    "langchain_fastapi.py": [
-        "You said: The code of my locker is 4000.\n",
-        "\n50 of 50 were reminded of their own code, 0 of somebody else's\n",
-    ],
-    "langchain_rag.py": [
-        "[human] Refunds take five working days.\n\nRefunds go back to the card that was used.\n\n"
-        "How long do refunds take?\n",
-        "[human] How long do refunds take?\n[ai] It says: Refunds take five working days.\n"
-        "[human] Vouchers are valid for a year.\n\nDo vouchers expire?\n",
-        "apart\nHow long do refunds take?\n"
-        "['Refunds take five working days.', 'Refunds go back to the card that was used.']\n",
-    ],
-    "migration/buffer_memory.py": ["\nYou said: My locker code is 4471.\nstored: 204 messages\n"],
-    "migration/message_history.py": [
-        "before: I do not know\nprune_messages and session_factory: 4471\nwith_infinite_memory: 4471\n"
-    ],
-    "migration/summary_buffer_memory.py": [
-        "[system] What was said before: Alice plans a trip to Lisbon with two friends.\n",
-        "- user: My seat is 14C.\n",
-        "\n\nWhich seat is mine?\n",
-    ],
-    "migration/vector_store_memory.py": [
-        "user: My favourite town is Lisbon.\nassistant: Noted.\n",
-        "- user: My favourite town is Lisbon.\n",
-        "\n\nWhich town is my favourite?\n",
-    ],
-}
 
-TOKENS_TOLD = {"langchain_agent.py": 6, "langchain_chain.py": 2, "migration/buffer_memory.py": 1}
-"""How often an example says what a prompt costs."""
-
-
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
-    ran = run([EXAMPLES / name for name in SAID], tmp_path_factory.mktemp("examples"))
-    return dict(zip(SAID, ran, strict=True))
-
-
-@pytest.mark.parametrize("name", SAID)
-def test_an_example_runs_without_a_network_and_leaves_no_file(name: str, examples: dict[str, Ran]) -> None:
-    ran = examples[name]
-    for text in SAID[name]:
-        assert text in ran.out
-    assert "Oslo" not in ran.out, "another person's"
-    used = re.findall(r"(\d+) of (\d+) tokens", ran.out)
-    assert len(used) == TOKENS_TOLD.get(name, 0)
-    assert all(int(total) <= int(budget) for total, budget in used)
-    assert ran.files == []
-    if name != "migration/message_history.py":  # which shows what LangChain has deprecated
-        assert ran.err == ""
-
-
-def test_every_example_is_run_and_listed() -> None:
+def test_every_example_is_listed() -> None:
     files = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.py")}
-    assert {name for name in files if "llama_index" not in name} == set(SAID)
     listed = re.findall(r"^\| \[`(.+?)`\]\((.+?)\) \|", (EXAMPLES / "README.md").read_text(encoding="utf-8"), re.M)
     assert [name for name, _ in listed] == [target for _, target in listed]
-    assert {*SAID, NOTEBOOK.name} <= {name for name, _ in listed} <= files | {NOTEBOOK.name}
+    assert {name for name, _ in listed} == files | {NOTEBOOK.name}
 
 
 # The server
@@ -245,40 +164,6 @@ def test_the_notebook_runs_without_a_network(tmp_path: Path) -> None:
     for expected, text in zip(SHOWN, shown, strict=True):
         assert expected in text
     assert list(folder.iterdir()) == []
-
-
-# The page
-
-
-PAGE = [
-    "You said: My locker code is 4471.\n",
-    "- user: My locker code is 4471.\n- assistant: Noted. I was shown 1 message.\n",
-    "You said: My locker code is 4471.\nMy locker code is 4471.\n",
-    "I was sent: 'Refunds take five working days.\\n\\nHow long is it?'\nI was sent: 'Thank you.'\nHow long is it?\n",
-    "9 of 120 messages are sent\n",
-    "- user: My locker code is 4471.\n- assistant: Noted.\n",
-    "['Be brief.', 'My locker code is 4471.', 'Noted.'] 24\n",
-    "user\n<earlier_messages>\n",
-    "dora: You said: My locker code is 4471.\nemil: I was shown 1 message, and nothing matches.\n",
-    "10 of 3596\n",
-]
-
-
-@pytest.fixture(scope="module")
-def blocks(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
-    folder = tmp_path_factory.mktemp("blocks")
-    return run(blocks_of("docs/langchain.md", folder), folder, together=True)
-
-
-def test_every_block_has_an_expected_output(blocks: list[Ran]) -> None:
-    assert len(blocks) == len(PAGE)
-
-
-@pytest.mark.parametrize("number", range(len(PAGE)))
-def test_a_block_of_the_page_runs(number: int, blocks: list[Ran]) -> None:
-    assert PAGE[number] in blocks[number].out
-    said = [line for line in blocks[number].err.splitlines() if "LangChainDeprecationWarning" not in line]
-    assert said == []  # LangChain warns of `RunnableWithMessageHistory`
 
 
 @pytest.mark.parametrize(

@@ -5,43 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from shared_core import InfiniteMemory
-from tests.support.documents import ROOT, Ran, blocks_of, run
+from tests.support.documents import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 REPOSITORY = "https://github.com/infinite-memory/infinite-memory"
 HOMES = (f"{REPOSITORY}/blob/main/", "https://raw.githubusercontent.com/infinite-memory/infinite-memory/main/")
 SITE = "https://infinite-memory.github.io/infinite-memory/"
 DATE = re.compile(r"^\d{4}-\d\d-\d\d$", flags=re.MULTILINE)
-
-
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Ran], Path]:
-    """The only block, run twice on one file, and that file."""
-    folder = tmp_path_factory.mktemp("readme")
-    blocks = blocks_of("README.md", folder)
-    return run(blocks * 2, folder, together=True), folder / "chat.db"
-
-
-def test_the_block_prints_what_is_shown(ran: tuple[list[Ran], Path]) -> None:
-    runs, _ = ran
-    assert len(runs) == 2, "the README has one block"
-    (shown,) = re.findall(r"^```text\n(.*?)^```", README, flags=re.DOTALL | re.MULTILINE)
-    assert DATE.sub("DATE", runs[0].out) == DATE.sub("DATE", shown)
-    assert "My locker code is 4471." in runs[1].out
-    assert [one.err for one in runs] == ["", ""]
-
-
-def test_the_prompt_is_of_the_parts_that_are_named(ran: tuple[list[Ran], Path]) -> None:
-    _, path = ran
-    with InfiniteMemory(path, system="You help.") as memory:
-        assert len(memory.messages()) == 816
-        sent = memory.context("Hi!").messages
-    assert [message.content for message in sent if message.role == "system"] == ["You help."]
-    number = re.search(r"(\d+) are sent", README)
-    assert number is not None
-    assert "the newest twelve days" in README
-    assert int(number[1]) == 1 + 2 * 12 + 1
 
 
 def test_the_figures_are_those_that_were_measured() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ROOT", "Ran", "blocks_of", "run"]
+__all__ = ["ROOT", "Ran", "blocks_of", "run", "run_in"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,9 +54,13 @@ def blocks_of(document: str, folder: Path) -> list[Path]:
 
 def run(scripts: Sequence[Path], folder: Path, *, together: bool = False) -> list[Ran]:
     """Run scripts in turn, each in a new folder inside this one, or all `together` in it; all must succeed."""
-    given = [(str(script), str(folder if together else folder / f"run {n}")) for n, script in enumerate(scripts)]
+    return run_in([(script, folder if together else folder / f"run {n}") for n, script in enumerate(scripts)])
+
+
+def run_in(given: Sequence[tuple[Path, Path]]) -> list[Ran]:
+    """Run scripts in turn, each in the folder beside it; all must succeed."""
     done = subprocess.run(
-        [sys.executable, "-X", "utf8", "-c", RUN, json.dumps(given)],
+        [sys.executable, "-X", "utf8", "-c", RUN, json.dumps([(str(script), str(folder)) for script, folder in given])],
         env={"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
