@@ -444,28 +444,6 @@ def test_processes_that_append_at_the_same_moment_mix_no_turns(path: Path) -> No
         assert len(turns) == len(messages)
 
 
-@pytest.mark.parametrize("wrong", ["hi", ["hi"], 5, [5], [None], b"hi"])
-def test_what_is_not_a_message_is_refused(wrong: Any) -> None:
-    memory = InfiniteMemory()
-    with pytest.raises(TypeError, match=r"expected messages, not .*Message\.user"):
-        memory.add(wrong)
-    with pytest.raises(TypeError, match="expected messages"):
-        memory.follow(wrong)
-
-
-@pytest.mark.parametrize("arguments", [{"session_id": 7}, {"session_id": None}, {"user_id": 7}])
-def test_names_are_texts(arguments: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=rf"{next(iter(arguments))}=.*expected a text"):
-        InfiniteMemory(**arguments)
-
-
-def test_a_limit_that_was_changed_to_nonsense_is_named() -> None:
-    memory = InfiniteMemory()
-    memory.max_tokens = -5
-    with pytest.raises(ValueError, match="max_tokens=-5"):
-        memory.context("hi")
-
-
 class Refusing(CountingStore):
     """Refuses every change while `refusing` is set."""
 

@@ -527,44 +527,6 @@ DEFAULTS: dict[str, Any] = {
     "durability": "full",
 }
 
-OUT_OF_RANGE: list[tuple[str, Any]] = [
-    ("scope", "branch"),
-    ("max_tokens", 0),
-    ("max_tokens", 1.5),
-    ("reserve_tokens", -1),
-    ("message_overhead", -1),
-    ("message_overhead", True),
-    ("window_slack", -0.1),
-    ("window_slack", 1.1),
-    ("window_turns", -1),
-    ("window_turns", 1.5),
-    ("window_slack", float("nan")),
-    ("ranking", "sparse"),
-    ("recall_unit", "session"),
-    ("top_k", -1),
-    ("recall_tokens", 1.5),
-    ("recall_tokens", -1),
-    ("excerpt_tokens", 0),
-    ("min_score", 1.1),
-    ("min_lexical", -0.1),
-    ("recall", "some"),
-    ("recall_tools", "some"),
-    ("standing_tokens", -1),
-    ("placement", "footer"),
-    ("keep_grounding", "some"),
-    ("keep_grounding", -1),
-    ("grounding_overflow", "keep"),
-    ("on_overflow", "trim"),
-    ("fill", "all"),
-    ("summary_tokens", 0),
-    ("summarizer_tokens", 999),
-    ("summary_placement", "footer"),
-    ("embed_budget_ms", -1),
-    ("reranker", " "),
-    ("rerank_budget_ms", -1),
-    ("durability", "none"),
-]
-
 
 def test_the_defaults() -> None:
     parameters = inspect.signature(InfiniteMemory).parameters
@@ -574,36 +536,6 @@ def test_the_defaults() -> None:
     assert found == DEFAULTS
     positional = [name for name, parameter in parameters.items() if parameter.kind is not parameter.KEYWORD_ONLY]
     assert positional == ["store"]
-
-
-def test_an_unknown_argument_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match="window_slak"):
-        InfiniteMemory(window_slak=0)  # type: ignore[call-arg]
-
-
-@pytest.mark.parametrize(("name", "value"), OUT_OF_RANGE, ids=str)
-def test_an_argument_out_of_range_is_named_and_leaves_nothing(tmp_path: Path, name: str, value: Any) -> None:
-    with pytest.raises(ValueError, match=f"{name}={value!r}"):
-        InfiniteMemory(tmp_path / "chat.db", **{name: value})
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_every_argument_with_a_range_is_tried() -> None:
-    free = {"store", "session_id", "user_id", "token_counter", "embedder", "embed_text", "recall_template"}
-    free |= {"summarizer", "summary_template", "system", "strippers", "index_cache", "on_event", "shorten_grounding"}
-    assert {name for name, _ in OUT_OF_RANGE} == set(DEFAULTS) - free
-
-
-def test_arguments_that_make_no_sense(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="user_id"):
-        InfiniteMemory(scope="user")
-    with pytest.raises(TypeError, match="CallableEmbedder"):
-        InfiniteMemory(tmp_path / "chat.db", embedder=lambda texts: texts)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="token_counter"):
-        InfiniteMemory(tmp_path / "chat.db", token_counter=3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"shorten_grounding='short': expected a function, \(item: GroundingItem\)"):
-        InfiniteMemory(tmp_path / "chat.db", shorten_grounding="short")  # type: ignore[arg-type]
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_edges_of_the_ranges() -> None:
