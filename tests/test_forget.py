@@ -132,7 +132,7 @@ def test_one_selection_is_needed_and_ids_must_exist(memory: InfiniteMemory) -> N
     memory.add(history(4))
     wrong: list[dict[str, Any]] = [{}, {"ids": [], "before": NOON}, {"ids": ["m1"], "session": True}]
     for selection in (*wrong, {"session": False}):
-        with pytest.raises(ValueError, match="one of ids=, before=, session=True and user=True"):
+        with pytest.raises(ValueError, match=r"^forget: "):
             memory.forget(**selection)
     with pytest.raises(UnknownReferenceError, match="'gone', 'nowhere'"):
         memory.forget(ids=["m1", "nowhere", "gone"])

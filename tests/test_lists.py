@@ -204,7 +204,7 @@ def test_f16_a_long_text_is_compared_by_its_best_piece() -> None:
 def test_f17_a_failing_embedder_is_an_error_not_a_worse_choice() -> None:
     embedder = ScriptedEmbedder(SCORES)
     embedder.failing = EmbedderError("no service")
-    with pytest.raises(EmbedderError, match="no service"):
+    with pytest.raises(EmbedderError):
         prune(HISTORY, ASKED, embedder=embedder)
 
 

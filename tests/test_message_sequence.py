@@ -121,9 +121,9 @@ def test_around_a_message_no_others_are_read() -> None:
         for unknown in ("nothing", "aside", "main", "side"):
             with pytest.raises(UnknownReferenceError):
                 messages.around(unknown)
-        with pytest.raises(UnknownReferenceError, match="is the beginning of several messages"):
+        with pytest.raises(UnknownReferenceError):
             messages.around("numb")
-        with pytest.raises(ValueError, match="before=-1: expected a whole number"):
+        with pytest.raises(ValueError, match=r"^before=-1"):
             messages.around("aside", before=-1)
-    with InfiniteMemory() as memory, pytest.raises(UnknownReferenceError, match="nothing is stored yet"):
+    with InfiniteMemory() as memory, pytest.raises(UnknownReferenceError):
         memory.messages().around("m1")

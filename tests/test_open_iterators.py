@@ -94,7 +94,7 @@ def test_a_reader_that_keeps_the_scrub_from_being_resumed_is_reported(path: Path
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
         assert reader.stdout is not None
         assert reader.stdout.readline() == "ready\n"
-        with pytest.warns(RuntimeWarning, match=r"bytes are still in the files: .* call scrub\(\) again"):
+        with pytest.warns(RuntimeWarning, match=r"scrub\(\)"):
             memory = InfiniteMemory(path, ranking="lexical")
         reader.communicate("\n")
     assert any(SECRET in file.read_bytes() for file in path.parent.iterdir())

@@ -95,7 +95,7 @@ def test_a_store_that_was_given_stays_open() -> None:
     assert InfiniteMemory(store, session_id="1").stats()["messages"] == 1
     with SessionPool() as pool:
         pool.close()
-        with pytest.raises(StoreError, match="closed"), pool.use("1") as memory:
+        with pytest.raises(StoreError), pool.use("1") as memory:
             memory.add(Message.user("hello"))
 
 

@@ -58,13 +58,13 @@ def test_a_turn_that_is_gone_here_takes_no_reply_though_it_lives_on_another_bran
     InfiniteMemory(store).add(user("u2"))
     assert ann.add(reply("a2"))[0].turn_id == "u2"
     assert ids(ann.context("and now?").messages)[:-1] == ["u2", "a2"]
-    with pytest.raises(UnknownReferenceError, match="no turn 'u1' on this branch"):
+    with pytest.raises(UnknownReferenceError, match="'u1'"):
         ann.add(reply("a3"), turn="u1")
     assert bob.add(reply("a4"))[0].turn_id == "a4", "where no question is left, a reply stands alone"
 
 
 def test_a_turn_is_not_named_before_anything_is_stored(store: Store) -> None:
-    with pytest.raises(UnknownReferenceError, match="no turn 'u1' on this branch"):
+    with pytest.raises(UnknownReferenceError, match="'u1'"):
         InfiniteMemory(store).add(reply("a1"), turn="u1")
     assert store.sessions(None) == []
 

@@ -134,7 +134,7 @@ def test_a_name_is_taken_only_within_the_user(store: SQLiteStore) -> None:
     memory = said(store, "mine", "ann", "hello")
     for user in ("ann", "bob"):
         said(store, "taken", user, "hello")
-    with pytest.raises(DuplicateError, match="there is a session 'taken' already; choose another name"):
+    with pytest.raises(DuplicateError, match="'taken'"):
         memory.rename_session("taken")
     said(store, "theirs", "bob", "hello")
     memory.rename_session("theirs")
@@ -142,7 +142,7 @@ def test_a_name_is_taken_only_within_the_user(store: SQLiteStore) -> None:
     for wrong in (None, 5):
         with pytest.raises(ValueError, match="session_id="):
             memory.rename_session(wrong)  # type: ignore[arg-type]
-    with pytest.raises(UnknownReferenceError, match="nothing is stored in session 'empty' yet"):
+    with pytest.raises(UnknownReferenceError, match="'empty'"):
         InfiniteMemory(store, session_id="empty").rename_session("x")
 
 
@@ -206,7 +206,7 @@ def test_all_sessions_of_a_user_are_erased_and_no_others(tmp_path: Path) -> None
         assert (texts(bob.messages()), texts(nobody.messages())) == (["mine"], ["ours"])
         assert WORD.encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
         assert memory.forget(user=True).ids == ()
-        with pytest.raises(ValueError, match=r"pass user_id= to InfiniteMemory, or erase this session with session=Tr"):
+        with pytest.raises(ValueError, match="user_id="):
             nobody.forget(user=True)
         assert texts(nobody.messages()) == ["ours"]
 

@@ -272,9 +272,9 @@ def test_a_span_names_a_bounded_number_of_messages() -> None:
 
 
 def test_a_wrong_argument() -> None:
-    with pytest.raises(ValueError, match="stages_from=-1: expected a number of at least 0"):
+    with pytest.raises(ValueError, match=r"^stages_from=-1"):
         OpenTelemetryEvents(stages_from=-1)
-    with pytest.raises(ValueError, match="delay=-1: expected a number from 0 to"):
+    with pytest.raises(ValueError, match=r"^delay=-1"):
         OpenTelemetryEvents(delay=-1)
 
 

@@ -90,7 +90,7 @@ def test_a_wrong_name_is_an_error_after_one_attempt(
 
 def test_a_hub_that_does_not_answer_is_not_waited_for(asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "SECONDS", 0.2)
-    with pytest.raises(EmbedderError, match=r"cannot be reached \((no answer within 0.2 s|ReadTimeout)"):
+    with pytest.raises(EmbedderError, match=r"0.2 s|ReadTimeout"):
         hub.confirm("org/slow")
     assert asked == ["/api/models/org/slow"]
 
@@ -99,7 +99,7 @@ def test_a_memory_with_a_wrong_name_is_not_made(asked: list[str]) -> None:
     if not installed("sentence_transformers"):
         pytest.skip("sentence-transformers is not installed")
     for count in (1, 2):
-        with pytest.raises(EmbedderError, match="'org/none': neither on this machine nor on the Hugging Face hub"):
+        with pytest.raises(EmbedderError, match="'org/none'"):
             InfiniteMemory(embedder="org/none")
         assert len(asked) == count
 
@@ -111,5 +111,5 @@ def test_what_needs_a_package_names_the_smaller_one_first(monkeypatch: pytest.Mo
         MissingExtraError, match=r'"infinite-memory\[onnx\]".*"infinite-memory\[sentence-transformers\]"'
     ):
         as_embedder("all-MiniLM-L6-v2")
-    with pytest.raises(MissingExtraError, match=r"^embedder='org/other': other models need: .*sentence-transf.*Choose"):
+    with pytest.raises(MissingExtraError, match=r"^embedder='org/other'.*sentence-transformers"):
         as_embedder("org/other")

@@ -157,14 +157,14 @@ def test_other_weights_are_refused(tmp_path: Path) -> None:
     shutil.copy(package.get_model_path() / "tokenizer.json", tmp_path)
     for content in (b"", b"damaged"):
         (tmp_path / "model.safetensors").write_bytes(content)
-        with pytest.raises(EmbedderError, match=r"have SHA-256 .*, not 53aa5117.*: reinstall them"):
+        with pytest.raises(EmbedderError, match=r"SHA-256.*53aa5117"):
             OnnxEmbedder(tmp_path).embed_query("a")
 
 
 def test_a_folder_without_the_files_says_which_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(EmbedderError, match=r"does not hold .*all-MiniLM-L6-v2: no file 'model.safetensors'"):
+    with pytest.raises(EmbedderError, match=r"'model.safetensors'"):
         OnnxEmbedder(tmp_path).embed_documents(["a"])
-    with pytest.raises(EmbedderError, match=r"no file 'model\.safetensors'"):
+    with pytest.raises(EmbedderError, match=r"'model.safetensors'"):
         OnnxEmbedder(str(tmp_path)).split("a")
 
 
@@ -264,8 +264,8 @@ def test_threads_that_come_first_together_load_it_once() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"quantize": "int4"}, "quantize must be 'int8' or None, not 'int4'"),
-        ({"threads": 0}, "threads must be at least 1, not 0"),
+        ({"quantize": "int4"}, "^quantize .*int4"),
+        ({"threads": 0}, "^threads .*0"),
     ],
 )
 def test_a_value_out_of_range_is_named(wrong: dict[str, Any], said: str) -> None:
@@ -276,7 +276,7 @@ def test_a_value_out_of_range_is_named(wrong: dict[str, Any], said: str) -> None
 @pytest.mark.parametrize("missing", ["onnx", "onnxruntime", "tokenizers"])
 def test_without_a_package_the_extra_is_named(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match=rf'{missing} is not installed: pip install "infinite-memory\[onnx\]"'):
+    with pytest.raises(ImportError, match=rf"^{missing} .*infinite-memory\[onnx\]"):
         OnnxEmbedder()
 
 

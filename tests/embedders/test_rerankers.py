@@ -57,7 +57,7 @@ class TestCrossEncoder:
 
     def test_several_labels_are_no_scores(self, tmp_path: Path) -> None:
         reranker = CrossEncoderReranker(str(cross_encoder(tmp_path / "model", labels=3)))
-        with pytest.raises(RerankerError, match="has 3 labels and no single score per text: pass the folder"):
+        with pytest.raises(RerankerError, match="3 labels"):
             reranker("my code?", TEXTS)
 
     def test_a_model_in_the_hub_s_cache_needs_no_network(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

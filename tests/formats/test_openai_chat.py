@@ -182,9 +182,9 @@ def test_parts_that_were_imported_are_given_back_and_not_sent_elsewhere(tmp_path
     (message,) = read_messages(tmp_path / "talk.json")
     assert message.to_openai()["content"] == [{"type": "text", "text": "look"}, parts[1]]
     context = Context((message,), ContextReport(0, 0, ()))
-    with pytest.raises(ValueError, match=r"^messages\[0\] \(id 'm1'\): .*the unknown type 'video'"):
+    with pytest.raises(ValueError, match=r"^messages\[0\] \(id 'm1'\): .*'video'"):
         context.to_responses()
-    with pytest.raises(ValueError, match=r"^messages\[0\] \(id 'm1'\): a part of the type 'video'"):
+    with pytest.raises(ValueError, match=r"^messages\[0\] \(id 'm1'\): .*'video'"):
         context.to_anthropic()
 
 
@@ -192,7 +192,7 @@ def test_nesting_without_end_is_refused() -> None:
     deep: list[Any] = []
     for _ in range(5_000):
         deep = [deep]
-    with pytest.raises(ValueError, match="nested too deeply"):
+    with pytest.raises(ValueError, match="nested"):
         Message.from_openai({"role": "user", "content": "x", "more": deep})
 
 
@@ -206,6 +206,6 @@ def test_a_name_is_written_as_the_api_takes_it() -> None:
 def test_media_of_another_framework_are_named_not_dropped() -> None:
     message = Message.user("look", payload=Payload(format="langchain/1", data={"content": []}), media_tokens=9)
     for write in (message.to_openai, message.to_responses):
-        with pytest.raises(ValueError, match="in the form of 'langchain/1' only"):
+        with pytest.raises(ValueError, match="'langchain/1'"):
             write()
     assert message.replace(media_tokens=0).to_openai() == {"role": "user", "content": "look"}
