@@ -2,10 +2,10 @@
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
-from anthropic.types import MessageParam
 from hypothesis import strategies as st
 from openai.types.chat import (
     ChatCompletionAssistantMessageParam,
@@ -21,9 +21,23 @@ from pydantic import TypeAdapter
 
 from shared_core.messages import Message, ToolCall
 
-_CHAT = TypeAdapter[Any](ChatCompletionMessageParam)
-_RESPONSES = TypeAdapter[Any](ResponseInputItemParam)
-_ANTHROPIC = TypeAdapter[Any](MessageParam)
+
+@cache
+def _chat() -> TypeAdapter[Any]:
+    return TypeAdapter(ChatCompletionMessageParam)
+
+
+@cache
+def _responses() -> TypeAdapter[Any]:
+    return TypeAdapter(ResponseInputItemParam)
+
+
+@cache
+def _anthropic() -> TypeAdapter[Any]:
+    from anthropic.types import MessageParam  # this takes a second, which each process would pay that collects tests
+
+    return TypeAdapter(MessageParam)
+
 
 _CHAT_KEYS = {
     "developer": ChatCompletionDeveloperMessageParam,
@@ -51,14 +65,14 @@ def _consume(value: Any) -> None:
 def check_chat(messages: Sequence[Mapping[str, Any]]) -> None:
     """Raise if these are not messages for a request to chat completions."""
     for message in messages:
-        _consume(_CHAT.validate_python(message))
+        _consume(_chat().validate_python(message))
         assert set(message) <= set(_CHAT_KEYS[message["role"]].__annotations__)
 
 
 def check_responses(items: Sequence[Mapping[str, Any]]) -> None:
     """Raise if these are not items for a request to the Responses API."""
     for item in items:
-        _consume(_RESPONSES.validate_python(item))
+        _consume(_responses().validate_python(item))
 
 
 def check_anthropic(request: Mapping[str, Any]) -> None:
@@ -66,7 +80,7 @@ def check_anthropic(request: Mapping[str, Any]) -> None:
     assert set(request) <= {"system", "messages"}
     assert isinstance(request.get("system", ""), str)
     for message in request["messages"]:
-        _consume(_ANTHROPIC.validate_python(message))
+        _consume(_anthropic().validate_python(message))
     roles = [message["role"] for message in request["messages"]]
     assert all(one != other for one, other in pairwise(roles))
 

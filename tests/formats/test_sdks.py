@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from anthropic import Anthropic
 from openai import BadRequestError, NotFoundError, OpenAI
 
 from shared_core import InfiniteMemory, Message, ToolCall
@@ -84,6 +83,8 @@ def test_a_tool_loop_with_the_responses_api(server: ChatServer, client: OpenAI, 
 
 
 def test_a_tool_loop_with_anthropic(server: ChatServer, memory: InfiniteMemory) -> None:
+    from anthropic import Anthropic  # this takes a second
+
     with Anthropic(base_url=server.url, api_key="none", max_retries=0) as client:
         for _ in range(2):
             request = memory.context().to_anthropic()

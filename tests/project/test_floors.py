@@ -142,7 +142,10 @@ def floor_of(module: str) -> int:
     return len(FLOORS) if module == PACKAGE else FLOORS.index(name) if name in FLOORS else -1
 
 
-OWN = {name: {module for module in imports_of(name) if module.split(".")[0] == PACKAGE} for name in MODULES}
+@cache
+def own() -> dict[str, set[str]]:
+    """The modules of the package that each imports."""
+    return {name: {module for module in imports_of(name) if module.split(".")[0] == PACKAGE} for name in MODULES}
 
 
 def test_every_module_stands_on_a_floor() -> None:
@@ -152,13 +155,13 @@ def test_every_module_stands_on_a_floor() -> None:
 
 
 def test_imports_point_down() -> None:
-    assert {name: strays for name in MODULES if (strays := OWN[name] - MODULES.keys())} == {}
-    assert [(name, above) for name in MODULES for above in OWN[name] if floor_of(above) > floor_of(name)] == []
+    assert {name: strays for name in MODULES if (strays := own()[name] - MODULES.keys())} == {}
+    assert [(name, above) for name in MODULES for above in own()[name] if floor_of(above) > floor_of(name)] == []
 
 
 def test_no_imports_go_in_a_circle() -> None:
     """Not on one floor, either: the modules can be put in an order in which each comes after what it imports."""
-    TopologicalSorter(OWN).prepare()
+    TopologicalSorter(own()).prepare()
 
 
 def test_no_framework_is_imported() -> None:
