@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import uvicorn
@@ -23,6 +24,14 @@ from shared_core.serving.listener import listener, server_for
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
 from tests.openai_proxy.response_shapes import named, response, said_item, spoken_events
+
+
+async def _shortly(delay: float) -> None:
+    await asyncio.sleep(delay / 20)
+
+
+# Uvicorn sleeps a tenth of a second wherever it waits for something: at each start and stop of a server.
+vars(uvicorn.server)["asyncio"] = SimpleNamespace(**{**vars(asyncio), "sleep": _shortly})
 
 
 @contextmanager
