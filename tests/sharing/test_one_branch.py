@@ -125,6 +125,20 @@ def test_a_copy_of_what_is_on_the_branch_names_its_source(memory: InfiniteMemory
         assert other.sources(copy) == ["m4"]
 
 
+def test_a_copy_names_its_source_by_the_id_that_an_import_gave_it(memory: InfiniteMemory, file: Path) -> None:
+    """Its own id was taken by something else there."""
+    memory.checkout("main")
+    (copy,) = memory.cherry_pick("m4").messages
+    memory.merge("debug")
+    memory.export(file, branch="main")
+    with InfiniteMemory() as other:
+        other.add(Message.user("something else", id="m4"))
+        other.import_file(file)
+        (source,) = other.sources(copy.id or "")
+        assert source != "m4"
+        assert other.get(source).content == copy.content
+
+
 def _messages(memory: InfiniteMemory, file: Path, branch: str | None) -> list[dict[str, Any]]:
     memory.export(file, branch=branch)
     return [line for line in told(file) if line["type"] == "message"]
