@@ -95,7 +95,7 @@ def test_a_limit_that_was_changed_to_nonsense_is_named(memory: InfiniteMemory) -
 
 # What each setting of a memory may be
 
-NO_NUMBER = st.one_of(st.text(), st.booleans(), st.binary(), st.just([]))
+NO_NUMBER: st.SearchStrategy[Any] = st.one_of(st.text(), st.booleans(), st.binary(), st.just([]))
 
 
 def below(least: int) -> st.SearchStrategy[Any]:

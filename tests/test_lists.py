@@ -79,17 +79,23 @@ def test_f8_there_is_no_threshold() -> None:
     assert kept(HISTORY, ScriptedEmbedder(scores)) == ["q2", "a3", "q6", "a7"]
 
 
-@pytest.mark.parametrize(
-    ("top_k", "chosen"),
-    [(0, []), (1, [4]), (2, [1, 4]), (3, [1, 4, 5]), (4, [1, 3, 4, 5]), (5, [0, 1, 3, 4, 5]),
-     (6, [0, 1, 2, 3, 4, 5]), (99, [0, 1, 2, 3, 4, 5])],
-)  # fmt: skip
-def test_f10_top_k_from_none_to_everything(top_k: int, chosen: list[int]) -> None:
-    # The scores measured with the question worded "return".
-    scores = dict(zip(SCORES, (0.087118, 0.160691, 0.017369, 0.087499, 0.408410, 0.132393), strict=True))
-    embedder = ScriptedEmbedder(scores)
-    assert kept(HISTORY, embedder, top_k=top_k) == [HISTORY[place].content for place in [*chosen, 6, 7]]
-    assert len(embedder.batches) == (0 < top_k < 6)
+def test_f10_top_k_from_none_to_everything(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[int, list[int]]] = [
+        (0, []),
+        (1, [4]),
+        (2, [1, 4]),
+        (3, [1, 4, 5]),
+        (4, [1, 3, 4, 5]),
+        (5, [0, 1, 3, 4, 5]),
+        (6, [0, 1, 2, 3, 4, 5]),
+        (99, [0, 1, 2, 3, 4, 5]),
+    ]
+    for top_k, chosen in rows:
+        with subtests.test(top_k=top_k, chosen=chosen):
+            scores = dict(zip(SCORES, (0.087118, 0.160691, 0.017369, 0.087499, 0.408410, 0.132393), strict=True))
+            embedder = ScriptedEmbedder(scores)
+            assert kept(HISTORY, embedder, top_k=top_k) == [HISTORY[place].content for place in [*chosen, 6, 7]]
+            assert len(embedder.batches) == (0 < top_k < 6)
 
 
 @pytest.mark.parametrize("top_k", [-1, 1.5, True])

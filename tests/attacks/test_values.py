@@ -99,10 +99,15 @@ class Counter:
         return self._count  # type: ignore[no-any-return]
 
 
-@pytest.mark.parametrize("count", [-3, 2.5, "3", None, True, 2**70, float("nan"), float("inf")])
-def test_a_counter_that_returns_no_count_is_named(count: Any) -> None:
-    with InfiniteMemory(token_counter=Counter(count)) as memory, pytest.raises(ValueError, match="counter 'odd'"):
-        memory.add(Message.user("Hello."))
+def test_a_counter_that_returns_no_count_is_named(subtests: pytest.Subtests) -> None:
+    rows: list[Any] = [-3, 2.5, "3", None, True, 2**70, float("nan"), float("inf")]
+    for count in rows:
+        with (
+            subtests.test(count=count),
+            InfiniteMemory(token_counter=Counter(count)) as memory,
+            pytest.raises(ValueError, match="counter 'odd'"),
+        ):
+            memory.add(Message.user("Hello."))
 
 
 def test_a_counter_may_return_integers_of_numpy() -> None:

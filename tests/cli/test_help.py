@@ -67,14 +67,16 @@ def test_help_of_a_command_fits_80_columns_and_ends_in_an_example(
     )
 
 
-@pytest.mark.parametrize(("name", "line"), [(name, line) for name in COMMANDS for line in EXAMPLES.get(name, ())])
-def test_an_example_is_a_valid_command_line(name: str, line: str) -> None:
-    words = shlex.split(line.partition("infinite-memory ")[2] or line.partition(" >> ")[0])
-    command, parents = GROUP, GROUP.make_context("infinite-memory", [], resilient_parsing=True)
-    while words and hasattr(command, "commands"):
-        command = command.get_command(parents, words.pop(0))
-    with command.make_context(name, words, parent=parents) as context:
-        assert not context.args
+def test_an_example_is_a_valid_command_line(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str]] = [(name, line) for name in COMMANDS for line in EXAMPLES.get(name, ())]
+    for name, line in rows:
+        with subtests.test(name=name, line=line):
+            words = shlex.split(line.partition("infinite-memory ")[2] or line.partition(" >> ")[0])
+            command, parents = GROUP, GROUP.make_context("infinite-memory", [], resilient_parsing=True)
+            while words and hasattr(command, "commands"):
+                command = command.get_command(parents, words.pop(0))
+            with command.make_context(name, words, parent=parents) as context:
+                assert not context.args
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

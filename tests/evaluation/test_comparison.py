@@ -11,53 +11,98 @@ FEWER, MORE, AS_MANY = Lead(-300.0, -320.0, -280.0), Lead(300.0, 280.0, 320.0), 
 NOTHING = Lead(0.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("evidence", "recalled", "tokens", "changed", "questions", "verdict", "why"),
-    [
+def test_verdict(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[Lead, Lead, Lead, int, int, str, str]] = [
         (
-            Lead(0.1, 0.04, 0.16), MORE, MORE, 12, 100, "worth it",
+            Lead(0.1, 0.04, 0.16),
+            MORE,
+            MORE,
+            12,
+            100,
+            "worth it",
             "10.0 points more [+4.0, +16.0] of the evidence; 300 more tokens recalled, 300 more in the prompt",
         ),
         (
-            Lead(-0.1, -0.16, -0.04), FEWER, AS_MANY, 12, 100, "not worth it",
+            Lead(-0.1, -0.16, -0.04),
+            FEWER,
+            AS_MANY,
+            12,
+            100,
+            "not worth it",
             "10.0 points less [-16.0, -4.0] of the evidence; 300 fewer tokens recalled, about as many in the prompt",
         ),
         (
-            Lead(-0.01, -0.03, 0.01), FEWER, AS_MANY, 4, 100, "worth it",
+            Lead(-0.01, -0.03, 0.01),
+            FEWER,
+            AS_MANY,
+            4,
+            100,
+            "worth it",
             "as much of the evidence (1.0 points less [-3.0, +1.0]); 300 fewer tokens recalled, "
             "about as many in the prompt",
         ),
         (
-            Lead(0.01, -0.01, 0.03), MORE, FEWER, 4, 100, "worth it",
+            Lead(0.01, -0.01, 0.03),
+            MORE,
+            FEWER,
+            4,
+            100,
+            "worth it",
             "as much of the evidence (1.0 points more [-1.0, +3.0]); 300 more tokens recalled, 300 fewer in the prompt",
         ),
         (
-            NOTHING, AS_MANY, MORE, 0, 100, "not worth it",
+            NOTHING,
+            AS_MANY,
+            MORE,
+            0,
+            100,
+            "not worth it",
             "as much of the evidence (0.0 points more [+0.0, +0.0]); about as many tokens recalled, "
             "300 more in the prompt",
         ),
         (NOTHING, NOTHING, NOTHING, 0, 5, "not worth it", "it changes nothing for these questions"),
         # Nothing changed in 30 questions: up to 3 / 30 of all may, and 60 would say that it is at most 5 %.
         (
-            NOTHING, FEWER, FEWER, 0, 30, "not enough questions to tell",
+            NOTHING,
+            FEWER,
+            FEWER,
+            0,
+            30,
+            "not enough questions to tell",
             "a difference of 10 points may be luck or unseen with 30; about 60 would tell",
         ),
         # An interval of 10 points to each side has to be half as wide: four times the questions.
         (
-            Lead(0.0, -0.1, 0.1), FEWER, FEWER, 20, 100, "not enough questions to tell",
+            Lead(0.0, -0.1, 0.1),
+            FEWER,
+            FEWER,
+            20,
+            100,
+            "not enough questions to tell",
             "a difference of 10 points may be luck or unseen with 100; about 400 would tell",
         ),
         # Five questions that change are luck, however sure the interval is.
         (
-            Lead(0.05, 0.01, 0.1), MORE, MORE, 5, 100, "not enough questions to tell",
+            Lead(0.05, 0.01, 0.1),
+            MORE,
+            MORE,
+            5,
+            100,
+            "not enough questions to tell",
             "a difference of 10 points may be luck or unseen with 100; about 120 would tell",
         ),
-    ],
-)  # fmt: skip
-def test_verdict(
-    evidence: Lead, recalled: Lead, tokens: Lead, changed: int, questions: int, verdict: str, why: str
-) -> None:
-    assert judged(evidence, recalled, tokens, changed, questions) == (verdict, why)
+    ]
+    for evidence, recalled, tokens, changed, questions, verdict, why in rows:
+        with subtests.test(
+            evidence=evidence,
+            recalled=recalled,
+            tokens=tokens,
+            changed=changed,
+            questions=questions,
+            verdict=verdict,
+            why=why,
+        ):
+            assert judged(evidence, recalled, tokens, changed, questions) == (verdict, why)
 
 
 def figures(evidence: list[float], tokens: float = 100) -> Figures:

@@ -145,10 +145,12 @@ CANNOT: list[tuple[Message, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("message", "reason"), CANNOT, ids=[reason for _, reason in CANNOT])
-def test_what_cannot_be_expressed_is_named(message: Message, reason: str) -> None:
-    with pytest.raises(ValueError, match=rf"^messages\[1\] \(id 'm1'\): .*{reason}"):
-        request([Message.user("first"), message.replace(id="m1")])
+def test_what_cannot_be_expressed_is_named(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[Message, str]] = [*CANNOT]
+    for message, reason in rows:
+        named = rf"^messages\[1\] \(id 'm1'\): .*{reason}"
+        with subtests.test(reason=reason), pytest.raises(ValueError, match=named):
+            request([Message.user("first"), message.replace(id="m1")])
 
 
 @given(said=st.lists(st.one_of(messages, chat_dicts.map(Message.from_openai)), max_size=4))

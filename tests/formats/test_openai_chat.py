@@ -164,16 +164,18 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("item", "reason"), WRONG, ids=[reason for _, reason in WRONG])
-def test_a_wrong_dict_is_named_with_its_index(item: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError) as alone:  # noqa: PT011 - the text is compared below
-        Message.from_openai(item)
-    memory = InfiniteMemory()
-    with pytest.raises(ValueError) as listed:  # noqa: PT011
-        memory.add([{"role": "user", "content": "first"}, item])
-    assert reason in str(alone.value)
-    assert str(listed.value) == f"messages[1]: {alone.value}"
-    assert list(memory.messages()) == []
+def test_a_wrong_dict_is_named_with_its_index(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[dict[str, Any], str]] = [*WRONG]
+    for item, reason in rows:
+        with subtests.test(item=item, reason=reason):
+            with pytest.raises(ValueError) as alone:  # noqa: PT011 - the text is compared below
+                Message.from_openai(item)
+            memory = InfiniteMemory()
+            with pytest.raises(ValueError) as listed:  # noqa: PT011
+                memory.add([{"role": "user", "content": "first"}, item])
+            assert reason in str(alone.value)
+            assert str(listed.value) == f"messages[1]: {alone.value}"
+            assert list(memory.messages()) == []
 
 
 def test_parts_that_were_imported_are_given_back_and_not_sent_elsewhere(tmp_path: Path) -> None:

@@ -223,12 +223,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("item", "reason"), WRONG, ids=[reason for _, reason in WRONG])
-def test_a_wrong_item_is_named_with_its_index(item: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared below
-        message_list([QUESTION, item])
-    assert str(caught.value).startswith("messages[1]: ")
-    assert reason in str(caught.value)
+def test_a_wrong_item_is_named_with_its_index(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[dict[str, Any], str]] = [*WRONG]
+    for item, reason in rows:
+        with subtests.test(item=item, reason=reason):
+            with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared below
+                message_list([QUESTION, item])
+            assert str(caught.value).startswith("messages[1]: ")
+            assert reason in str(caught.value)
 
 
 @pytest.mark.parametrize(

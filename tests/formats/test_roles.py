@@ -10,18 +10,19 @@ NAMES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "role"), NAMES.items())
-def test_a_role_is_known_by_every_name(name: str, role: str) -> None:
-    with InfiniteMemory() as memory:
-        item = {"role": name, "content": "hi"}
-        item_of_responses = {"type": "message", "role": name, "content": [{"type": "input_text", "text": "hi"}]}
-        stored = memory.add([item, item_of_responses, Message.model_validate({"role": name, "content": "hi"})])
-        assert [message.role for message in stored] == [role] * 3
-        # Requests hold the names that OpenAI's APIs know.
-        written = "developer" if name == "developer" else role
-        assert [one.to_openai()["role"] for one in stored] == [written, role, role]
-        assert {one.to_responses()[0]["role"] for one in stored} <= {written, role}
-        assert memory.search("hi", role=name) == memory.search("hi", role=role)  # type: ignore[arg-type]
+def test_a_role_is_known_by_every_name(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str]] = [*NAMES.items()]
+    for name, role in rows:
+        with subtests.test(name=name, role=role), InfiniteMemory() as memory:
+            item = {"role": name, "content": "hi"}
+            item_of_responses = {"type": "message", "role": name, "content": [{"type": "input_text", "text": "hi"}]}
+            stored = memory.add([item, item_of_responses, Message.model_validate({"role": name, "content": "hi"})])
+            assert [message.role for message in stored] == [role] * 3
+            # Requests hold the names that OpenAI's APIs know.
+            written = "developer" if name == "developer" else role
+            assert [one.to_openai()["role"] for one in stored] == [written, role, role]
+            assert {one.to_responses()[0]["role"] for one in stored} <= {written, role}
+            assert memory.search("hi", role=name) == memory.search("hi", role=role)  # type: ignore[arg-type]
 
 
 def test_the_result_of_a_function_is_a_tool_s() -> None:

@@ -101,33 +101,40 @@ def say(session: Session, *said: tuple[Role, str]) -> None:
     session.append(MAIN, [draft(f"m{start + number}", role, text) for number, (role, text) in enumerate(said)])
 
 
-@pytest.mark.parametrize(("text", "kind", "said"), STATED, ids=[text for text, _, _ in STATED])
-def test_what_is_stated_is_found(text: str, kind: str, said: str) -> None:
-    (found,) = facts_in(text)
-    assert (found.kind, text[found.start : found.end]) == (kind, said)
+def test_what_is_stated_is_found(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str, str]] = [*STATED]
+    for text, kind, said in rows:
+        with subtests.test(text=text, kind=kind, said=said):
+            (found,) = facts_in(text)
+            assert (found.kind, text[found.start : found.end]) == (kind, said)
 
 
-@pytest.mark.parametrize(("text", "conditional"), STATED_ELSEWHERE, ids=[text for text, _ in STATED_ELSEWHERE])
-def test_instructions_in_other_languages_are_found(text: str, conditional: bool) -> None:
-    (found,) = facts_in(text, language_of(text))
-    assert (found.kind, found.conditional) == ("instruction", conditional)
-    assert found.words
-    assert facts_in(text) == []
+def test_instructions_in_other_languages_are_found(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, bool]] = [*STATED_ELSEWHERE]
+    for text, conditional in rows:
+        with subtests.test(text=text, conditional=conditional):
+            (found,) = facts_in(text, language_of(text))
+            assert (found.kind, found.conditional) == ("instruction", conditional)
+            assert found.words
+            assert facts_in(text) == []
 
 
-@pytest.mark.parametrize("text", NOT_STATED_ELSEWHERE)
-def test_what_people_do_in_other_languages_is_no_instruction(text: str) -> None:
-    assert facts_in(text, language_of(text)) == []
+def test_what_people_do_in_other_languages_is_no_instruction(subtests: pytest.Subtests) -> None:
+    rows: list[str] = [*NOT_STATED_ELSEWHERE]
+    for text in rows:
+        with subtests.test(text=text):
+            assert facts_in(text, language_of(text)) == []
 
 
-@pytest.mark.parametrize("text", NOT_STATED)
-def test_questions_quotes_code_and_suppositions_state_nothing(text: str) -> None:
-    assert facts_in(text) == []
+def test_questions_quotes_code_and_suppositions_state_nothing(subtests: pytest.Subtests) -> None:
+    rows: list[str] = [*NOT_STATED]
+    for text in rows:
+        with subtests.test(text=text):
+            assert facts_in(text) == []
 
 
-@pytest.mark.parametrize(
-    ("older", "newer"),
-    [
+def test_facts_about_the_same_have_the_same_code(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str]] = [
         ("I'm vegan", "I'm no longer vegan"),
         ("I'm vegan", "I'm a vegetarian now"),
         ("I'm vegan", "I eat meat again"),
@@ -138,13 +145,13 @@ def test_questions_quotes_code_and_suppositions_state_nothing(text: str) -> None
         ("please answer in French", "Answer in German from now on"),
         ("keep your answers short", "Always make your answers long"),
         ("Always use APA style when I ask about references", "Always use APA style when I ask about references."),
-    ],
-)
-def test_facts_about_the_same_have_the_same_code(older: str, newer: str) -> None:
-    (one,), (other,) = facts_in(older), facts_in(newer)
-    assert one.code(None) == other.code(None)
-    assert one.code("Ann") != other.code("Bob")
-    assert one.code("Ann") != one.code(None)
+    ]
+    for older, newer in rows:
+        with subtests.test(older=older, newer=newer):
+            (one,), (other,) = facts_in(older), facts_in(newer)
+            assert one.code(None) == other.code(None)
+            assert one.code("Ann") != other.code("Bob")
+            assert one.code("Ann") != one.code(None)
 
 
 @pytest.mark.parametrize(

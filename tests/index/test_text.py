@@ -12,9 +12,8 @@ texts = st.text(st.one_of(st.characters(), st.sampled_from("aZé\u0301\u0308 _-.
 """Any characters, and those that depend on the ones beside them more often."""
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_terms(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, dict[str, int]]] = [
         # function words, and what is left of them at an apostrophe, straight or curly
         ("Would you please tell me what that was again?", {}),
         ("I don't think she's right, we\u2019ll see", {"think": 1, "right": 1, "see": 1}),
@@ -54,10 +53,10 @@ texts = st.text(st.one_of(st.characters(), st.sampled_from("aZé\u0301\u0308 _-.
         (" \n\t\x00\u200b", {}),
         ("?! -- ... 👍 \ud83d \udc4d", {}),
         ("a\ud800b boat\udfffs", {"b": 1, "boat": 1}),
-    ],
-)
-def test_terms(text: str, expected: dict[str, int]) -> None:
-    assert terms(text) == expected
+    ]
+    for text, expected in rows:
+        with subtests.test(text=text, expected=expected):
+            assert terms(text) == expected
 
 
 @given(texts)
@@ -80,9 +79,8 @@ def test_a_stemmer_serves_many_threads() -> None:
         assert list(pool.map(terms, words)) == [terms(word) for word in words]
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
+def test_texts_that_say_the_same_share_a_key(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str]] = [
         ("I love it!", "i LOVE it"),
         ("Café,  crème", "cafe\ncreme."),
         ("«Hello» — (again)", "hello again"),
@@ -92,15 +90,14 @@ def test_a_stemmer_serves_many_threads() -> None:
         ("كَتَبَ", "كتب"),
         ("yes 👍", "Yes... 👍"),
         ("東京、大阪", "東京 大阪"),
-    ],
-)
-def test_texts_that_say_the_same_share_a_key(first: str, second: str) -> None:
-    assert near_duplicate_key(first) == near_duplicate_key(second) != ""
+    ]
+    for first, second in rows:
+        with subtests.test(first=first, second=second):
+            assert near_duplicate_key(first) == near_duplicate_key(second) != ""
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
+def test_texts_that_say_something_else_have_keys_of_their_own(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str]] = [
         ("boat", "boats"),
         ("not now", "now"),
         ("👍", "👎"),
@@ -114,10 +111,10 @@ def test_texts_that_say_the_same_share_a_key(first: str, second: str) -> None:
         ("दिन", "दान"),
         ("12.50", "1250"),
         ("東京", "京東"),
-    ],
-)
-def test_texts_that_say_something_else_have_keys_of_their_own(first: str, second: str) -> None:
-    assert near_duplicate_key(first) != near_duplicate_key(second)
+    ]
+    for first, second in rows:
+        with subtests.test(first=first, second=second):
+            assert near_duplicate_key(first) != near_duplicate_key(second)
 
 
 @given(texts)
@@ -134,9 +131,8 @@ def test_a_key_is_the_same_once_too_many_characters_are_known() -> None:
     assert near_duplicate_key("a \U0001f5ff\u2e2eb") == "a \U0001f5ff b"
 
 
-@pytest.mark.parametrize(
-    ("text", "focus"),
-    [
+def test_speakers_focus_on_themselves_or_on_the_listener(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, int]] = [
         ("I went there", 1),
         ("i'm fine", 1),
         ("that is MINE, you know", 1),
@@ -150,7 +146,7 @@ def test_a_key_is_the_same_once_too_many_characters_are_known() -> None:
         ("ich war dort", 0),
         ("x" * (LOOKED_AT - 2) + " I", 1),
         ("x" * (LOOKED_AT - 1) + " I", 0),
-    ],
-)
-def test_speakers_focus_on_themselves_or_on_the_listener(text: str, focus: int) -> None:
-    assert speaker_focus(text) == focus
+    ]
+    for text, focus in rows:
+        with subtests.test(text=text, focus=focus):
+            assert speaker_focus(text) == focus

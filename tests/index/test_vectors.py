@@ -175,10 +175,11 @@ def run(kind: IndexFactory, name: str) -> None:
     TESTS[name](IndexContract(), index=kind)
 
 
-@pytest.mark.parametrize(("kind", "name"), BROKEN)
-def test_a_broken_index_is_found_out(kind: type[VectorIndex], name: str) -> None:
-    with pytest.raises(AssertionError):
-        run(kind, name)
+def test_a_broken_index_is_found_out(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[type[VectorIndex], str]] = [*BROKEN]
+    for kind, name in rows:
+        with subtests.test(kind=kind, name=name), pytest.raises(AssertionError):
+            run(kind, name)
 
 
 def test_every_test_of_the_contract_finds_some_index_out() -> None:

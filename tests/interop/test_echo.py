@@ -18,9 +18,8 @@ RECORD = RecallTemplate().render(
 )
 
 
-@pytest.mark.parametrize(
-    ("shown", "answer"),
-    [
+def test_it_quotes_the_line_that_answers(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[Shown, str]] = [
         ([*SAID, ("user", QUESTION)], CODE),
         ([*SAID, ("user", QUESTION), ("assistant", "You said: x"), ("user", QUESTION)], CODE),
         ([("user", f"{RECORD}\n\nTell me the locker number")], "I said: Then write down the locker number."),
@@ -36,11 +35,11 @@ RECORD = RecallTemplate().render(
         (SAID, "Noted. I was shown 2 messages."),
         ([("system", "Be brief.")], "I was shown 1 message, and no question."),
         ([], "I was shown 0 messages, and no question."),
-    ],
-)  # fmt: skip
-def test_it_quotes_the_line_that_answers(shown: Shown, answer: str) -> None:
-    assert echo(shown) == answer
-    assert "".join(words(answer)) == answer
+    ]
+    for shown, answer in rows:
+        with subtests.test(shown=shown, answer=answer):
+            assert echo(shown) == answer
+            assert "".join(words(answer)) == answer
 
 
 def test_what_tools_and_others_said_is_told_apart() -> None:

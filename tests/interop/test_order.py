@@ -10,9 +10,8 @@ from shared_core.interop.adapters import Kept, scores_of
 from shared_core.recall.reranking import order_of
 
 
-@pytest.mark.parametrize(
-    ("kept", "expected"),
-    [
+def test_scores_are_those_given_if_they_fall_and_else_count_down(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[Kept, list[float]]] = [
         ([(1, 0.9), (0, 0.2), (2, -3.0)], [0.2, 0.9, -3.0]),
         ([(1, None), (0, None), (2, None)], [2, 3, 1]),
         ([(1, 0.2), (0, 0.9), (2, 0.1)], [2, 3, 1]),  # the order says more than the scores
@@ -23,10 +22,10 @@ from shared_core.recall.reranking import order_of
         ([(2, None), (0, None)], [1, -inf, 2]),
         ([(2, 0.9), (1, 0.8), (2, 0.7)], [-inf, 0.8, 0.9]),  # in parts: the first one counts
         ([], [-inf, -inf, -inf]),
-    ],
-)
-def test_scores_are_those_given_if_they_fall_and_else_count_down(kept: Kept, expected: list[float]) -> None:
-    assert scores_of(kept, 3) == expected
+    ]
+    for kept, expected in rows:
+        with subtests.test(kept=kept, expected=expected):
+            assert scores_of(kept, 3) == expected
 
 
 @pytest.mark.parametrize("index", [3, -1])

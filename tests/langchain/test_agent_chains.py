@@ -90,16 +90,18 @@ def test_each_mode_streams_as_it_does_without_memory_and_the_turn_is_stored_once
     assert [message.text for message in state["messages"]] == texts(chain) == [*TURN, "and now?", *TURN[1:]]
 
 
-@pytest.mark.parametrize("modes", MODES, ids=str)
-def test_what_was_received_of_a_stopped_agent_is_stored(modes: dict[str, Any]) -> None:
-    modes, chain = usable(modes), with_infinite_memory(waiter())
-    with closing(chain.stream(ASKED, ONE, **modes)) as stream:  # type: ignore[type-var]
-        for chunk in stream:
-            if "noon" in str(chunk):
-                break
-    *called, result = chain.history("1").messages
-    assert [message.text for message in called] == TURN[:2]
-    assert (result.text, result.additional_kwargs) == ("noon", {"incomplete": "stopped"})
+def test_what_was_received_of_a_stopped_agent_is_stored(subtests: pytest.Subtests) -> None:
+    rows: list[dict[str, Any]] = [*MODES]
+    for modes in rows:
+        with subtests.test(modes=modes):
+            modes, chain = usable(modes), with_infinite_memory(waiter())
+            with closing(chain.stream(ASKED, ONE, **modes)) as stream:  # type: ignore[type-var]
+                for chunk in stream:
+                    if "noon" in str(chunk):
+                        break
+            *called, result = chain.history("1").messages
+            assert [message.text for message in called] == TURN[:2]
+            assert (result.text, result.additional_kwargs) == ("noon", {"incomplete": "stopped"})
 
 
 @pytest.mark.parametrize("mode", ["custom", "debug", "values"])

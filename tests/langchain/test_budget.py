@@ -80,13 +80,22 @@ def test_a_share_of_an_unknown_limit_is_an_error() -> None:
         Budget(("fraction", 0.8)).tokens(OWN)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [0, -1, 1.5, True, "9", ("fraction", 0), ("fraction", 1.2), ("fraction", "x"), ("messages", 9), ("tokens", 0.5)],
-)
-def test_a_wrong_limit_is_an_error_at_once(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="max_tokens="):
-        Budget(wrong)
+def test_a_wrong_limit_is_an_error_at_once(subtests: pytest.Subtests) -> None:
+    rows: list[Any] = [
+        0,
+        -1,
+        1.5,
+        True,
+        "9",
+        ("fraction", 0),
+        ("fraction", 1.2),
+        ("fraction", "x"),
+        ("messages", 9),
+        ("tokens", 0.5),
+    ]
+    for wrong in rows:
+        with subtests.test(wrong=wrong), pytest.raises(ValueError, match="max_tokens="):
+            Budget(wrong)
 
 
 def answered(tokens: int) -> AIMessage:

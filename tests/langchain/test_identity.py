@@ -582,9 +582,8 @@ def test_an_empty_name_of_a_conversation_is_an_error(use: Callable[[Any], Any], 
         use(middleware)
 
 
-@pytest.mark.parametrize(
-    ("make", "advice"),
-    [
+def test_an_argument_of_something_else_says_what_to_do(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[Callable[[], Any], str]] = [
         (lambda: memory(user_id="ann"), "name them in each run: .*'configurable': .'user_id'"),
         (lambda: infinite_memory_node(session_id="t", user_id="ann"), "name them in each run"),
         (lambda: infinite_memory_node(recall_tool=True), r"recall_tool\(store\) makes one"),
@@ -614,8 +613,7 @@ def test_an_empty_name_of_a_conversation_is_an_error(use: Callable[[Any], Any], 
         (lambda: InfiniteChatMessageHistory(""), "session_id='': expected a name"),
         (lambda: prune_messages([], max_tokens=-5, token_counter=len), "max_tokens=-5"),
         (lambda: prune_messages([], max_tokens=5, token_counter=len, query=5), "query=5"),  # type: ignore[call-overload]
-    ],
-)
-def test_an_argument_of_something_else_says_what_to_do(make: Callable[[], Any], advice: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=advice):
-        make()
+    ]
+    for make, advice in rows:
+        with subtests.test(make=make, advice=advice), pytest.raises((TypeError, ValueError), match=advice):
+            make()

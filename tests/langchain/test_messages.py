@@ -164,9 +164,8 @@ def test_the_neutral_form_of_a_reasoned_answer() -> None:
     assert (neutral.created_at, neutral.turn_id, neutral.pinned) == (None, None, False)
 
 
-@pytest.mark.parametrize(
-    ("message", "role", "answers"),
-    [
+def test_roles(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[BaseMessage, str, str | None]] = [
         (ToolMessage("r", tool_call_id="c"), "tool", "c"),
         (FunctionMessage(content="r", name="f"), "tool", "function:f"),
         (ChatMessage(content="r", role="Ana"), "user", None),
@@ -175,11 +174,11 @@ def test_the_neutral_form_of_a_reasoned_answer() -> None:
         (ChatMessage(content="r", role="tool"), "assistant", None),
         (ChatMessage(content="r", role="developer"), "system", None),
         (ChatMessage(content="r", role="Agent"), "assistant", None),
-    ],
-)
-def test_roles(message: BaseMessage, role: str, answers: str | None) -> None:
-    neutral = to_message(message)
-    assert (neutral.role, neutral.tool_call_id) == (role, answers)
+    ]
+    for message, role, answers in rows:
+        with subtests.test(message=message, role=role, answers=answers):
+            neutral = to_message(message)
+            assert (neutral.role, neutral.tool_call_id) == (role, answers)
 
 
 def test_a_function_call_and_its_result_are_a_tool_group() -> None:
@@ -344,9 +343,8 @@ def test_a_text_block_may_have_odd_keys(odd: dict[Any, Any]) -> None:
 # Media
 
 
-@pytest.mark.parametrize(
-    ("block", "tokens"),
-    [
+def test_a_block_costs_its_figure_and_never_its_bytes(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[dict[str, Any], int]] = [
         (PICTURE, 1_105),
         ({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}, IMAGE_TOKENS),
         ({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA", "detail": "low"}}, 85),
@@ -367,11 +365,11 @@ def test_a_text_block_may_have_odd_keys(odd: dict[Any, Any]) -> None:
         ({"type": "thinking", "thinking": "x" * 30, "signature": "z" * 99}, 10),
         ({"type": "redacted_thinking", "data": "z" * 99}, 0),
         ({"type": ["not", "hashable"], "note": "abc"}, 1),
-    ],
-)  # fmt: skip
-def test_a_block_costs_its_figure_and_never_its_bytes(block: dict[str, Any], tokens: int) -> None:
-    assert block_tokens(block) == tokens
-    assert to_message(HumanMessage([block, "and text"])).media_tokens in (tokens, IMAGE_TOKENS)
+    ]
+    for block, tokens in rows:
+        with subtests.test(block=block, tokens=tokens):
+            assert block_tokens(block) == tokens
+            assert to_message(HumanMessage([block, "and text"])).media_tokens in (tokens, IMAGE_TOKENS)
 
 
 def test_a_third_of_the_bytes_is_enough_for_prose_in_any_script() -> None:
@@ -393,9 +391,8 @@ def test_a_third_of_the_bytes_is_enough_for_prose_in_any_script() -> None:
 # Grounding
 
 
-@pytest.mark.parametrize(
-    ("value", "grounding"),
-    [
+def test_grounding_is_kept_apart(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[Any, Grounding | None]] = [
         ("one", Grounding.of("one")),
         (["one", "two"], Grounding.of("one", "two")),
         (
@@ -403,15 +400,19 @@ def test_a_third_of_the_bytes_is_enough_for_prose_in_any_script() -> None:
             Grounding(items=(GroundingItem(text="1", score=0.25), GroundingItem(text="2"), GroundingItem(text="3"))),
         ),
         ({"items": ["one"], "header": "h", "footer": "f"}, Grounding.of("one", header="h", footer="f")),
-        ("", None), ([], None), ([1], None), (7, None), ({"unknown": 1}, None),
-    ],
-)  # fmt: skip
-def test_grounding_is_kept_apart(value: Any, grounding: Grounding | None) -> None:
-    message = HumanMessage("q", id="a", additional_kwargs={"grounding": value, "other": 1})
-    neutral = to_message(message)
-    assert neutral.grounding == grounding
-    assert neutral.content == "q"
-    assert from_message(stored(neutral)) == message
+        ("", None),
+        ([], None),
+        ([1], None),
+        (7, None),
+        ({"unknown": 1}, None),
+    ]
+    for value, grounding in rows:
+        with subtests.test(value=value, grounding=grounding):
+            message = HumanMessage("q", id="a", additional_kwargs={"grounding": value, "other": 1})
+            neutral = to_message(message)
+            assert neutral.grounding == grounding
+            assert neutral.content == "q"
+            assert from_message(stored(neutral)) == message
 
 
 def test_grounding_changed_since_comes_back_as_it_is_now() -> None:

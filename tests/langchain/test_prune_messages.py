@@ -293,9 +293,8 @@ CHAT = [SystemMessage("rules", id="s"), HumanMessage("a b c", id="h1"), BLOCKS, 
 class TestTrimming:
     """What one expects of `trim_messages`, with its defaults."""
 
-    @pytest.mark.parametrize(
-        ("options", "kept"),
-        [
+    def test_whole_messages(self, subtests: pytest.Subtests) -> None:
+        rows: list[tuple[Any, list[str]]] = [
             ({"max_tokens": 99}, ["s", "h1", "blocks", "h2"]),
             ({"max_tokens": 3}, ["h2"]),
             ({"max_tokens": 5}, ["h2"]),
@@ -311,13 +310,13 @@ class TestTrimming:
             ({"max_tokens": 9, "strategy": "first"}, ["s", "h1", "blocks"]),
             ({"max_tokens": 9, "strategy": "first", "end_on": "human"}, ["s", "h1"]),
             ({"max_tokens": 99, "strategy": "first", "end_on": "ai"}, ["s", "h1", "blocks"]),
-        ],
-    )
-    def test_whole_messages(self, options: Any, kept: list[str]) -> None:
-        options = (UPSTREAM if options.get("strategy") != "first" else {}) | options
-        for counter in (words, all_words):
-            assert [m.id for m in prune_messages(CHAT, token_counter=counter, **options)] == kept
-            assert [m.id for m in trim_messages(CHAT, token_counter=counter, **options)] == kept
+        ]
+        for options, kept in rows:
+            with subtests.test(options=options, kept=kept):
+                options = (UPSTREAM if options.get("strategy") != "first" else {}) | options
+                for counter in (words, all_words):
+                    assert [m.id for m in prune_messages(CHAT, token_counter=counter, **options)] == kept
+                    assert [m.id for m in trim_messages(CHAT, token_counter=counter, **options)] == kept
 
     @pytest.mark.parametrize(
         ("strategy", "most", "content"),

@@ -216,28 +216,35 @@ class Thread:
         return secrets(self.witness.last)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_what_left_the_state_is_neither_sent_nor_found(seed: int) -> None:
-    rng, query = random.Random(seed), "what are the address, the key and the fact?"
-    saver = InMemorySaver() if rng.random() < 0.7 else None
-    whole: Any = {} if saver else {"removed": "leave_out"}  # lists without ids that last are the whole conversation
-    with closing(memory(scope="user", max_tokens=rng.choice([200, 100_000]), top_k=20, **whole)) as ours:
-        thread = Thread(ours, rng, saver=saver)
-        ledger, names = thread.ledger, [one.name for one in thread.stack]
-        for turn in range(TURNS):
-            thread.ask(HumanMessage(text(rng.choice(["look, please", "say, please", "I may retract this"]))))
-            assert thread.recalled(query, f"other {turn}") - thread.shown == set(), (names, saver, turn)
-            assert thread.found(query) - thread.shown == set(), (names, saver, turn)
-            if saver and turn < TURNS - 1 and rng.random() < 0.2:
-                thread.take_back()
-        sent = [secrets(request.messages) - may for request, may in zip(thread.model.sent, ledger.allowed, strict=True)]
-        assert sent == [set()] * len(sent), (names, saver)
-        facts = {secret for secret in ledger.shown if "FACT" in secret}
-        assert {fact for fact in facts if fact not in thread.found(fact)} == set(), (
-            names,
-            saver,
-            "nothing else is lost",
-        )
+def test_what_left_the_state_is_neither_sent_nor_found(subtests: pytest.Subtests) -> None:
+    rows: list[int] = [*SEEDS]
+    for seed in rows:
+        with subtests.test(seed=seed):
+            rng, query = random.Random(seed), "what are the address, the key and the fact?"
+            saver = InMemorySaver() if rng.random() < 0.7 else None
+            whole: Any = (
+                {} if saver else {"removed": "leave_out"}
+            )  # lists without ids that last are the whole conversation
+            with closing(memory(scope="user", max_tokens=rng.choice([200, 100_000]), top_k=20, **whole)) as ours:
+                thread = Thread(ours, rng, saver=saver)
+                ledger, names = thread.ledger, [one.name for one in thread.stack]
+                for turn in range(TURNS):
+                    thread.ask(HumanMessage(text(rng.choice(["look, please", "say, please", "I may retract this"]))))
+                    assert thread.recalled(query, f"other {turn}") - thread.shown == set(), (names, saver, turn)
+                    assert thread.found(query) - thread.shown == set(), (names, saver, turn)
+                    if saver and turn < TURNS - 1 and rng.random() < 0.2:
+                        thread.take_back()
+                sent = [
+                    secrets(request.messages) - may
+                    for request, may in zip(thread.model.sent, ledger.allowed, strict=True)
+                ]
+                assert sent == [set()] * len(sent), (names, saver)
+                facts = {secret for secret in ledger.shown if "FACT" in secret}
+                assert {fact for fact in facts if fact not in thread.found(fact)} == set(), (
+                    names,
+                    saver,
+                    "nothing else is lost",
+                )
 
 
 @pytest.mark.parametrize("outside", [False, True], ids=["guard inside", "guard outside"])

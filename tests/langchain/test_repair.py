@@ -46,9 +46,8 @@ def listed(*rows: Any) -> list[BaseMessage]:
 
 
 class TestCases:
-    @pytest.mark.parametrize(
-        ("rows", "kept"),
-        [
+    def test_what_is_kept_and_in_which_order(self, subtests: pytest.Subtests) -> None:
+        rows: list[tuple[list[Any], list[int]]] = [
             ([], []),
             (["s"], [0]),
             (["h", "a"], [0, 1]),
@@ -83,10 +82,10 @@ class TestCases:
             (["s", "h", "s", "a"], [0, 2, 1, 3]),
             (["h", ["x"], "s", ("x",)], [2, 0, 1, 3]),
             (["h", ["x"], "s"], [2, 0, 1]),
-        ],
-    )
-    def test_what_is_kept_and_in_which_order(self, rows: list[Any], kept: list[int]) -> None:
-        assert ids(repair_messages(listed(*rows))) == kept
+        ]
+        for said, kept in rows:
+            with subtests.test(said=said):
+                assert ids(repair_messages(listed(*said))) == kept
 
     def test_an_invalid_call_has_to_be_answered_too(self) -> None:
         invalid = [{"name": "tool", "args": "{", "id": "y", "error": "cut off"}]

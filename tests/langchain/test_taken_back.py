@@ -661,24 +661,49 @@ class TestWhatIsErasedUnstored:
             known = Known(pool.store, key, [message.id for message in messages])
             return "".join(f"{message.id}" for message in choose(messages, known))
 
-    @pytest.mark.parametrize(
-        ("letters", "erased"),
-        [  # none was erased; the newest question; behind an erased message; of a question in two messages
-            ("", ""), ("h", ""), ("hah", ""), ("sah", ""), ("ssah", ""),
-            ("eh", ""), ("eah", "1"), ("eacth", "123"), ("eact", "123"), ("ect", "12"), ("eha", ""), ("ehah", "12"),
-            ("ehh", "1"), ("seh", ""), ("sehh", ""), ("seah", "2"), ("sehah", "23"), ("seahh", "2"), ("esah", ""),
+    def test_behind_an_erased_message(self, subtests: pytest.Subtests) -> None:
+        rows: list[
+            tuple[str, str]
+        ] = [  # none was erased; the newest question; behind an erased message; of a question in two messages
+            ("", ""),
+            ("h", ""),
+            ("hah", ""),
+            ("sah", ""),
+            ("ssah", ""),
+            ("eh", ""),
+            ("eah", "1"),
+            ("eacth", "123"),
+            ("eact", "123"),
+            ("ect", "12"),
+            ("eha", ""),
+            ("ehah", "12"),
+            ("ehh", "1"),
+            ("seh", ""),
+            ("sehh", ""),
+            ("seah", "2"),
+            ("sehah", "23"),
+            ("seahh", "2"),
+            ("esah", ""),
             ("easah", "1"),
-        ],
-    )  # fmt: skip
-    def test_behind_an_erased_message(self, letters: str, erased: str) -> None:
-        assert self.chosen(unstored_behind, letters) == erased
+        ]
+        for letters, erased in rows:
+            with subtests.test(letters=letters, erased=erased):
+                assert self.chosen(unstored_behind, letters) == erased
 
-    @pytest.mark.parametrize(
-        ("letters", "brought"),
-        [("", ""), ("s", ""), ("sh", "1"), ("sah", "2"), ("sacth", "4"), ("shah", "123"), ("seh", "2"), ("h", "0")],
-    )
-    def test_by_a_refused_run(self, letters: str, brought: str) -> None:
-        assert self.chosen(said_by_another, letters) == brought
+    def test_by_a_refused_run(self, subtests: pytest.Subtests) -> None:
+        rows: list[tuple[str, str]] = [
+            ("", ""),
+            ("s", ""),
+            ("sh", "1"),
+            ("sah", "2"),
+            ("sacth", "4"),
+            ("shah", "123"),
+            ("seh", "2"),
+            ("h", "0"),
+        ]
+        for letters, brought in rows:
+            with subtests.test(letters=letters, brought=brought):
+                assert self.chosen(said_by_another, letters) == brought
 
 
 def test_the_live_line_is_recalled_for_the_user() -> None:

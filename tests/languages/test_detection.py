@@ -23,9 +23,8 @@ from shared_core.languages.spanish import SPANISH
 from shared_core.languages.swedish import SWEDISH
 
 
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [
+def test_language(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, Language]] = [
         ("Das Boot ist nicht teuer", GERMAN),
         ("wir haben es gestern verkauft", GERMAN),
         ("WO IST DER SCHLÜSSEL?", GERMAN),
@@ -52,10 +51,10 @@ from shared_core.languages.swedish import SWEDISH
         ("東京タワー", ENGLISH),
         ("4093", ENGLISH),
         ("", ENGLISH),
-    ],
-)
-def test_language(text: str, language: Language) -> None:
-    assert language_of(text) is language
+    ]
+    for text, language in rows:
+        with subtests.test(text=text, language=language):
+            assert language_of(text) is language
 
 
 @pytest.mark.parametrize(
@@ -97,26 +96,28 @@ def test_any_text_has_a_language_and_its_terms(text: str) -> None:
     assert language is language_of(text)
 
 
-@pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.code)
-def test_every_language_is_complete(language: Language) -> None:
+def test_every_language_is_complete(subtests: pytest.Subtests) -> None:
     """Every list is there, every pattern compiles, and every month has a number."""
-    assert len({each.code for each in LANGUAGES}) == len(LANGUAGES)
-    assert language.stops
-    assert language.stops | language.sure == {fold(word) for word in language.stops | language.sure}
-    assert all(re.fullmatch(r"\w+", word) for word in language.stops | language.sure)
-    assert sorted(set(language.month_numbers.values())) == list(range(1, 13))
-    for month, number in language.month_numbers.items():
-        found = [match for pattern in language.dates for match in pattern.finditer(f"7 {month} 2023")]
-        assert found[0]["day"] == "7"
-        assert found[0]["year"] == "2023"
-        assert language.month_numbers[found[0]["month"].lower()] == number
-    for pattern in (language.asks_back, language.numeric):
-        assert not matcher(pattern).search("")
-    for text in ("", "?", "x"):
-        asked = [language.speaks_of_speaker, language.speaks_to_hearer, language.asks_of_us, language.adds_to_talk,
-                 language.points_back, language.requests_something]  # fmt: skip
-        assert not any(ask(text) for ask in asked)
-        assert language.asks(text) is (text == "?")
+    rows: list[Language] = [*LANGUAGES]
+    for language in rows:
+        with subtests.test(language=language):
+            assert len({each.code for each in LANGUAGES}) == len(LANGUAGES)
+            assert language.stops
+            assert language.stops | language.sure == {fold(word) for word in language.stops | language.sure}
+            assert all(re.fullmatch(r"\w+", word) for word in language.stops | language.sure)
+            assert sorted(set(language.month_numbers.values())) == list(range(1, 13))
+            for month, number in language.month_numbers.items():
+                found = [match for pattern in language.dates for match in pattern.finditer(f"7 {month} 2023")]
+                assert found[0]["day"] == "7"
+                assert found[0]["year"] == "2023"
+                assert language.month_numbers[found[0]["month"].lower()] == number
+            for pattern in (language.asks_back, language.numeric):
+                assert not matcher(pattern).search("")
+            for text in ("", "?", "x"):
+                asked = [language.speaks_of_speaker, language.speaks_to_hearer, language.asks_of_us]
+                asked += [language.adds_to_talk, language.points_back, language.requests_something]
+                assert not any(ask(text) for ask in asked)
+                assert language.asks(text) is (text == "?")
 
 
 def test_the_words_that_tell_are_not_english() -> None:

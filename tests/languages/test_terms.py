@@ -15,9 +15,8 @@ from shared_core.languages.russian import RUSSIAN
 from shared_core.languages.spanish import SPANISH
 
 
-@pytest.mark.parametrize(
-    ("language", "text", "expected"),
-    [
+def test_words_are_reduced_to_the_stems_of_their_language(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[Language, str, dict[str, int]]] = [
         (GERMAN, "Die Boote und das Boot", {"boot": 2}),
         (GERMAN, "Häuser Haus HAUS", {"haus": 3}),
         (GERMAN, "Brücke Bruecke Brücken", {"bruck": 3}),
@@ -33,12 +32,10 @@ from shared_core.languages.spanish import SPANISH
         (DANISH, "gæster og gæst", {"gæst": 2}),
         # scripts without spaces and numbers are those of English
         (GERMAN, "東京タワー 4093", {"東京": 1, "京タ": 1, "タワ": 1, "ワー": 1, "4093": 1}),
-    ],
-)
-def test_words_are_reduced_to_the_stems_of_their_language(
-    language: Language, text: str, expected: dict[str, int]
-) -> None:
-    assert terms(text, language) == expected
+    ]
+    for language, text, expected in rows:
+        with subtests.test(language=language, text=text, expected=expected):
+            assert terms(text, language) == expected
 
 
 @pytest.mark.parametrize("language", LANGUAGES, ids=lambda language: language.code)
@@ -68,9 +65,8 @@ def test_a_question_about_oneself_is_found_in_the_words_of_what_was_told() -> No
     assert "work" in question_terms("what do I do for a living?", ENGLISH, [], of_known=True)["job"]
 
 
-@pytest.mark.parametrize(
-    ("text", "focus"),
-    [
+def test_whom_a_text_is_about(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, int]] = [
         ("Ich war mit meiner Schwester dort", 1),
         ("Hat es dir nicht gefallen?", -1),
         ("Das ist nicht teuer", 0),
@@ -81,7 +77,7 @@ def test_a_question_about_oneself_is_found_in_the_words_of_what_was_told() -> No
         ("Sono stato con mio fratello e lei", 1),
         ("Мы купили лодку", 1),
         ("Где был твой брат?", -1),
-    ],
-)
-def test_whom_a_text_is_about(text: str, focus: int) -> None:
-    assert speaker_focus(text, language_of(text)) == focus
+    ]
+    for text, focus in rows:
+        with subtests.test(text=text, focus=focus):
+            assert speaker_focus(text, language_of(text)) == focus

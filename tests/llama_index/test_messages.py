@@ -148,13 +148,20 @@ def test_a_picture_is_stored_as_it_is_held() -> None:
 # What the engine sees
 
 
-@pytest.mark.parametrize(
-    ("role", "neutral"),
-    [("system", "system"), ("developer", "system"), ("user", "user"), ("assistant", "assistant"),
-     ("chatbot", "assistant"), ("model", "assistant"), ("tool", "tool"), ("function", "tool")],
-)  # fmt: skip
-def test_each_role_is_one_of_the_engine_s(role: str, neutral: str) -> None:
-    assert from_message(ChatMessage(role=role, content="x")).role == neutral
+def test_each_role_is_one_of_the_engine_s(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str]] = [
+        ("system", "system"),
+        ("developer", "system"),
+        ("user", "user"),
+        ("assistant", "assistant"),
+        ("chatbot", "assistant"),
+        ("model", "assistant"),
+        ("tool", "tool"),
+        ("function", "tool"),
+    ]
+    for role, neutral in rows:
+        with subtests.test(role=role, neutral=neutral):
+            assert from_message(ChatMessage(role=role, content="x")).role == neutral
 
 
 class Function(BaseModel):

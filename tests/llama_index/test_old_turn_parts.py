@@ -77,23 +77,29 @@ KEPT = [
 ]
 
 
-@pytest.mark.parametrize(("text", "kept"), USER)
-def test_what_a_user_pasted_is_set_apart(text: str, kept: str) -> None:
-    stripped = strip(Message.user(text))
-    assert stripped.content == kept
-    assert stripped.grounding is not None
-    assert stripped.whole == Message.user(text)
+def test_what_a_user_pasted_is_set_apart(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str]] = [*USER]
+    for text, kept in rows:
+        with subtests.test(text=text, kept=kept):
+            stripped = strip(Message.user(text))
+            assert stripped.content == kept
+            assert stripped.grounding is not None
+            assert stripped.whole == Message.user(text)
 
 
-@pytest.mark.parametrize("text", KEPT)
-def test_what_a_person_says_stays(text: str) -> None:
-    assert strip(Message.user(text)) == Message.user(text)
+def test_what_a_person_says_stays(subtests: pytest.Subtests) -> None:
+    rows: list[str] = [*KEPT]
+    for text in rows:
+        with subtests.test(text=text):
+            assert strip(Message.user(text)) == Message.user(text)
 
 
-@pytest.mark.parametrize("text", [text for text, _ in USER])
-def test_only_a_users_message_has_pasted_text(text: str) -> None:
-    assert strip(Message.system(text)) == Message.system(text)
-    assert strip(Message.assistant(text)) == Message.assistant(text)
+def test_only_a_users_message_has_pasted_text(subtests: pytest.Subtests) -> None:
+    rows: list[str] = [text for text, _ in USER]
+    for text in rows:
+        with subtests.test(text=text):
+            assert strip(Message.system(text)) == Message.system(text)
+            assert strip(Message.assistant(text)) == Message.assistant(text)
 
 
 def test_of_react_the_last_step_stays() -> None:

@@ -54,9 +54,8 @@ def test_what_was_in_flight_may_also_not_have_happened() -> None:
     assert faults(seen, {"s": found}) == []
 
 
-@pytest.mark.parametrize(
-    ("stored", "main", "side", "said"),
-    [
+def test_what_a_store_holds_wrongly_is_noticed(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str, str | None, str]] = [
         ("u1 a1 u2 u4 a4 u5 a5", "u1 a1 u2 u4 a4", "u1 a1 u2 u5 a5", "a2 was stored and is lost"),
         ("u1 a1 u2 a2 u4 a4 a4 u5 a5", "u1 a1 u2 a2 u4 a4 a4", "u1 a1 u2 a2 u5 a5", "a4 is stored 2 times"),
         ("u1 a1 u2 a2 u4 u5 a5", "u1 a1 u2 a2 u4", "u1 a1 u2 a2 u5 a5", "half done"),
@@ -74,16 +73,15 @@ def test_what_was_in_flight_may_also_not_have_happened() -> None:
         ("u1 a1 u2 a2 u4 a4 u5 a5", "u1 a1 u2 a2 u4 a4", "u1 a1 u5 a5", "side lacks u2"),
         ("u1 a1 u2 a2 u4 a4 u5 a5", "u1 a1 u2 a2 u4 a4", "u1 a1 u2 a2", "does not hold what was sent to it"),
         ("u1 a1 u2 a2 u4 a4 u5 a5", "u1 a1 u2 a2 u4 a4 u5", "u1 a1 u2 a2 a5", "main is no continuation"),
-    ],
-)
-def test_what_a_store_holds_wrongly_is_noticed(stored: str, main: str, side: str | None, said: str) -> None:
-    lines = {MAIN: main.split(), **({} if side is None else {"side": side.split()})}
-    assert any(said in fault for fault in faults(CALLS, {"s": Found(stored.split(), lines)}))
+    ]
+    for stored, main, side, said in rows:
+        with subtests.test(stored=stored, main=main, side=side, said=said):
+            lines = {MAIN: main.split(), **({} if side is None else {"side": side.split()})}
+            assert any(said in fault for fault in faults(CALLS, {"s": Found(stored.split(), lines)}))
 
 
-@pytest.mark.parametrize(
-    ("at", "seen", "said"),
-    [
+def test_what_a_call_shows_wrongly_is_noticed(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[int, str, str]] = [
         (30, "u1 a1 u3 a3", "lacks ['a2', 'u2']"),
         (30, "u2 a2 u1 a1 u3 a3", "no beginning of"),
         (60, "u1 a1", "lacks ['a2', 'u2']"),
@@ -96,16 +94,18 @@ def test_what_a_store_holds_wrongly_is_noticed(stored: str, main: str, side: str
         (100, "a2 u4", "lacks ['u2']"),
         (40, "u1 a1 u2 a2", "lacks u3, the newest"),
         (40, "u1 u3 u4", "showed u4, which nobody had sent"),
-    ],
-)
-def test_what_a_call_shows_wrongly_is_noticed(at: int, seen: str, said: str) -> None:
-    calls = changed(at, seen=tuple(seen.split()))
-    # Of u3, nobody knows afterwards: what came before it may be the newest that is known.
-    told = [one for one in calls if one.verb != "forget"] if "newest" in said else calls
-    found = (
-        Found(["u1", "a1", "u2", "a2", "u3", "a3", *LINE[4:], "u5", "a5"], FOUND.lines) if "newest" in said else FOUND
-    )
-    assert any(said in fault for fault in faults(told, {"s": found}))
+    ]
+    for at, seen, said in rows:
+        with subtests.test(at=at, seen=seen, said=said):
+            calls = changed(at, seen=tuple(seen.split()))
+            # Of u3, nobody knows afterwards: what came before it may be the newest that is known.
+            told = [one for one in calls if one.verb != "forget"] if "newest" in said else calls
+            found = (
+                Found(["u1", "a1", "u2", "a2", "u3", "a3", *LINE[4:], "u5", "a5"], FOUND.lines)
+                if "newest" in said
+                else FOUND
+            )
+            assert any(said in fault for fault in faults(told, {"s": found}))
 
 
 def test_readers_who_saw_what_is_gone_in_two_orders_are_noticed() -> None:

@@ -30,9 +30,8 @@ def doubled(line: list[Message]) -> list[Message]:
     return [*line, line[2].replace(id="again")]
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
+def test_a_fault_is_noticed(subtests: pytest.Subtests) -> None:
+    rows: list[Callable[[list[Message]], Lines]] = [
         lambda line: {"talk-3": [line[:-1]]},
         lambda line: {"talk-3": [[*line[:1], *line[2:]]]},
         lambda line: {"talk-3": [[*line[2:], *line[:2]]]},
@@ -42,21 +41,10 @@ def doubled(line: list[Message]) -> list[Message]:
         lambda line: {"talk-3": [line], "talk-9": [line[:2]]},
         lambda line: {"other": [line]},
         lambda _: {},
-    ],
-    ids=[
-        "end lost",
-        "answer lost",
-        "order",
-        "on two branches",
-        "twice",
-        "twice on branches",
-        "elsewhere",
-        "name",
-        "all",
-    ],
-)
-def test_a_fault_is_noticed(wrong: Callable[[list[Message]], Lines]) -> None:
-    assert list(faults(3, NOTES, wrong(LINE)))
+    ]
+    for wrong in rows:
+        with subtests.test(wrong=wrong):
+            assert list(faults(3, NOTES, wrong(LINE)))
 
 
 def test_words_of_another_client_are_noticed() -> None:

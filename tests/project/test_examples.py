@@ -166,16 +166,23 @@ def test_the_notebook_runs_without_a_network(tmp_path: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        InfiniteMemoryMiddleware, infinite_memory_node, InfiniteMemoryRunnable, InfiniteChatMessageHistory,
-        session_factory, prune_messages, recall_tool, HistoryRetriever,
-    ],
-)  # fmt: skip
-def test_the_page_names_every_argument(made: Any) -> None:
-    known = {"self", "runnable", "settings", "tags", "metadata"} | set(inspect.signature(trim_messages).parameters)
-    named = set(re.findall(r"`[^`]*`", (ROOT / "docs" / "langchain.md").read_text(encoding="utf-8")))
-    words = {word for code in named for word in re.findall(r"\w+", code)}
-    arguments = inspect.signature(vars(made)["__init__"] if isinstance(made, type) else made).parameters
-    assert set(arguments) <= words | known
+def test_the_page_names_every_argument(subtests: pytest.Subtests) -> None:
+    rows: list[Any] = [
+        InfiniteMemoryMiddleware,
+        infinite_memory_node,
+        InfiniteMemoryRunnable,
+        InfiniteChatMessageHistory,
+        session_factory,
+        prune_messages,
+        recall_tool,
+        HistoryRetriever,
+    ]
+    for made in rows:
+        with subtests.test(made=made):
+            known = {"self", "runnable", "settings", "tags", "metadata"} | set(
+                inspect.signature(trim_messages).parameters
+            )
+            named = set(re.findall(r"`[^`]*`", (ROOT / "docs" / "langchain.md").read_text(encoding="utf-8")))
+            words = {word for code in named for word in re.findall(r"\w+", code)}
+            arguments = inspect.signature(vars(made)["__init__"] if isinstance(made, type) else made).parameters
+            assert set(arguments) <= words | known

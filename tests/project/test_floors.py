@@ -179,9 +179,8 @@ def test_an_optional_package_is_imported_in_one_file() -> None:
     assert not strays, "(module, what it imports, the only files that may)"
 
 
-@pytest.mark.parametrize(
-    ("source", "package", "expected"),
-    [
+def test_an_import_is_seen_wherever_and_however_it_is_written(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, bool, set[str]]] = [
         ("import shared_core.memory", False, {"shared_core.memory"}),
         ("from shared_core import memory", False, {"shared_core.memory"}),
         ("from shared_core import Message", False, {"shared_core"}),
@@ -194,9 +193,11 @@ def test_an_optional_package_is_imported_in_one_file() -> None:
         ("from ..memory import x", True, {"shared_core.memory"}),
         ("def f():\n    import torch.nn", False, {"torch.nn"}),
         ("if TYPE_CHECKING:\n    from shared_core.memory import x", False, {"shared_core.memory"}),
-    ],
-)
-def test_an_import_is_seen_wherever_and_however_it_is_written(source: str, package: bool, expected: set[str]) -> None:
-    name = "shared_core.stores" if package else "shared_core.stores.here"
-    known = frozenset({"shared_core", "shared_core.memory", "shared_core.stores", *expected, "shared_core.stores.rows"})
-    assert set(imported(name, source, known, package=package)) == expected
+    ]
+    for source, package, expected in rows:
+        with subtests.test(source=source, package=package, expected=expected):
+            name = "shared_core.stores" if package else "shared_core.stores.here"
+            known = frozenset(
+                {"shared_core", "shared_core.memory", "shared_core.stores", *expected, "shared_core.stores.rows"}
+            )
+            assert set(imported(name, source, known, package=package)) == expected

@@ -34,18 +34,20 @@ NAMELESS = [
 ]
 
 
-@pytest.mark.parametrize("answers", NAMELESS)
-def test_calls_without_ids_stay_with_their_results(answers: list[Message]) -> None:
-    talk = [Message.user("look"), *answers, Message.assistant("done"), Message.user("and?")]
-    with InfiniteMemory(max_tokens=4000) as memory:
-        memory.add(talk)
-        assert said(memory.context().messages) == said(talk)
-        assert not [line for line in memory.context().report.lines if not line.included]
-        ids_ = [message.id for message in memory.messages()]
-        # What belongs together is forgotten together.
-        assert set(memory.forget(ids=[ids_[1] or ""]).ids) >= {ids_[1], ids_[2]}
-    assert said(sliding_window(talk, max_tokens=4000)) == said(talk)
-    assert said(prune(talk[:-1], "and?", top_k=9)) == [*said(talk[:-1]), ("user", "and?", [])]
+def test_calls_without_ids_stay_with_their_results(subtests: pytest.Subtests) -> None:
+    rows: list[list[Message]] = [*NAMELESS]
+    for answers in rows:
+        with subtests.test(answers=answers):
+            talk = [Message.user("look"), *answers, Message.assistant("done"), Message.user("and?")]
+            with InfiniteMemory(max_tokens=4000) as memory:
+                memory.add(talk)
+                assert said(memory.context().messages) == said(talk)
+                assert not [line for line in memory.context().report.lines if not line.included]
+                ids_ = [message.id for message in memory.messages()]
+                # What belongs together is forgotten together.
+                assert set(memory.forget(ids=[ids_[1] or ""]).ids) >= {ids_[1], ids_[2]}
+            assert said(sliding_window(talk, max_tokens=4000)) == said(talk)
+            assert said(prune(talk[:-1], "and?", top_k=9)) == [*said(talk[:-1]), ("user", "and?", [])]
 
 
 HALF = [

@@ -604,18 +604,24 @@ class TestB16:
         assert context.tokens == sized.size(context.messages)
 
 
-@pytest.mark.parametrize(
-    ("argument", "value"),
-    [
-        ("unit", "word"), ("fill", "some"), ("keep_grounding", -3), ("keep_grounding", "old"), ("window_slack", 7),
-        ("message_overhead", -4), ("reserve_tokens", -50), ("max_tokens", 0), ("on_overflow", "cut"),
+def test_an_argument_out_of_range_is_named(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, Any]] = [
+        ("unit", "word"),
+        ("fill", "some"),
+        ("keep_grounding", -3),
+        ("keep_grounding", "old"),
+        ("window_slack", 7),
+        ("message_overhead", -4),
+        ("reserve_tokens", -50),
+        ("max_tokens", 0),
+        ("on_overflow", "cut"),
         ("grounding_overflow", "drop"),
-    ],
-)  # fmt: skip
-def test_an_argument_out_of_range_is_named(argument: str, value: Any) -> None:
-    arguments: dict[str, Any] = {"max_tokens": 100, argument: value}
-    with pytest.raises(ValueError, match=f"{argument}={value!r}"):
-        sliding_window([Message.user("hello")], **arguments)
+    ]
+    for argument, value in rows:
+        with subtests.test(argument=argument, value=value):
+            arguments: dict[str, Any] = {"max_tokens": 100, argument: value}
+            with pytest.raises(ValueError, match=f"{argument}={value!r}"):
+                sliding_window([Message.user("hello")], **arguments)
 
 
 # R7: a window limited in turns

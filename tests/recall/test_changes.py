@@ -71,9 +71,8 @@ def test_negations_corrections_and_other_words_replace(question: str, old: str, 
     assert replaced(question, old, new) == {0: 1}
 
 
-@pytest.mark.parametrize(
-    ("question", "old", "new"),
-    [
+def test_statements_about_something_else_events_and_doubts_replace_nothing(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str, str]] = [
         (
             "What colour do we paint the hallway?",
             "We'll paint the hallway green.",
@@ -105,10 +104,10 @@ def test_negations_corrections_and_other_words_replace(question: str, old: str, 
         ("What is my dog allergic to?", "My dog is allergic to wheat.", "My dog is allergic to soy as well."),
         ("When is my appointment?", "I have an appointment on Monday.", "I have another appointment on Friday."),
         ("What is the rent?", "The rent is 850 a month.", "Their rent is 990 a month."),
-    ],
-)
-def test_statements_about_something_else_events_and_doubts_replace_nothing(question: str, old: str, new: str) -> None:
-    assert replaced(question, old, new) == {}
+    ]
+    for question, old, new in rows:
+        with subtests.test(question=question, old=old, new=new):
+            assert replaced(question, old, new) == {}
 
 
 @pytest.mark.parametrize(
@@ -184,9 +183,8 @@ def test_the_right_one_takes_the_best_place_and_nothing_is_lost(
     assert history is None or members[-1] == newest
 
 
-@pytest.mark.parametrize(
-    ("question", "old", "new"),
-    [
+def test_what_a_question_names_numbers_of_things_and_additions_replace_nothing(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str, str]] = [
         ("How hot is locker number 7 at the gym?", "About locker number 7 at the gym.", "About locker number 16 now."),
         ("Which lockers do I know?", "About locker number 7 at the gym.", "About locker number 16 at the gym."),
         (
@@ -204,12 +202,10 @@ def test_the_right_one_takes_the_best_place_and_nothing_is_lost(
         ("When does the Oslo flight leave?", "The Oslo flight leaves at 7:15.", "The flight leaves at 9:05 now."),
         ("What books have I got?", "I have a book about whales.", "I have a book about canals now."),
         ("What do I collect?", "I collect stamps.", "I also collect coins."),
-    ],
-)
-def test_what_a_question_names_numbers_of_things_and_additions_replace_nothing(
-    question: str, old: str, new: str
-) -> None:
-    assert replaced(question, old, new) == {}
+    ]
+    for question, old, new in rows:
+        with subtests.test(question=question, old=old, new=new):
+            assert replaced(question, old, new) == {}
 
 
 def test_long_prompts_ask_for_no_single_value() -> None:
@@ -273,9 +269,10 @@ def test_figures_names_and_diets_are_told_from_what_is_around_them(question: str
     assert replaced(question, old, new) == {0: 1}
 
 
-@pytest.mark.parametrize(
-    ("question", "old", "new"),
-    [
+def test_the_clause_that_states_a_change_replaces_whatever_its_sentence_tells_besides(
+    subtests: pytest.Subtests,
+) -> None:
+    rows: list[tuple[str, str, str]] = [
         ("Who plays the organ?", "Ann plays the organ.", "Ann is ill, so Ben plays the organ."),
         ("When is my lesson?", "My lesson is on Monday.", "The teacher rang, my lesson is on Friday."),
         ("When is my curfew?", "My curfew is at ten.", "Dad says my curfew is at eleven."),
@@ -285,12 +282,10 @@ def test_figures_names_and_diets_are_told_from_what_is_around_them(question: str
         ("Do I own a boat?", "I own a boat.", "I sold the boat."),
         ("What do we eat on Sunday?", "We eat fish on Sunday.", "Change of plan, we eat soup on Sunday."),
         ("Which page is open?", "Page 3 of the book is open.", "Page 9 of the book is open now."),
-    ],
-)
-def test_the_clause_that_states_a_change_replaces_whatever_its_sentence_tells_besides(
-    question: str, old: str, new: str
-) -> None:
-    assert replaced(question, old, new) == {0: 1}
+    ]
+    for question, old, new in rows:
+        with subtests.test(question=question, old=old, new=new):
+            assert replaced(question, old, new) == {0: 1}
 
 
 @pytest.mark.parametrize(

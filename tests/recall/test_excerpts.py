@@ -34,9 +34,8 @@ def test_an_excerpt_is_a_part_of_the_text_and_no_longer_than_asked(text: str, wo
         assert found.startswith("… ") or text.lstrip().startswith(part)
 
 
-@pytest.mark.parametrize(
-    ("text", "words", "found"),
-    [
+def test_it_is_the_passage_with_most_of_the_words(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, list[str], str]] = [
         (FILLER * 9 + "The locker code is 4471. " + FILLER * 9, ["locker", "code"], "The locker code is 4471."),
         (FILLER * 9 + "My code. " + FILLER * 9 + "The locker code is 4471. " + FILLER, ["locker", "code"], "4471"),
         ("the plan\n" + FILLER * 9, ["nothing"], "the plan\n"),
@@ -45,13 +44,13 @@ def test_an_excerpt_is_a_part_of_the_text_and_no_longer_than_asked(text: str, wo
         (FILLER * 9 + "The battery is flat. " + FILLER * 9, ["batteri"], "battery"),
         (FILLER * 9 + "We are moving house. " + FILLER * 9, ["move", "hous"], "moving"),
         (FILLER * 9 + "relocker " + FILLER * 9 + "lockers! " + FILLER * 3, ["locker"], "lockers!"),
-    ],
-)
-def test_it_is_the_passage_with_most_of_the_words(text: str, words: list[str], found: str) -> None:
-    passage = excerpt(text, words, 150, characters, len(text))
-    assert passage is not None
-    assert found in passage
-    assert len(passage) <= 150
+    ]
+    for text, words, found in rows:
+        with subtests.test(text=text, words=words, found=found):
+            passage = excerpt(text, words, 150, characters, len(text))
+            assert passage is not None
+            assert found in passage
+            assert len(passage) <= 150
 
 
 def test_it_begins_and_ends_between_sentences() -> None:
@@ -96,7 +95,9 @@ def test_its_size_is_a_whole_number(wrong: object) -> None:
         asked(excerpt_tokens=wrong)
 
 
-@pytest.mark.parametrize("max_tokens", range(120, 700, 45))
-def test_the_prompt_stays_within_the_budget(max_tokens: int) -> None:
-    context = asked(max_tokens=max_tokens, recall_tokens=10_000)
-    assert context.report.total_tokens <= max_tokens
+def test_the_prompt_stays_within_the_budget(subtests: pytest.Subtests) -> None:
+    rows: list[int] = [*range(120, 700, 45)]
+    for max_tokens in rows:
+        with subtests.test(max_tokens=max_tokens):
+            context = asked(max_tokens=max_tokens, recall_tokens=10_000)
+            assert context.report.total_tokens <= max_tokens

@@ -27,9 +27,8 @@ POINTS = 0.05
 """How much less of the evidence than in English recall may find in another language."""
 
 
-@pytest.mark.parametrize(
-    ("text", "language", "expected"),
-    [
+def test_dates(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, Language, list[DatePattern]]] = [
         ("am 3. Mai", GERMAN, [DatePattern(5, 3)]),
         ("Was war am 3. März 2023?", GERMAN, [DatePattern(3, 3, 2023)]),
         ("im Mai oder Dezember 2022", GERMAN, [DatePattern(12, None, 2022), DatePattern(5)]),
@@ -47,10 +46,10 @@ POINTS = 0.05
         ("7 мая 2023, в июне", RUSSIAN, [DatePattern(5, 7, 2023), DatePattern(6)]),
         ("2023-05-07", RUSSIAN, [DatePattern(5, 7, 2023)]),
         ("on 3.5.2023 or 5/6/2023", ENGLISH, []),
-    ],
-)
-def test_dates(text: str, language: Language, expected: list[DatePattern]) -> None:
-    assert list(parse_query(text, [], (language,)).dates) == expected
+    ]
+    for text, language, expected in rows:
+        with subtests.test(text=text, language=language, expected=expected):
+            assert list(parse_query(text, [], (language,)).dates) == expected
 
 
 def test_a_date_may_be_in_any_language_of_the_talk() -> None:
@@ -67,14 +66,15 @@ SMALL_TALK = {
 LANGUAGE = {"en": ENGLISH, "de": GERMAN, "fr": FRENCH, "es": SPANISH}
 
 
-@pytest.mark.parametrize(("code", "text"), [(code, text) for code, texts in SMALL_TALK.items() for text in texts])
-def test_small_talk_asks_for_nothing(code: str, text: str) -> None:
-    assert parse_query(text, [], (LANGUAGE[code], ENGLISH)).informative == 0
+def test_small_talk_asks_for_nothing(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, str]] = [(code, text) for code, texts in SMALL_TALK.items() for text in texts]
+    for code, text in rows:
+        with subtests.test(code=code, text=text):
+            assert parse_query(text, [], (LANGUAGE[code], ENGLISH)).informative == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "language", "informative", "asks_back", "about_talk"),
-    [
+def test_what_a_question_asks_for(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, Language, int, bool, bool]] = [
         ("Wo waren wir am Wochenende?", GERMAN, 1, False, False),
         ("schönes Wochenende", GERMAN, 0, False, False),
         ("Welchen Wein hast du empfohlen?", GERMAN, 2, True, False),
@@ -85,14 +85,14 @@ def test_small_talk_asks_for_nothing(code: str, text: str) -> None:
         ("¿Dónde dormimos el sábado?", SPANISH, 2, False, False),
         ("¿Qué vino me recomendaste?", SPANISH, 2, True, False),
         ("¿Qué dijimos del tema?", SPANISH, 2, False, True),
-    ],
-)
-def test_what_a_question_asks_for(
-    text: str, language: Language, informative: int, asks_back: bool, about_talk: bool
-) -> None:
-    query = parse_query(text, [], (language,))
-    assert (query.informative, query.asks_back, query.about_talk) == (informative, asks_back, about_talk)
-    assert query.language is language
+    ]
+    for text, language, informative, asks_back, about_talk in rows:
+        with subtests.test(
+            text=text, language=language, informative=informative, asks_back=asks_back, about_talk=about_talk
+        ):
+            query = parse_query(text, [], (language,))
+            assert (query.informative, query.asks_back, query.about_talk) == (informative, asks_back, about_talk)
+            assert query.language is language
 
 
 def test_a_noun_with_a_capital_is_no_name_in_german() -> None:
@@ -100,9 +100,8 @@ def test_a_noun_with_a_capital_is_no_name_in_german() -> None:
     assert parse_query("Qu'est-ce que Marta a dit ?", [], (FRENCH,)).proper == {"mart"}
 
 
-@pytest.mark.parametrize(
-    ("text", "language", "back"),
-    [
+def test_a_question_of_few_words_points_back(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, Language, bool]] = [
         ("Und wie teuer war das?", GERMAN, True),
         ("und der Preis?", GERMAN, True),
         ("Wer hat sie empfohlen?", GERMAN, True),
@@ -120,10 +119,10 @@ def test_a_noun_with_a_capital_is_no_name_in_german() -> None:
         ("¿Quién lo recomendó?", SPANISH, True),
         ("¿Cuánto cuesta el barco?", SPANISH, False),
         ("¿qué tal?", SPANISH, False),
-    ],
-)
-def test_a_question_of_few_words_points_back(text: str, language: Language, back: bool) -> None:
-    assert points_back(parse_query(text, [], (language,))) is back
+    ]
+    for text, language, back in rows:
+        with subtests.test(text=text, language=language, back=back):
+            assert points_back(parse_query(text, [], (language,))) is back
 
 
 @pytest.mark.parametrize(

@@ -42,9 +42,8 @@ def test_words_about_the_talk_itself_are_looked_for_only_if_there_is_nothing_els
     assert list(parse_query(text, []).terms) == looked_for
 
 
-@pytest.mark.parametrize(
-    ("text", "names", "dense_text", "speakers"),
-    [
+def test_participants(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, list[str], str, list[str]]] = [
         ("Where does Ann live?", ["Ann", "Bob"], "Where does live?", ["Ann"]),
         ("where does ANN live", ["Ann"], "where does live", ["Ann"]),
         ("Ann's boat, Ann\u2019s dog, James' cat", ["Ann", "James"], "boat, dog, cat", ["James", "Ann"]),
@@ -74,12 +73,12 @@ def test_words_about_the_talk_itself_are_looked_for_only_if_there_is_nothing_els
         ("", ["Ann"], "", []),
         ("???", [], "???", []),
         ("no names", ["", " "], "no names", []),
-    ],
-)
-def test_participants(text: str, names: list[str], dense_text: str, speakers: list[str]) -> None:
-    query = parse_query(text, names)
-    assert (query.dense_text, sorted(query.speakers)) == (dense_text, sorted(speakers))
-    assert query.text == text
+    ]
+    for text, names, dense_text, speakers in rows:
+        with subtests.test(text=text, names=names, dense_text=dense_text, speakers=speakers):
+            query = parse_query(text, names)
+            assert (query.dense_text, sorted(query.speakers)) == (dense_text, sorted(speakers))
+            assert query.text == text
 
 
 @given(st.text(), st.lists(st.text(max_size=5), max_size=3))
@@ -93,9 +92,8 @@ def test_any_question_is_taken_apart(text: str, names: list[str]) -> None:
 May = DatePattern(5)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_dates(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, list[DatePattern]]] = [
         ("on 2023-05-07", [DatePattern(5, 7, 2023)]),
         ("during 2023-05", [DatePattern(5, None, 2023)]),
         ("on 7 May", [DatePattern(5, 7)]),
@@ -130,10 +128,10 @@ May = DatePattern(5)
         ("0 May", []),
         ("12345-05-07, 2023-057", []),
         ("", []),
-    ],
-)
-def test_dates(text: str, expected: list[DatePattern]) -> None:
-    assert list(parse_query(text, []).dates) == expected
+    ]
+    for text, expected in rows:
+        with subtests.test(text=text, expected=expected):
+            assert list(parse_query(text, []).dates) == expected
 
 
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",

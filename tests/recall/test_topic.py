@@ -25,9 +25,8 @@ WORDS = ["boiler", "plumber", "roses", "Lisbon", "marathon", "violin", "passport
 TALK = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join), min_size=1, max_size=4)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
+def test_a_message_that_says_something_is_told_from_a_question(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, bool]] = [
         ("The draft is done. What is next?", True),
         ("I'm back from the dentist", True),
         ("Which roses did Ann plant?", False),
@@ -38,15 +37,14 @@ TALK = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" "
         ("...?!", False),
         ("\u30d0\u30e9\u304c\u54b2\u3044\u305f\u3002\u6b21\u306f\uff1f", True),
         ("\u6b21\u306f\uff1f", False),
-    ],
-)
-def test_a_message_that_says_something_is_told_from_a_question(text: str, says: bool) -> None:
-    assert tells(text) is says
+    ]
+    for text, says in rows:
+        with subtests.test(text=text, says=says):
+            assert tells(text) is says
 
 
-@pytest.mark.parametrize(
-    ("text", "back"),
-    [
+def test_only_a_question_with_few_words_of_its_own_points_back(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, bool]] = [
         ("And how much was it?", True),
         ("what about the price", True),
         ("Who recommended her?", True),
@@ -59,10 +57,10 @@ def test_a_message_that_says_something_is_told_from_a_question(text: str, says: 
         ("Which roses did Ann plant beside the shed?", False),
         ("When did it rain on the marathon in Lisbon?", False),
         ("How are you today?", False),
-    ],
-)
-def test_only_a_question_with_few_words_of_its_own_points_back(text: str, back: bool) -> None:
-    assert points_back(parse_query(text, [])) is back
+    ]
+    for text, back in rows:
+        with subtests.test(text=text, back=back):
+            assert points_back(parse_query(text, [])) is back
 
 
 def test_terms_of_the_newest_messages_join_with_less_weight() -> None:

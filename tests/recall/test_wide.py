@@ -17,9 +17,8 @@ from shared_core.recall.query import is_wide, parse_query
 from shared_core.recall.worth import WIDE, Bars, verdict
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_questions_about_many_messages(subtests: pytest.Subtests) -> None:
+    rows: list[str] = [
         "List all books I mentioned.",
         "Please list the repairs on the boat",
         "Can you list every trip we took?",
@@ -43,16 +42,15 @@ from shared_core.recall.worth import WIDE, Bars, verdict
         "What did Ann and Bob agree on for the summer?",
         "What came out of the discussion about the heating?",
         "What does Ann think about the new office?",
-    ],
-)
-def test_questions_about_many_messages(text: str) -> None:
-    assert is_wide(text)
-    assert parse_query(text, ["Ann"]).wide
+    ]
+    for text in rows:
+        with subtests.test(text=text):
+            assert is_wide(text)
+            assert parse_query(text, ["Ann"]).wide
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_ordinary_questions(subtests: pytest.Subtests) -> None:
+    rows: list[str] = [
         "",
         "lol",
         "When did Ann sell her boat?",
@@ -73,11 +71,11 @@ def test_questions_about_many_messages(text: str) -> None:
         "Who was in the meeting on Monday?",
         "What do we eat every time we visit Ann?",
         "Over the course of the sprint, who wrote the tests?",
-    ],
-)
-def test_ordinary_questions(text: str) -> None:
-    assert not is_wide(text)
-    assert not parse_query(text, ["Ann"]).wide
+    ]
+    for text in rows:
+        with subtests.test(text=text):
+            assert not is_wide(text)
+            assert not parse_query(text, ["Ann"]).wide
 
 
 SIZES = st.lists(st.integers(0, 2_000), max_size=40).map(lambda sizes: np.array(sizes, dtype=np.float64))

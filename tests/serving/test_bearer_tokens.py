@@ -73,20 +73,31 @@ def test_a_server_may_need_the_names_of_its_users() -> None:
         require_named_users(BearerTokens({ANN: "ann", GATEWAY: ANY_USER}))
 
 
-@pytest.mark.parametrize(
-    ("host", "loopback"),
-    [
-        ("127.0.0.1", True), ("127.8.8.8:80", True), ("::1", True), ("[::1]", True), ("[::1]:8080", True),
-        ("localhost", True), ("LOCALHOST:80", True), ("0.0.0.0", False), ("::", False), ("192.168.0.1", False),
-        ("localhost.example.org", False), ("localhost:80.example.org", False), ("[::1].example.org", False),
-        ("127.1", False), ("", False), ("example.org", False),
-    ],
-)  # fmt: skip
-def test_every_address_but_loopback_needs_tokens(host: str, loopback: bool) -> None:
-    assert is_loopback(host) is loopback
-    require_tokens(host, BearerTokens({ANN: "ann"}))
-    if loopback:
-        require_tokens(host, None)
-    else:
-        with pytest.raises(ValueError, match="--tokens FILE"):
-            require_tokens(host, None)
+def test_every_address_but_loopback_needs_tokens(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, bool]] = [
+        ("127.0.0.1", True),
+        ("127.8.8.8:80", True),
+        ("::1", True),
+        ("[::1]", True),
+        ("[::1]:8080", True),
+        ("localhost", True),
+        ("LOCALHOST:80", True),
+        ("0.0.0.0", False),
+        ("::", False),
+        ("192.168.0.1", False),
+        ("localhost.example.org", False),
+        ("localhost:80.example.org", False),
+        ("[::1].example.org", False),
+        ("127.1", False),
+        ("", False),
+        ("example.org", False),
+    ]
+    for host, loopback in rows:
+        with subtests.test(host=host, loopback=loopback):
+            assert is_loopback(host) is loopback
+            require_tokens(host, BearerTokens({ANN: "ann"}))
+            if loopback:
+                require_tokens(host, None)
+            else:
+                with pytest.raises(ValueError, match="--tokens FILE"):
+                    require_tokens(host, None)

@@ -44,9 +44,8 @@ def strict(server: Server) -> Iterator[Server]:
     server.control("reload")
 
 
-@pytest.mark.parametrize(
-    ("said", "passes"),
-    [
+def test_a_server_that_starts_or_stops_is_unavailable(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[str, bool]] = [
         ("the database system is starting up", True),
         ("the database system is shutting down", True),
         ("the database system is in recovery mode", True),
@@ -56,12 +55,14 @@ def strict(server: Server) -> Iterator[Server]:
         ("remaining connection slots are reserved for roles with the SUPERUSER attribute", True),
         ('database "chats" is not currently accepting connections', False),
         ('password authentication failed for user "app"', False),
-    ],
-)
-def test_a_server_that_starts_or_stops_is_unavailable(said: str, passes: bool) -> None:
-    error = psycopg.OperationalError(f'connection failed: connection to server on socket "/tmp" failed: FATAL:  {said}')
-    assert is_passing(error) is passes
-    assert isinstance(store_error(error, "the store"), StoreUnavailableError) is passes
+    ]
+    for said, passes in rows:
+        with subtests.test(said=said, passes=passes):
+            error = psycopg.OperationalError(
+                f'connection failed: connection to server on socket "/tmp" failed: FATAL:  {said}'
+            )
+            assert is_passing(error) is passes
+            assert isinstance(store_error(error, "the store"), StoreUnavailableError) is passes
 
 
 class Answering:
@@ -104,9 +105,8 @@ POLISH = b"E" + (len(_SAID) + 4).to_bytes(4, "big") + _SAID
 """A wrong password, as a server says it whose `lc_messages` is Polish."""
 
 
-@pytest.mark.parametrize(
-    ("answer", "arguments", "asked", "what"),
-    [
+def test_a_mistake_in_the_address_is_told_at_once(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[bytes, str, int, str]] = [
         (PASSWORD_WANTED, "sslmode=disable", 1, "no password supplied"),
         (b"N", "sslmode=require", 1, "does not support SSL"),
         (b"S", "sslmode=verify-full&sslrootcert=/nowhere", 1, "root certificate file"),
@@ -115,15 +115,15 @@ POLISH = b"E" + (len(_SAID) + 4).to_bytes(4, "big") + _SAID
         (b"", "port=99999", 0, "invalid port number"),
         (b"", "service=none", 0, "service .* not found"),
         (POLISH, "sslmode=disable", 1, "autoryzacja hasłem"),
-    ],
-)
-def test_a_mistake_in_the_address_is_told_at_once(answer: bytes, arguments: str, asked: int, what: str) -> None:
-    with Answering(answer).running() as server:
-        address = f"postgresql://x@127.0.0.1:{server.port}/db?gssencmode=disable&{arguments}"
-        with pytest.raises(StoreError, match=f"{what}.*; check the address and the server") as refused:
-            PostgresStore(address, retry_seconds=5)
-    assert type(refused.value) is StoreError
-    assert server.asked == asked
+    ]
+    for answer, arguments, asked, what in rows:
+        with subtests.test(answer=answer, arguments=arguments, asked=asked, what=what):
+            with Answering(answer).running() as server:
+                address = f"postgresql://x@127.0.0.1:{server.port}/db?gssencmode=disable&{arguments}"
+                with pytest.raises(StoreError, match=f"{what}.*; check the address and the server") as refused:
+                    PostgresStore(address, retry_seconds=5)
+            assert type(refused.value) is StoreError
+            assert server.asked == asked
 
 
 def test_a_server_that_ends_before_it_has_answered_is_waited_for() -> None:

@@ -58,10 +58,12 @@ KNOWN: dict[str, tuple[Tree, Layout]] = {
 }
 
 
-@pytest.mark.parametrize("name", KNOWN)
-def test_a_known_tree_is_laid_out_so(name: str) -> None:
-    tree, expected = KNOWN[name]
-    assert lay_out(*tree) == expected
+def test_a_known_tree_is_laid_out_so(subtests: pytest.Subtests) -> None:
+    rows: list[str] = [*KNOWN]
+    for name in rows:
+        with subtests.test(name=name):
+            tree, expected = KNOWN[name]
+            assert lay_out(*tree) == expected
 
 
 @st.composite

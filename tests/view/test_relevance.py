@@ -11,9 +11,8 @@ from shared_core.view.relevance import Band, band, closeness
 ORDER = list(Band)[::-1]
 
 
-@pytest.mark.parametrize(
-    ("lexical", "dense", "expected"),
-    [
+def test_where_the_bands_begin(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[float | None, float | None, str | None]] = [
         (0.5, 0.4, "strong"),  # both match
         (0.49, 0.4, "fair"),
         (0.5, 0.39, "fair"),
@@ -29,11 +28,11 @@ ORDER = list(Band)[::-1]
         (None, 0.61, "strong"),  # without words, meaning alone
         (None, 0.39, "weak"),
         (None, None, None),
-    ],
-)
-def test_where_the_bands_begin(lexical: float | None, dense: float | None, expected: str | None) -> None:
-    assert STATIC.threshold == MINILM.threshold == 0.4
-    assert band(lexical, dense, STATIC.threshold) == expected
+    ]
+    for lexical, dense, expected in rows:
+        with subtests.test(lexical=lexical, dense=dense, expected=expected):
+            assert STATIC.threshold == MINILM.threshold == 0.4
+            assert band(lexical, dense, STATIC.threshold) == expected
 
 
 @pytest.mark.parametrize(
