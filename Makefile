@@ -1,5 +1,5 @@
 # make demo    a virtual environment with the core; the example conversation, three questions to it, a branch and its merge
-# make test    all extras and tools, then the whole suite with branch coverage
+# make test    all extras and tools, then the whole suite; with COVERAGE=1, what it covers of the branches, too
 # make check   ruff, formatting, mypy
 # make soak    the long versions: 2,000 examples a property, 200 kills
 # make workers three processes of the FastAPI example on one PostgreSQL server, one of which is killed
@@ -61,7 +61,7 @@ demo: $(VENV)/core.stamp
 	$(COMMAND) log --graph --limit 6
 
 test: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest $(TOGETHER) $(addprefix --cov=,$(PACKAGES)) --cov-report=term
+	$(BIN)/python -m pytest $(TOGETHER) $(if $(COVERAGE),$(addprefix --cov=,$(PACKAGES)) --cov-report=term)
 
 check: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
