@@ -25,7 +25,7 @@ collect_ignore = [
 
 # No test depends on the clock: neither a slow example nor a slow strategy fails on a busy machine.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("default", patient, max_examples=40)
+settings.register_profile("default", patient, max_examples=25)
 settings.register_profile("soak", patient, max_examples=2_000)
 settings.load_profile("soak" if SOAK else "default")
 

@@ -20,7 +20,7 @@ from shared_core.records import SessionInfo
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import NOON, history
 
-FLIPS = 500 if os.environ.get("SOAK") else 25
+FLIPS = 500 if os.environ.get("SOAK") else 10
 WHAT_TO_DO = ("restore it from a backup", "give another path", "upgrade infinite-memory", "infinite-memory doctor")
 SETTINGS: dict[str, Any] = {"max_tokens": 600, "reserve_tokens": 50, "embed_budget_ms": 1e6, "durability": "process"}
 Answers = dict[str, Any]

@@ -97,35 +97,34 @@ def is_one_line(text: str) -> bool:
     return text.startswith("infinite-memory: ") and text.endswith("\n") and text.count("\n") == 1
 
 
-def test_the_main_path_in_real_processes(talk: str, call: Call) -> None:
+def test_the_main_path_begins_in_a_real_process(talk: str, call: Call) -> None:
     first = process("import", talk, "--store", "a.db")
     assert (first.returncode, first.stderr) == (0, "")
     assert "9 new messages, 0 known, 0 forgotten earlier" in first.stdout
     assert "4 turns, from 2025-03-01 to 2025-03-05" in first.stdout
 
-    asked = process("ask", "What is my favourite landmark?", "--store", "a.db", "--max-tokens", "2000")
-    assert (asked.returncode, asked.stderr) == (0, "")
-    assert asked.stdout.startswith("[S")
-    assert "tokens (" in asked.stdout
-    assert asked.stdout.endswith("every line: --full\n")
+    code, asked, err = call("ask", "What is my favourite landmark?", "--store", "a.db", "--max-tokens", "2000")
+    assert (code, err) == (0, "")
+    assert asked.startswith("[S")
+    assert "tokens (" in asked
 
     _, prompt, _ = call("ask", "What is my favourite landmark?", "--store", "a.db", "--prompt")
     assert prompt.startswith("[system]\n")
     assert "[user]\n" in prompt
     assert prompt.endswith("What is my favourite landmark?\n\n")
 
-    found = process("search", "favourite landmark", "--store", "a.db", "--top-k", "1")
-    assert (found.returncode, found.stderr) == (0, "")
-    assert "Belém Tower" in found.stdout
+    code, found, err = call("search", "favourite landmark", "--store", "a.db", "--top-k", "1")
+    assert (code, err) == (0, "")
+    assert "Belém Tower" in found
 
-    log = process("log", "--store", "a.db", "--limit", "2")
-    assert [row.split() for row in log.stdout.splitlines()] == [
+    _, log, _ = call("log", "--store", "a.db", "--limit", "2")
+    assert [row.split() for row in log.splitlines()] == [
         ["2025-03-05", "10:00", "user", "ok-1", "ok"],
         ["2025-03-05", "10:00", "user", "ok-2", "ok"],
     ]
     assert call("forget", "--id", "ok-1", "--yes", "--store", "a.db")[1] == "forgot 1 message\n"
     assert call("stats", "--store", "a.db")[0] == 0
-    assert "\x1b" not in first.stdout + asked.stdout + found.stdout + log.stdout
+    assert "\x1b" not in first.stdout + asked + found + log
 
 
 def test_an_error_is_one_line_and_exit_code_2_in_a_real_process(here: Path) -> None:

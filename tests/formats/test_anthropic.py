@@ -146,8 +146,7 @@ CANNOT: list[tuple[Message, str]] = [
 
 
 def test_what_cannot_be_expressed_is_named(subtests: pytest.Subtests) -> None:
-    rows: list[tuple[Message, str]] = [*CANNOT]
-    for message, reason in rows:
+    for message, reason in CANNOT:
         named = rf"^messages\[1\] \(id 'm1'\): .*{reason}"
         with subtests.test(reason=reason), pytest.raises(ValueError, match=named):
             request([Message.user("first"), message.replace(id="m1")])

@@ -165,8 +165,7 @@ WRONG: list[tuple[Any, str]] = [
 
 
 def test_a_wrong_dict_is_named_with_its_index(subtests: pytest.Subtests) -> None:
-    rows: list[tuple[dict[str, Any], str]] = [*WRONG]
-    for item, reason in rows:
+    for item, reason in WRONG:
         with subtests.test(item=item, reason=reason):
             with pytest.raises(ValueError) as alone:  # noqa: PT011 - the text is compared below
                 Message.from_openai(item)

@@ -224,8 +224,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 def test_a_wrong_item_is_named_with_its_index(subtests: pytest.Subtests) -> None:
-    rows: list[tuple[dict[str, Any], str]] = [*WRONG]
-    for item, reason in rows:
+    for item, reason in WRONG:
         with subtests.test(item=item, reason=reason):
             with pytest.raises(ValueError) as caught:  # noqa: PT011 - the text is compared below
                 message_list([QUESTION, item])

@@ -102,16 +102,14 @@ def say(session: Session, *said: tuple[Role, str]) -> None:
 
 
 def test_what_is_stated_is_found(subtests: pytest.Subtests) -> None:
-    rows: list[tuple[str, str, str]] = [*STATED]
-    for text, kind, said in rows:
+    for text, kind, said in STATED:
         with subtests.test(text=text, kind=kind, said=said):
             (found,) = facts_in(text)
             assert (found.kind, text[found.start : found.end]) == (kind, said)
 
 
 def test_instructions_in_other_languages_are_found(subtests: pytest.Subtests) -> None:
-    rows: list[tuple[str, bool]] = [*STATED_ELSEWHERE]
-    for text, conditional in rows:
+    for text, conditional in STATED_ELSEWHERE:
         with subtests.test(text=text, conditional=conditional):
             (found,) = facts_in(text, language_of(text))
             assert (found.kind, found.conditional) == ("instruction", conditional)
@@ -120,15 +118,13 @@ def test_instructions_in_other_languages_are_found(subtests: pytest.Subtests) ->
 
 
 def test_what_people_do_in_other_languages_is_no_instruction(subtests: pytest.Subtests) -> None:
-    rows: list[str] = [*NOT_STATED_ELSEWHERE]
-    for text in rows:
+    for text in NOT_STATED_ELSEWHERE:
         with subtests.test(text=text):
             assert facts_in(text, language_of(text)) == []
 
 
 def test_questions_quotes_code_and_suppositions_state_nothing(subtests: pytest.Subtests) -> None:
-    rows: list[str] = [*NOT_STATED]
-    for text in rows:
+    for text in NOT_STATED:
         with subtests.test(text=text):
             assert facts_in(text) == []
 

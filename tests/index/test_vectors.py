@@ -176,8 +176,7 @@ def run(kind: IndexFactory, name: str) -> None:
 
 
 def test_a_broken_index_is_found_out(subtests: pytest.Subtests) -> None:
-    rows: list[tuple[type[VectorIndex], str]] = [*BROKEN]
-    for kind, name in rows:
+    for kind, name in BROKEN:
         with subtests.test(kind=kind, name=name), pytest.raises(AssertionError):
             run(kind, name)
 

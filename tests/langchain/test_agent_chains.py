@@ -91,8 +91,7 @@ def test_each_mode_streams_as_it_does_without_memory_and_the_turn_is_stored_once
 
 
 def test_what_was_received_of_a_stopped_agent_is_stored(subtests: pytest.Subtests) -> None:
-    rows: list[dict[str, Any]] = [*MODES]
-    for modes in rows:
+    for modes in MODES:
         with subtests.test(modes=modes):
             modes, chain = usable(modes), with_infinite_memory(waiter())
             with closing(chain.stream(ASKED, ONE, **modes)) as stream:  # type: ignore[type-var]

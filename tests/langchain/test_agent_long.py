@@ -11,7 +11,7 @@ from langchain_core.messages import HumanMessage
 from tests.langchain.agents import Model, agent, config, memory, reply, size, sqlite_saver, stored
 from tests.langchain.random_histories import objections
 
-TURNS = 400 if os.environ.get("SOAK") else 150
+TURNS = 400 if os.environ.get("SOAK") else 80
 """A prompt has room for two dozen of them."""
 
 

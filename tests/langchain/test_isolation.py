@@ -27,7 +27,7 @@ from langchain_infinite_memory import HistoryRetriever, recall_tool
 from shared_core.pool import SessionPool
 from tests.langchain.agents import Model, Words, agent, memory
 
-THREADS, USERS, TURNS = (50, 8, 20) if os.environ.get("SOAK") else (5, 2, 4)
+THREADS, USERS, TURNS = (50, 8, 20) if os.environ.get("SOAK") else (4, 2, 3)
 AMPLE, TIGHT = 100_000, 260
 MARKER = re.compile(r"\[([\w-]+)/([\w-]+)/([\w-]+)/(\d+)\]")
 DEEDS = ["nothing", "delegate", "look_back", "fan", "look_back delegate", "fan look_back"]

@@ -230,7 +230,7 @@ def grouped(messages: Sequence[BaseMessage]) -> list[list[BaseMessage]]:
     return groups
 
 
-@settings(max_examples=max(20, settings().max_examples // 5))  # each is a conversation with an agent
+@settings(max_examples=max(10, settings().max_examples // 5))  # each is a conversation with an agent
 @given(scripts, st.sampled_from([80, 110, 150, 220, 2000]))
 @example([Ask(0, ["os"], False), Ask(0, [], False)], 110)  # one of two calls has a result
 def test_every_prompt(script: list[Any], budget: int) -> None:

@@ -98,8 +98,7 @@ def test_any_text_has_a_language_and_its_terms(text: str) -> None:
 
 def test_every_language_is_complete(subtests: pytest.Subtests) -> None:
     """Every list is there, every pattern compiles, and every month has a number."""
-    rows: list[Language] = [*LANGUAGES]
-    for language in rows:
+    for language in LANGUAGES:
         with subtests.test(language=language):
             assert len({each.code for each in LANGUAGES}) == len(LANGUAGES)
             assert language.stops

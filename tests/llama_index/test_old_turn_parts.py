@@ -78,8 +78,7 @@ KEPT = [
 
 
 def test_what_a_user_pasted_is_set_apart(subtests: pytest.Subtests) -> None:
-    rows: list[tuple[str, str]] = [*USER]
-    for text, kept in rows:
+    for text, kept in USER:
         with subtests.test(text=text, kept=kept):
             stripped = strip(Message.user(text))
             assert stripped.content == kept
@@ -88,8 +87,7 @@ def test_what_a_user_pasted_is_set_apart(subtests: pytest.Subtests) -> None:
 
 
 def test_what_a_person_says_stays(subtests: pytest.Subtests) -> None:
-    rows: list[str] = [*KEPT]
-    for text in rows:
+    for text in KEPT:
         with subtests.test(text=text):
             assert strip(Message.user(text)) == Message.user(text)
 

@@ -66,7 +66,12 @@ def test_llama_index_keeps_every_field(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "field", ["language: str | None = None", "said_at: datetime | None = None", "tags: frozenset[str] = frozenset()"]
+    "field",
+    [
+        "language: str | None = None",
+        pytest.param("said_at: datetime | None = None", marks=pytest.mark.soak),
+        pytest.param("tags: frozenset[str] = frozenset()", marks=pytest.mark.soak),
+    ],
 )
 def test_a_field_that_is_added_to_messages_is_kept(tmp_path: Path, field: str) -> None:
     """The package is copied and its `Message` changed; nothing else knows of the field.

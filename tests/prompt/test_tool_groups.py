@@ -35,8 +35,7 @@ NAMELESS = [
 
 
 def test_calls_without_ids_stay_with_their_results(subtests: pytest.Subtests) -> None:
-    rows: list[list[Message]] = [*NAMELESS]
-    for answers in rows:
+    for answers in NAMELESS:
         with subtests.test(answers=answers):
             talk = [Message.user("look"), *answers, Message.assistant("done"), Message.user("and?")]
             with InfiniteMemory(max_tokens=4000) as memory:

@@ -30,7 +30,9 @@ def remembering(change: Change) -> InfiniteMemory:
     return memory
 
 
-@pytest.mark.parametrize(("name", "topics"), [("seen", SEEN), ("held out", HELD_OUT)])
+@pytest.mark.parametrize(
+    ("name", "topics"), [pytest.param("seen", SEEN, marks=pytest.mark.soak), ("held out", HELD_OUT)]
+)
 def test_search_finds_the_newest_of_made_up_changes_first(name: str, topics: tuple[Topic, ...]) -> None:
     ahead, count = 0, 100
     for change in changes(topics, count):

@@ -120,7 +120,7 @@ def unprofiled() -> Iterator[None]:
 )  # fmt: skip
 def test_twice_the_history_takes_twice_the_steps(history: Callable[[int], Lines], tmp_path: Path) -> None:
     taken: list[list[int]] = []
-    for count in (300, 600):
+    for count in (100, 200):
         path = write(tmp_path / f"{count}.jsonl", history(count))
         store = SQLiteStore(":memory:")
         taken.append([steps_of(store, lambda store=store, path=path: import_sessions(store, path)) for _ in range(3)])  # type: ignore[misc]

@@ -20,14 +20,12 @@ from shared_core import InfiniteMemory
 from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.messages import Payload
 from shared_core.records import MAIN, ROOT, After, Draft, Move, Position, Snapshot, VectorRows
-from shared_core.store import Store
 from shared_core.stores import SQLiteStore, open_store
 from shared_core.stores.sqlite import connection
 from shared_core.stores.sqlite.connection import migrate
 from shared_core.stores.sqlite.damage import seal_messages
 from shared_core.stores.sqlite.database_file import APPLICATION_ID, version_of
 from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
-from shared_core.testing import StoreContract
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 
 SCRIPT = Path(__file__).with_name("kill_writer.py")
@@ -44,12 +42,6 @@ def store(path: Path) -> Iterator[SQLiteStore]:
     store = SQLiteStore(path, durability="process")
     yield store
     store.close()
-
-
-class TestContract(StoreContract):
-    @pytest.fixture
-    def reopen(self, path: Path) -> Callable[[], Store]:
-        return lambda: SQLiteStore(path)
 
 
 @contextmanager
@@ -476,7 +468,7 @@ def test_every_row_belongs_to_its_session(path: Path, store: SQLiteStore) -> Non
     assert Session(store).key > session.key
 
 
-@pytest.mark.parametrize("round_", range(20 if SOAK else 4))
+@pytest.mark.parametrize("round_", range(20 if SOAK else 2))
 def test_processes_create_one_file_at_once(path: Path, round_: int) -> None:
     with (
         process("create", path, "u1") as one,
@@ -602,7 +594,7 @@ def test_a_killed_writer_loses_nothing_it_was_told_is_stored(path: Path) -> None
     chance = random.Random()
     acknowledged: list[str] = []
     sizes: dict[str, int] = {}
-    for run in range(200 if SOAK else 10):
+    for run in range(200 if SOAK else 3):
         name, size = f"u{run}", chance.choice([1, 1, 5, 50])
         sizes[name] = size
         with process("append", path, name, size) as child:

@@ -25,6 +25,13 @@ class TestFile(StoreContract):
 
 if os.environ.get("SOAK"):
 
+    class TestFileOnDisk(TestFile):
+        """Each commit waits for the disk."""
+
+        @pytest.fixture
+        def reopen(self, tmp_path: Path) -> Callable[[], Store]:
+            return lambda: SQLiteStore(tmp_path / "chat.db")
+
     class TestInMemory(StoreContract):
         """The fixture `reopen`, as it is when a store does not override it, skips and says why."""
 

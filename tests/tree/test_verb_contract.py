@@ -501,8 +501,7 @@ FLAWS: dict[str, str] = {
 
 
 def test_each_known_flaw_has_a_test(subtests: pytest.Subtests) -> None:
-    rows: list[str] = [*FLAWS]
-    for flaw in rows:
+    for flaw in FLAWS:
         with subtests.test(flaw=flaw):
             file, name = FLAWS[flaw].split("::")
             assert f"\ndef {name}(" in (Path(__file__).parents[1] / file).read_text()

@@ -15,7 +15,7 @@ from tests.tree.two_branches import Rows, rows
 from tests.tree.verbs_twin import Twin, begin
 
 SCRIPT = Path(__file__).with_name("verbs_twin.py")
-KILLS = 200 if os.environ.get("SOAK") else 4
+KILLS = 200 if os.environ.get("SOAK") else 3
 AT_ONCE = 4
 VERBS = 40
 """How many verbs the longest-lived does, about."""

@@ -59,8 +59,7 @@ KNOWN: dict[str, tuple[Tree, Layout]] = {
 
 
 def test_a_known_tree_is_laid_out_so(subtests: pytest.Subtests) -> None:
-    rows: list[str] = [*KNOWN]
-    for name in rows:
+    for name in KNOWN:
         with subtests.test(name=name):
             tree, expected = KNOWN[name]
             assert lay_out(*tree) == expected
