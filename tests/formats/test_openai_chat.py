@@ -183,9 +183,9 @@ def test_parts_that_were_imported_are_given_back_and_not_sent_elsewhere(tmp_path
     (message,) = read_messages(tmp_path / "talk.json")
     assert message.to_openai()["content"] == [{"type": "text", "text": "look"}, parts[1]]
     context = Context((message,), ContextReport(0, 0, ()))
-    with pytest.raises(ValueError, match=r"^messages\[0\] \(id 'm1'\): .*'video'"):
+    with pytest.raises(ValueError, match=r"'m1'.*'video'"):
         context.to_responses()
-    with pytest.raises(ValueError, match=r"^messages\[0\] \(id 'm1'\): .*'video'"):
+    with pytest.raises(ValueError, match=r"'m1'.*'video'"):
         context.to_anthropic()
 
 

@@ -115,7 +115,7 @@ def test_a_chain_inside_a_graph_does_not_take_the_graphs_thread() -> None:
     chain = with_infinite_memory(lambda messages: "noon")
     asking: Runnable[Any, Any] = RunnableLambda(lambda state: {"messages": [AIMessage(chain.invoke("what time?"))]})
     graph = StateGraph(MessagesState).add_node("ask", asking).add_edge(START, "ask").compile(InMemorySaver())
-    with pytest.raises(ValueError, match="config names no 'session_id'"):
+    with pytest.raises(ValueError, match="'session_id'"):
         graph.invoke(ASKED, {"configurable": {"thread_id": "1"}})
     graph.invoke(ASKED, {"configurable": {"thread_id": "1", "session_id": "1"}})
     assert texts(chain) == ["what time?", "noon"]

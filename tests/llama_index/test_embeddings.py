@@ -199,7 +199,7 @@ def test_other_things_are_refused(value: Any) -> None:
 
 
 def test_what_a_model_raises_is_an_embedder_error() -> None:
-    with pytest.raises(EmbedderError, match="embedder 'Failing' failed with ConnectionError: no route"):
+    with pytest.raises(EmbedderError, match="'Failing'"):
         made(Failing()).embed_documents(["sea"])
 
 

@@ -179,5 +179,5 @@ def test_a_hook_is_told_of_the_engine_s_verbs() -> None:
         ("add", "s", "ann"), ("context", "s", "ann"),
     ]  # fmt: skip
     assert "xyzzy" not in repr(events)
-    with pytest.raises(TypeError, match="on_event=5: expected a function"):
+    with pytest.raises(TypeError, match="on_event=5"):
         ours(on_event=5).put(user("hello"))

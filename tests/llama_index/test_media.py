@@ -78,7 +78,7 @@ def test_what_media_cost_is_said_by_the_names_of_memory() -> None:
         assert ours._conversation.memory.newest(2)[0].media_tokens == 1_009
         assert plain._conversation.memory.newest(2)[0].media_tokens == 256 + 2048
         assert plain._conversation.memory.newest(1)[0].media_tokens == 256
-    with pytest.raises(ValueError, match="image_token_size_estimate=-1: expected a whole number of at least 0"):
+    with pytest.raises(ValueError, match="image_token_size_estimate=-1"):
         InfiniteChatMemoryBuffer.from_defaults(image_token_size_estimate=-1)
 
 

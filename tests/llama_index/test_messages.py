@@ -310,7 +310,7 @@ def test_objects_become_mappings() -> None:
 
 
 def test_what_is_no_message_is_refused() -> None:
-    with pytest.raises(TypeError, match="expected a ChatMessage, not 'hi'"):
+    with pytest.raises(TypeError, match="'hi'"):
         from_message("hi")  # type: ignore[arg-type]
 
 
@@ -343,7 +343,7 @@ def test_every_public_name_is_there_and_loaded_late() -> None:
         assert name in dir(llama_index_infinite_memory)
     for module, public in llama_index_infinite_memory._MODULES.items():
         assert import_module(f"llama_index_infinite_memory.{module}").__all__ == public
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match="'nothing'"):
         llama_index_infinite_memory.nothing  # noqa: B018
     script = "import sys, llama_index_infinite_memory; print('llama_index.core' in sys.modules)"
     assert in_new_process(script) == "False"

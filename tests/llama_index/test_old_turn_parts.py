@@ -153,7 +153,7 @@ def test_the_list_is_the_users() -> None:
 
 def test_a_stripper_must_not_lose_text() -> None:
     losing = Stripper("losing", lambda message: message.replace(content=message.content[:1]))
-    with pytest.raises(ValueError, match="stripper 'losing' changed what the message says; use set_apart"):
+    with pytest.raises(ValueError, match="'losing'"):
         strip(Message.user("hello"), [losing])
 
 

@@ -143,7 +143,7 @@ def test_a_snapshot_never_opens_its_conversation_in_a_chat_store_to_another(chan
     alice = ours(TALK[:2], session_id="alice", user_id="alice", chat_store=there, chat_store_key="alice")
     data = alice.to_dict()
     for given, template in ((changed, data), ({}, {**data, **changed})):
-        with pytest.raises(ValueError, match=r"'alice' is the key of session 'alice'; pass .* chat_store_key=\.\.\."):
+        with pytest.raises(ValueError, match=r"'alice'.*'alice'"):
             Buffer.from_dict(template, chat_store=there, **given)
         bob = Buffer.from_dict(template, chat_store=there, chat_store_key="bob", **given)
         assert bob.get_all() == there.get_messages("bob") == []
@@ -252,7 +252,7 @@ def test_the_constructor_uses_all_that_it_is_given(tmp_path: Path) -> None:
     with ours(store=tmp_path / "a.db", session_id="s") as again:
         assert texts(again.get_all()) == ["hi"]
     assert texts(Buffer(token_limit=50, chat_history=[user("given")]).get()) == ["given"]
-    with pytest.raises(ValueError, match=r"Unexpected kwargs: \{'stroe': 'x\.db'\}; did you mean 'store'\?"):
+    with pytest.raises(ValueError, match=r"'stroe'.*'x\.db'.*'store'"):
         Buffer(token_limit=50, stroe="x.db")
 
 

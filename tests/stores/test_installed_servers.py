@@ -218,7 +218,7 @@ def test_a_change_that_a_standby_has_not_replayed_is_not_taken_for_undone(monkey
 
             monkeypatch.setattr(Writer, "commit", lost)
             monkeypatch.setattr(Pauses, "wait", promoting)
-            with pytest.raises(StoreUnavailableError, match="cannot be asked whether it happened"):
+            with pytest.raises(StoreUnavailableError):
                 store.change(key, [Create("side", Position(0, 0))])
             assert [branch.name for branch in store.branches(key)] == [MAIN, "side"]
 

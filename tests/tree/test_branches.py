@@ -71,7 +71,7 @@ def test_a_tag_never_moves(memory: InfiniteMemory) -> None:
     assert (memory.branch, path(memory)) == (None, ids(history(6)))
     memory.delete_tag("v1")
     assert [tag.name for tag in memory.tags()] == ["start"]
-    with pytest.raises(UnknownReferenceError, match="no tag 'v1'; tags: 'start'") as error:
+    with pytest.raises(UnknownReferenceError, match=r"'v1'.*'start'") as error:
         memory.delete_tag("v1")
     assert error.value.candidates == ("start",)
     with pytest.raises(UnknownReferenceError, match="tags: 'start'") as unknown:

@@ -201,12 +201,12 @@ def test_a_session_in_which_nothing_was_said_has_a_page(tmp_path: Path) -> None:
 
 
 def test_a_store_or_a_session_that_is_not_there(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnknownReferenceError, match="no session 'x'; sessions without a user: 'default'") as error:
+    with pytest.raises(UnknownReferenceError, match=r"'x'.*'default'") as error:
         gather(store, session_id="x")
     assert error.value.candidates == ("default",)
-    with pytest.raises(UnknownReferenceError, match="there are no sessions of user 'u'"):
+    with pytest.raises(UnknownReferenceError, match="'u'"):
         gather(store, user_id="u")
-    with pytest.raises(StoreError, match="no store at"):
+    with pytest.raises(StoreError):
         gather(tmp_path / "none.db")
     assert not (tmp_path / "none.db").exists()
     with pytest.raises(ValueError, match="questions=-1"):
