@@ -103,29 +103,29 @@ def test_all_conversations_of_chatgpt_become_sessions(file: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"q1": NODES["q1"] | {"parent": "none"}}, "node 'q1' has the parent 'none', which does not exist"),
-        ({"q1": NODES["q1"] | {"parent": "b2"}}, "leads back to itself"),
-        ({"q1": NODES["q1"] | {"parent": []}}, "has the parent []"),
-        ({"q1": 1}, "expected an object of nodes"),
-        ({"q1": {"message": {"author": {"role": "robot"}}, "parent": None}}, "no author with a known role"),
-        ({"q1": {"message": [1], "parent": None}}, "no author with a known role"),
-        ({"q1": {"message": {"author": {"role": "user"}, "create_time": 1e300}, "parent": None}}, "is not a time"),
-        ({"": NODES["q1"]}, "node '': id='': expected a text that is not empty"),
-        ({"\ud800": NODES["q1"]}, "node '\\ud800': id='\\ud800': expected a text without lone"),
-    ],
-)
-def test_a_broken_tree_is_refused(file: Path, change: dict[str, Any], expected: str) -> None:
-    write(file, CHATGPT | {"mapping": NODES | change})
-    with InfiniteMemory() as memory:
-        memory.add(history(2))
-        with pytest.raises(InputFileError) as error:
-            memory.import_file(file)
-        assert str(error.value).startswith(f"{str(file)!r}, conversation 1: ")
-        assert expected in str(error.value)
-        assert ids(memory.messages()) == ["m0", "m1"]
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    ({"q1": NODES["q1"] | {"parent": "none"}}, "node 'q1' has the parent 'none', which does not exist"),
+    ({"q1": NODES["q1"] | {"parent": "b2"}}, "leads back to itself"),
+    ({"q1": NODES["q1"] | {"parent": []}}, "has the parent []"),
+    ({"q1": 1}, "expected an object of nodes"),
+    ({"q1": {"message": {"author": {"role": "robot"}}, "parent": None}}, "no author with a known role"),
+    ({"q1": {"message": [1], "parent": None}}, "no author with a known role"),
+    ({"q1": {"message": {"author": {"role": "user"}, "create_time": 1e300}, "parent": None}}, "is not a time"),
+    ({"": NODES["q1"]}, "node '': id='': expected a text that is not empty"),
+    ({"\ud800": NODES["q1"]}, "node '\\ud800': id='\\ud800': expected a text without lone"),
+]
+
+
+def test_a_broken_tree_is_refused(file: Path, subtests: pytest.Subtests) -> None:
+    for change, expected in BROKEN:
+        write(file, CHATGPT | {"mapping": NODES | change})
+        with subtests.test(expected), InfiniteMemory() as memory:
+            memory.add(history(2))
+            with pytest.raises(InputFileError) as error:
+                memory.import_file(file)
+            assert str(error.value).startswith(f"{str(file)!r}, conversation 1: ")
+            assert expected in str(error.value)
+            assert ids(memory.messages()) == ["m0", "m1"]
 
 
 def test_what_is_nested_too_deeply_is_refused(file: Path) -> None:
