@@ -232,16 +232,16 @@ def test_a_tool_group_stays_whole() -> None:
     assert memory.get()[-5:] == [turn[0], turn[1], turn[3], turn[2], turn[4]]
 
 
-@pytest.mark.parametrize("more", [{}, {"seen": TextBlock(text="restored as a mapping")}])
-def test_what_is_said_beside_a_call_without_a_result_stays(more: dict[str, Any]) -> None:
+def test_what_is_said_beside_a_call_without_a_result_stays() -> None:
     both = [*called("a").additional_kwargs["tool_calls"], *called("b").additional_kwargs["tool_calls"]]
-    looks = ChatMessage(role="assistant", content="Let me look.", additional_kwargs={"tool_calls": both, **more})
-    memory = ours([user("what time is it?"), looks, result("12:31", "b"), looks, user("well?")])
-    sent = memory.get()
-    assert texts(sent) == ["what time is it?", "Let me look.", "12:31", "Let me look.", "well?"]
-    assert [[call.id for call in from_message(one).tool_calls] for one in sent[1:4]] == [["b"], [], []]
-    assert memory.get_all()[1] == looks
-    assert ours([user("what time is it?"), looks]).get()[-1] == looks  # its results may still come
+    for more in ({}, {"seen": TextBlock(text="restored as a mapping")}):
+        looks = ChatMessage(role="assistant", content="Let me look.", additional_kwargs={"tool_calls": both, **more})
+        memory = ours([user("what time is it?"), looks, result("12:31", "b"), looks, user("well?")])
+        sent = memory.get()
+        assert texts(sent) == ["what time is it?", "Let me look.", "12:31", "Let me look.", "well?"]
+        assert [[call.id for call in from_message(one).tool_calls] for one in sent[1:4]] == [["b"], [], []]
+        assert memory.get_all()[1] == looks
+        assert ours([user("what time is it?"), looks]).get()[-1] == looks  # its results may still come
 
 
 def test_long_results_are_whole_while_they_are_needed_and_short_later() -> None:
@@ -317,20 +317,17 @@ def test_a_message_that_never_fits_is_sent_all_the_same() -> None:
     assert ours([assistant("only me " * 9)], token_limit=5).get() == [assistant("only me " * 9)]
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
+def test_arguments_with_another_name_here_are_unknown() -> None:
+    for name, hint in (
         ("max_tokens", "; did you mean 'token_limit'?"),
         ("reserve_tokens", ""),
         ("token_counter", "; did you mean 'tokenizer_fn'?"),
         ("embedder", "; did you mean 'embed_model'?"),
         ("message_overhead", ""),
         ("sesion_id", "; did you mean 'session_id'?"),
-    ],
-)
-def test_arguments_with_another_name_here_are_unknown(name: str, hint: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"Unexpected kwargs: {{'{name}': 1}}{hint}") + "$"):
-        ours((), **{name: 1})
+    ):
+        with pytest.raises(ValueError, match=re.escape(f"Unexpected kwargs: {{'{name}': 1}}{hint}") + "$"):
+            ours((), **{name: 1})
 
 
 def test_a_constructor_without_a_limit_names_the_argument() -> None:
@@ -438,14 +435,6 @@ def test_what_is_written_into_it_counts() -> None:
     assert spoken(before) > 200
     assert spoken(memory.get()) <= 200
     assert len(memory.get()) < len(before)
-
-
-@pytest.mark.parametrize("message", EVERY, ids=lambda message: f"{message.role.value}-{message.content!r:.20}")
-def test_every_message_comes_back(message: ChatMessage, tmp_path: Path) -> None:
-    with ours([user("q"), message], store=tmp_path / "a.db") as memory:
-        assert memory.get_all() == [user("q"), message]
-    with ours(store=tmp_path / "a.db") as memory:
-        assert memory.get_all() == [user("q"), message]
 
 
 class Thing:
