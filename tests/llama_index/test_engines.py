@@ -165,13 +165,6 @@ def test_a_history_that_is_passed_begins_anew_and_resetting_empties(made: Make) 
     assert ours.get_all() == []
 
 
-def test_an_empty_memory_is_not_replaced(made: Make) -> None:
-    for build in (simple, with_context, condense_plus, condense):
-        ours = made()
-        build(Talker(how_many), ours).chat("Hello")
-        assert len(ours.get_all()) == 2
-
-
 # A long conversation
 
 
@@ -207,11 +200,3 @@ def test_every_request_is_within_the_limit_and_turn_two_is_remembered(
     added = 0 if build is simple else 200
     sizes = [sum(len(ours.tokenizer_fn(str(one["blocks"][0]["text"]))) for one in sent) for sent in llm.requests]
     assert 0.7 * limit < max(sizes) <= limit + added
-
-
-def test_a_chat_memory_buffer_does_not_remember_it() -> None:
-    theirs = ChatMemoryBuffer.from_defaults(token_limit=300)
-    engine = simple(Talker(remembers), theirs)
-    for turn in ["My locker has the code 4471.", *(f"Day {day}, {TOPICS[day % 6]}, and so on." for day in range(20))]:
-        engine.chat(turn)
-    assert str(engine.chat("What is the code of my locker?")) == "I do not know."

@@ -93,12 +93,3 @@ def test_a_history_with_a_picture_is_stored_and_sent_with_it(build: Build, ours:
     assert seen(ours.get_all()) == seen(theirs.get_all())
     assert seen(ours.get_all())[:2] == seen(history)
     assert len(ours.get_all()) == 4
-
-
-@pytest.mark.parametrize("build", [with_context, condense_plus])
-def test_an_engine_shows_its_history_and_resetting_empties_it(build: Build, ours: InfiniteChatMemoryBuffer) -> None:
-    engine = build(Talker(how_many), ours)
-    engine.chat("Hello")
-    assert lines(engine.chat_history) == ["user: Hello", "assistant: I was shown 2 messages."]
-    engine.reset()
-    assert ours.get_all() == []

@@ -155,7 +155,7 @@ def test_what_is_nested_too_deeply_is_refused(file: Path) -> None:
         {"system": "x", "messages": [{"role": "user", "content": "", "more": deep}]},
     ):
         file.write_text(json.dumps(data))
-        with InfiniteMemory() as memory, pytest.raises(InputFileError, match="too deeply; 300 levels are enough"):
+        with InfiniteMemory() as memory, pytest.raises(InputFileError, match="too deeply"):
             memory.import_file(file)
 
 

@@ -198,6 +198,8 @@ def test_one_chat_is_chosen_by_its_id_or_title(store: Store, tmp_path: Path) -> 
         with pytest.raises(UnknownReferenceError, match=r"'x'.*'c1'.*'c2'") as caught:
             memory.import_file(path, session="x")
         assert caught.value.candidates == ("c1", "c2")
+    with pytest.raises(InputFileError, match="same id"):
+        import_sessions(store, write(tmp_path, SAMPLES["chatgpt"][:1] * 2))
     alike = write(tmp_path, [SAMPLES["chatgpt"][0], SAMPLES["chatgpt"][1] | {"title": "Ferries"}])
     with pytest.raises(AmbiguousReferenceError, match=r"'Ferries'.*'c1'.*'c2'"):
         import_sessions(store, alike, sessions=["Ferries"])

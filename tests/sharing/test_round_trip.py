@@ -154,7 +154,7 @@ def lie(chance: random.Random, lines: list[dict[str, object]]) -> list[dict[str,
     return lines
 
 
-@pytest.mark.parametrize("seed", range(400 if SOAK else 4))
+@pytest.mark.parametrize("seed", range(400 if SOAK else 6))
 def test_a_file_that_lies_is_refused_or_harmless(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     twin = Twin(SQLiteStore(":memory:"))

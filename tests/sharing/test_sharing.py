@@ -363,6 +363,15 @@ def test_a_file_that_has_grown_adds_what_is_new(file: Path) -> None:
         assert len(list(other.messages())) == 6, "a branch that is behind goes on"
 
 
+def test_who_stood_on_a_message_stands_there_again(file: Path) -> None:
+    with InfiniteMemory() as memory, InfiniteMemory() as other:
+        memory.add(history(3))
+        memory.checkout("m1")
+        memory.export(file)
+        assert other.import_file(file).head is None
+        assert (other.branch, ids(other.messages())) == (None, ["m0", "m1"])
+
+
 def test_what_was_forgotten_stays_forgotten(file: Path) -> None:
     """Here, whatever a file brings; and there, whoever imports the file."""
     with InfiniteMemory() as memory, InfiniteMemory() as other, InfiniteMemory() as third:
@@ -499,6 +508,7 @@ BAD: list[tuple[str, list[Any], str]] = [
     ("name", [SESSION, {**MAIN, "name": "main@{1}"}], "line 3 has the name 'main@{1}'"),
     ("late", [SESSION, MAIN, said("a")], "line 4 comes after the branches"),
     ("covers", [SESSION, said("a"), said("b"), said("c", "b", covers=[["a", "b"]])], "line 5 covers positions that"),
+    ("backwards", [SESSION, said("a"), said("b", "a"), said("c", "b", covers=[["b", "a"]])], "line 5 covers positions"),
     ("base64", [SESSION, said("a", vectors=[{"space": "e/4", "hash": "h", "data": "%"}])], "line 3 has a vector that"),
     ("vector", [SESSION, said("a", vectors=[{"space": "e/4", "hash": "h", "data": "AAAA"}])], "vector of 3 bytes"),
     ("no number", [SESSION, said("a", vectors=[{"space": "e/1", "hash": "h", "data": "AH4="}])], "that is NaN"),

@@ -14,7 +14,7 @@ import pytest
 from shared_core import InfiniteMemory, Message
 from shared_core.errors import InputFileError, StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.records import MAIN, Restored
-from shared_core.sharing import importer
+from shared_core.sharing import importer, session_tree
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.stores import SQLiteStore
 from tests.sharing.test_linear_imports import branch, said, write
@@ -25,10 +25,10 @@ BATCH = 100
 
 IMPORT = """
 import os, signal, sys
-from shared_core.sharing import importer
+from shared_core.sharing import importer, session_tree
 from shared_core.sharing.files import import_sessions
 
-importer.LARGE, importer.BATCH = 1, 100
+importer.LARGE, importer.BATCH, session_tree.PAGE = 1, 100, 100
 database, file, step = sys.argv[1:]
 
 def kill(done, total):
@@ -66,6 +66,7 @@ def file(exported_once: bytes, tmp_path: Path) -> Path:
 def stages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importer, "LARGE", 1)
     monkeypatch.setattr(importer, "BATCH", BATCH)
+    monkeypatch.setattr(session_tree, "PAGE", BATCH)
 
 
 def raw(database: Path, sql: str) -> list[Any]:
@@ -195,6 +196,6 @@ class Away(SQLiteStore):
 def test_an_outage_is_told_as_one(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever imports may try again: the error has the class that says so, and names the line."""
     monkeypatch.setattr(importer, "LARGE", 10_000)
-    told = pytest.raises(StoreUnavailableError)
+    told = pytest.raises(StoreUnavailableError, match=r"line \d+: ")
     with closing(Away(tmp_path / "chat.db")) as store, told:
         import_sessions(store, file)

@@ -44,7 +44,8 @@ def test_a_file_that_is_imported_where_it_came_from_stores_nothing(tmp_path: Pat
 
 
 def test_a_mark_is_one_character(tmp_path: Path) -> None:
-    for mark in (7, "", "ab", []):
+    marks: list[object] = [7, "", "ab", []]
+    for mark in marks:
         with pytest.raises(LineError, match="between"):
             read_line(said("m") | {"between": mark})
     path = write(tmp_path / "chat.jsonl", [said("m") | {"between": 7}, branch("main", "m")])

@@ -301,6 +301,11 @@ DONE: dict[str, Case] = {
         told=lambda one: one.ids, tells=("r1", "u4", "r4"),
     ),
     "stash push of nothing": Case(lambda m: m.stash("r4"), OURS),
+    "stash push of a merge": Case(
+        lambda m: (m.merge("side", "full"), m.stash("r1"), m.stashes()), "u1 r1",
+        {"branches": ANEW, "refs": (3, 0), "segments": NEW},
+        told=lambda done: done[2][0].ids, tells=("u4", "r4", "u2", "r2", "u3", "r3"),
+    ),
     "stash list": Case(
         lambda m: (m.stash("r1"), m.stash("u1"), m.stashes()), "u1", {"branches": ANEW, "refs": (4, 0)},
         told=lambda done: [(one.number, one.ids) for one in done[-1]], tells=[(0, ("r1",)), (1, ("u4", "r4"))],
