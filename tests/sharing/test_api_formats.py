@@ -153,6 +153,7 @@ def test_what_is_nested_too_deeply_is_refused(file: Path) -> None:
     for data in (
         [{"mapping": {"x": {"parent": None, "message": said}}}],
         {"system": "x", "messages": [{"role": "user", "content": "", "more": deep}]},
+        [{"role": "user", "content": "a", "more": json.loads("[" * 900 + "]" * 900)}],
     ):
         file.write_text(json.dumps(data))
         with InfiniteMemory() as memory, pytest.raises(InputFileError, match="too deeply"):
