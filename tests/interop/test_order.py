@@ -28,10 +28,10 @@ def test_scores_are_those_given_if_they_fall_and_else_count_down(subtests: pytes
             assert scores_of(kept, 3) == expected
 
 
-@pytest.mark.parametrize("index", [3, -1])
-def test_what_was_not_given_is_an_error(index: int) -> None:
-    with pytest.raises(IndexError, match=f"text {index} was kept, but only 3 were given"):
-        scores_of([(index, 0.5)], 3)
+def test_what_was_not_given_is_an_error() -> None:
+    for index in (3, -1):
+        with pytest.raises(IndexError, match=f"text {index} was kept, but only 3 were given"):
+            scores_of([(index, 0.5)], 3)
 
 
 @given(st.permutations(range(9)), st.integers(0, 9), st.lists(st.floats(-9, 9), min_size=9, max_size=9))

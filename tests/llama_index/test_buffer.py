@@ -90,14 +90,6 @@ TALK = [
 # While everything fits
 
 
-def test_small_talk_is_the_same_list() -> None:
-    talk = [system("be brief"), user("hi"), assistant("hello"), user("and?")]
-    memory = ours(talk)
-    assert memory.get() == memory.get_all() == theirs(talk).get() == talk
-    assert memory.get(input="what?") == talk
-    assert ours().get() == ours().get_all() == theirs([]).get() == []
-
-
 QUESTIONS = [message for message in EVERY if from_message(message).role == "user"]
 REPLIES = [one for one in EVERY if from_message(one).role == "assistant" and not from_message(one).tool_calls]
 turns = st.builds(
@@ -116,7 +108,7 @@ anything = st.builds(
 @fewer
 @given(anything, st.sampled_from([None, "ok", "unheard of"]))
 def test_whatever_fits_is_the_same_list(talk: list[ChatMessage], asked: str | None) -> None:
-    memory = ours(talk, token_limit=100_000)
+    memory = ours(talk, token_limit=100_000)  # perhaps of nothing
     assert memory.get(input=asked) == memory.get_all() == theirs(talk, token_limit=100_000).get() == talk
 
 
@@ -232,16 +224,16 @@ def test_a_tool_group_stays_whole() -> None:
     assert memory.get()[-5:] == [turn[0], turn[1], turn[3], turn[2], turn[4]]
 
 
-@pytest.mark.parametrize("more", [{}, {"seen": TextBlock(text="restored as a mapping")}])
-def test_what_is_said_beside_a_call_without_a_result_stays(more: dict[str, Any]) -> None:
+def test_what_is_said_beside_a_call_without_a_result_stays() -> None:
     both = [*called("a").additional_kwargs["tool_calls"], *called("b").additional_kwargs["tool_calls"]]
-    looks = ChatMessage(role="assistant", content="Let me look.", additional_kwargs={"tool_calls": both, **more})
-    memory = ours([user("what time is it?"), looks, result("12:31", "b"), looks, user("well?")])
-    sent = memory.get()
-    assert texts(sent) == ["what time is it?", "Let me look.", "12:31", "Let me look.", "well?"]
-    assert [[call.id for call in from_message(one).tool_calls] for one in sent[1:4]] == [["b"], [], []]
-    assert memory.get_all()[1] == looks
-    assert ours([user("what time is it?"), looks]).get()[-1] == looks  # its results may still come
+    for more in ({}, {"seen": TextBlock(text="restored as a mapping")}):
+        looks = ChatMessage(role="assistant", content="Let me look.", additional_kwargs={"tool_calls": both, **more})
+        memory = ours([user("what time is it?"), looks, result("12:31", "b"), looks, user("well?")])
+        sent = memory.get()
+        assert texts(sent) == ["what time is it?", "Let me look.", "12:31", "Let me look.", "well?"]
+        assert [[call.id for call in from_message(one).tool_calls] for one in sent[1:4]] == [["b"], [], []]
+        assert memory.get_all()[1] == looks
+        assert ours([user("what time is it?"), looks]).get()[-1] == looks  # its results may still come
 
 
 def test_long_results_are_whole_while_they_are_needed_and_short_later() -> None:
@@ -317,20 +309,17 @@ def test_a_message_that_never_fits_is_sent_all_the_same() -> None:
     assert ours([assistant("only me " * 9)], token_limit=5).get() == [assistant("only me " * 9)]
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
+def test_arguments_with_another_name_here_are_unknown() -> None:
+    for name, hint in (
         ("max_tokens", "; did you mean 'token_limit'?"),
         ("reserve_tokens", ""),
         ("token_counter", "; did you mean 'tokenizer_fn'?"),
         ("embedder", "; did you mean 'embed_model'?"),
         ("message_overhead", ""),
         ("sesion_id", "; did you mean 'session_id'?"),
-    ],
-)
-def test_arguments_with_another_name_here_are_unknown(name: str, hint: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(f"Unexpected kwargs: {{'{name}': 1}}{hint}") + "$"):
-        ours((), **{name: 1})
+    ):
+        with pytest.raises(ValueError, match=re.escape(f"Unexpected kwargs: {{'{name}': 1}}{hint}") + "$"):
+            ours((), **{name: 1})
 
 
 def test_a_constructor_without_a_limit_names_the_argument() -> None:
@@ -440,14 +429,6 @@ def test_what_is_written_into_it_counts() -> None:
     assert len(memory.get()) < len(before)
 
 
-@pytest.mark.parametrize("message", EVERY, ids=lambda message: f"{message.role.value}-{message.content!r:.20}")
-def test_every_message_comes_back(message: ChatMessage, tmp_path: Path) -> None:
-    with ours([user("q"), message], store=tmp_path / "a.db") as memory:
-        assert memory.get_all() == [user("q"), message]
-    with ours(store=tmp_path / "a.db") as memory:
-        assert memory.get_all() == [user("q"), message]
-
-
 class Thing:
     """What no store can hold."""
 
@@ -482,16 +463,12 @@ def test_objects_beside_a_stream_or_in_a_long_history_live_on() -> None:
     assert memory.get()[1].additional_kwargs["thing"] is thing
 
 
-def test_an_empty_memory_is_true_and_has_no_length() -> None:
-    assert ours()
-    assert not hasattr(InfiniteChatMemoryBuffer, "__len__")
-
-
 # Beginning anew
 
 
 def test_set_replaces_and_erases_nothing() -> None:
     memory = ours([user("a"), assistant("b"), user("c")])
+    assert ours(), "an empty one is true, too, and has no length"
     memory.set([user("a"), assistant("b"), user("c"), assistant("d")])
     assert (texts(memory.get_all()), memory.branches()) == (["a", "b", "c", "d"], ["main"])
     memory.set([user("a"), assistant("other")])
@@ -508,16 +485,6 @@ def test_set_replaces_and_erases_nothing() -> None:
     assert (memory.get_all(), memory.current_branch) == ([], "main-2")
     memory.checkout("main")
     assert texts(memory.get_all()) == ["x", "y"]
-
-
-def test_what_a_history_begins_with_is_stored_once() -> None:
-    with closing(SQLiteStore(":memory:")) as store:
-        memory = ours(store=store)
-        for count in range(1, len(TALK)):
-            memory.set(TALK[:count])
-        memory.set([*TALK[:10], user("another way")])
-        with InfiniteMemory(store, session_id="chat_history") as core:
-            assert core.stats()["messages"] == len(TALK)
 
 
 def test_reset_begins_anew_and_forget_erases() -> None:

@@ -167,32 +167,28 @@ class Callable_:
         return embed(texts)
 
 
-@pytest.mark.parametrize(
-    ("value", "name"),
-    [
+def test_vectors_are_told_apart_by_class_and_model() -> None:
+    named: list[tuple[Any, str]] = [
         (Recorded(), "Recorded"),
         (MockEmbedding(embed_dim=3), "MockEmbedding"),
         (Recorded(model_name="a#b"), "Recorded/a-b"),
         (Recorded(model_name="small").get_text_embedding_batch, "Recorded/small.get_text_embedding_batch"),
         (Callable_(), "Callable_"),
-    ],
-)
-def test_vectors_are_told_apart_by_class_and_model(value: Any, name: str) -> None:
-    assert made(value).fingerprint.key == f"{name}/3"
-    assert made(value, name="mine").fingerprint.key == "mine/3"
+    ]
+    for value, name in named:
+        assert made(value).fingerprint.key == f"{name}/3"
+        assert made(value, name="mine").fingerprint.key == "mine/3"
 
 
-@pytest.mark.parametrize("value", [lambda texts: embed(texts), functools.partial(embed), Callable_().__call__])
-def test_a_function_without_a_name_needs_one(value: Any) -> None:
-    with pytest.raises(ValueError, match="has no name that could identify its vectors"):
-        as_embedder(value)
-    assert made(value, name="mine").fingerprint.key == "mine/3"
-
-
-@pytest.mark.parametrize("value", [3, Recorded, b"static", ["static"]])
-def test_other_things_are_refused(value: Any) -> None:
-    with pytest.raises(TypeError, match="embed_model must be a BaseEmbedding"):
-        as_embedder(value)
+def test_a_function_without_a_name_needs_one_and_other_things_are_refused() -> None:
+    for value in (lambda texts: embed(texts), functools.partial(embed), Callable_().__call__):
+        with pytest.raises(ValueError, match="name"):
+            as_embedder(value)
+        assert made(value, name="mine").fingerprint.key == "mine/3"
+    others: list[Any] = [3, Recorded, b"static", ["static"]]
+    for other in others:
+        with pytest.raises(TypeError, match="embed_model"):
+            as_embedder(other)
 
 
 # What goes wrong
@@ -203,20 +199,17 @@ def test_what_a_model_raises_is_an_embedder_error() -> None:
         made(Failing()).embed_documents(["sea"])
 
 
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
+def test_vectors_of_another_kind_are_refused() -> None:
+    wrong: list[tuple[Any, str]] = [
         ([[1.0]], "shape"),
         ([[1.0, 0.0], [0.0, 1.0]], "shape"),
         ([[1.0, float("nan")]], "not finite"),
         ([["a", "b"]], "ValidationError"),
-    ],
-)
-def test_vectors_of_another_kind_are_refused(rows: Any, said: str) -> None:
+    ]
     source = Odd()
-    source._rows = rows
-    with pytest.raises(EmbedderError, match=said):
-        made(source).embed_documents(["sea"])
+    for source._rows, said in wrong:
+        with pytest.raises(EmbedderError, match=said):
+            made(source).embed_documents(["sea"])
 
 
 # In a memory

@@ -61,6 +61,8 @@ PAGE = [
 WITH_TOOLS = "MockFunctionCallingLLM"
 """LlamaIndex's model that stands for one with tools; the oldest releases have none."""
 
+OLD = f"this LlamaIndex has no {WITH_TOOLS}"
+
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> list[Ran | None]:
@@ -74,20 +76,22 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> list[Ran | None]:
     return [next(results) if one else None for one in known]
 
 
-def result(ran: list[Ran | None], number: int) -> Ran:
-    found = ran[number]
-    if found is None:
-        pytest.skip(f"this LlamaIndex has no {WITH_TOOLS}")
-    return found
+def test_an_example_runs_without_a_network_and_leaves_no_file(ran: list[Ran | None], subtests: pytest.Subtests) -> None:
+    for (name, expected), example in zip(SAID.items(), ran, strict=False):
+        with subtests.test(name):
+            if example is None:
+                pytest.skip(OLD)
+            assert [text for text in expected if text not in example.out] == []
+            assert all(int(total) <= int(limit) for total, limit in re.findall(r"(\d+) of (\d+) tokens", example.out))
+            assert example.files == []
 
 
-@pytest.mark.parametrize("name", SAID)
-def test_an_example_runs_without_a_network_and_leaves_no_file(name: str, ran: list[Ran | None]) -> None:
-    example = result(ran, list(SAID).index(name))
-    for text in SAID[name]:
-        assert text in example.out
-    assert all(int(total) <= int(limit) for total, limit in re.findall(r"(\d+) of (\d+) tokens", example.out))
-    assert example.files == []
+def test_a_block_of_the_page_runs(ran: list[Ran | None], subtests: pytest.Subtests) -> None:
+    for number, (expected, block) in enumerate(zip(PAGE, ran[len(SAID) :], strict=True)):
+        with subtests.test(number=number):
+            if block is None:
+                pytest.skip(OLD)
+            assert expected in block.out
 
 
 def test_every_example_and_block_is_run(ran: list[Ran | None]) -> None:
@@ -96,16 +100,12 @@ def test_every_example_and_block_is_run(ran: list[Ran | None]) -> None:
     assert len(ran) == len(SAID) + len(PAGE)
 
 
-@pytest.mark.parametrize("number", range(len(PAGE)))
-def test_a_block_of_the_page_runs(number: int, ran: list[Ran | None]) -> None:
-    assert PAGE[number] in result(ran, len(SAID) + number).out
-
-
-@pytest.mark.parametrize("made", [InfiniteChatMemoryBuffer.from_defaults, InfiniteMemoryBlock.__init__])
-def test_the_page_names_every_argument(made: Any) -> None:
+def test_the_page_names_every_argument() -> None:
     page = (ROOT / "docs" / "llama_index.md").read_text(encoding="utf-8")
     words = {word for code in re.findall(r"`[^`]*`", page) for word in re.findall(r"\w+", code)}
-    assert set(inspect.signature(made).parameters) <= words | {"self", "kwargs", "settings"}
+    makers: list[Any] = [InfiniteChatMemoryBuffer.from_defaults, InfiniteMemoryBlock.__init__]
+    for made in makers:
+        assert set(inspect.signature(made).parameters) <= words | {"self", "kwargs", "settings"}
     assert {stripper.name.upper() for stripper in DEFAULT_STRIPPERS} <= words
 
 

@@ -89,14 +89,13 @@ def test_one_block_serves_many_memories(tmp_path: Path) -> None:
     block.close()
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-def test_what_is_put_at_once_keeps_its_order(batch: int) -> None:
-    async def put(buffer: InfiniteChatMemoryBuffer) -> None:
+def test_what_is_put_at_once_keeps_its_order() -> None:
+    async def put(buffer: InfiniteChatMemoryBuffer, batch: int) -> None:
         messages = [user(str(number)) for number in range(24)]
         parts = [messages[start : start + batch] for start in range(0, 24, batch)]
         await asyncio.gather(*(buffer.aput(part[0]) if batch == 1 else buffer.aput_messages(part) for part in parts))
 
-    for _ in range(5):
+    for batch in (1, 3, 1, 3):
         with InfiniteChatMemoryBuffer.from_defaults() as buffer:
-            asyncio.run(put(buffer))
+            asyncio.run(put(buffer, batch))
             assert [message.content for message in buffer.get_all()] == [str(number) for number in range(24)]

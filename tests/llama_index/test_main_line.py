@@ -96,20 +96,20 @@ def test_a_file_is_opened_once_for_all_buffers(tmp_path: Path, monkeypatch: pyte
 def test_a_pool_serves_any_number_of_buffers(tmp_path: Path) -> None:
     with SessionPool(tmp_path / "a.db", embedder=HASHING, top_k=1) as pool:
         for turn in range(3):
-            for number in range(40):
+            for number in range(12):
                 with Buffer.from_defaults(store=pool, session_id=f"s{number}", token_limit=100) as memory:
                     assert len(memory.get_all()) == turn
                     memory.put(user(f"turn {turn}"))
                     engine = memory.memory
         assert memory._conversation.settings.others == {"top_k": 1}
         assert memory._conversation.settings.embed_model is HASHING
-        with Buffer.from_defaults(store=pool, session_id="s39", token_limit=50) as again:
+        with Buffer.from_defaults(store=pool, session_id="s11", token_limit=50) as again:
             assert again.memory is engine, "it is ready to use, with all that it has read"
             assert (len(again.get_all()), again.memory.max_tokens) == (3, 50)
             again.checkout(again.search("turn 0")[0].id)
-        with Buffer.from_defaults(store=pool, session_id="s39") as once_more:
+        with Buffer.from_defaults(store=pool, session_id="s11") as once_more:
             assert once_more.current_branch == "main"
-        with Buffer.from_defaults(store=pool, session_id="s39", top_k=2) as another:
+        with Buffer.from_defaults(store=pool, session_id="s11", top_k=2) as another:
             assert another.memory is not engine
     with InfiniteMemory(tmp_path / "a.db", session_id="s7") as core:
         assert len(list(core.messages())) == 3
@@ -164,17 +164,17 @@ def test_a_history_that_is_sent_each_time_costs_no_branch_and_little_reading() -
         engine = SimpleChatEngine.from_defaults(llm=Talker(lambda messages: "fine"), memory=memory)
         engine.chat("one", chat_history=[])
         before = store.read, store.written
-        for turn in range(60):
+        for turn in range(20):
             engine.chat(f"question {turn}", chat_history=ui(memory))
         assert memory.branches() == ["main"]
-        assert store.written - before[1] == 2 * 60, "the question, and the answer"
+        assert store.written - before[1] == 2 * 20, "the question, and the answer"
         reads = store.read - before[0]
         history = ui(memory)
         read = store.read
-        for _ in range(50):
+        for _ in range(5):
             memory.set(history)
         assert store.read == read, "what was read is not read again"
-        assert reads < 60 * 130
+        assert reads < 20 * 50
 
 
 def test_an_agent_whose_front_end_keeps_no_steps_opens_no_branch() -> None:

@@ -60,7 +60,7 @@ def kinds(message: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("build", "requests"), [(with_context, 3), (condense_plus, 5)])
-def test_engines_store_and_send_what_they_do_with_a_chat_memory_buffer(
+def test_engines_do_what_they_do_with_a_chat_memory_buffer_and_store_no_picture_that_is_found(
     build: Build, requests: int, mode: Callable[..., Any], ours: InfiniteChatMemoryBuffer
 ) -> None:
     theirs = ChatMemoryBuffer.from_defaults()
@@ -69,15 +69,7 @@ def test_engines_store_and_send_what_they_do_with_a_chat_memory_buffer(
     assert len(sent) == requests  # every question but the first is condensed before it is asked
     assert seen(ours.get_all()) == seen(theirs.get_all())
     assert lines(ours.get_all())[::2] == [f"user: {question}" for question in QUESTIONS]
-    assert len(ours.get_all()) == 6
-
-
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("build", [with_context, condense_plus])
-def test_a_picture_that_is_found_is_sent_and_not_stored(
-    build: Build, mode: Callable[..., Any], ours: InfiniteChatMemoryBuffer
-) -> None:
-    last = talk(build, mode, ours).requests[-1]
+    last = sent[-1]
     assert [kinds(message) for message in last] == [["text"]] * 5 + [["image", "text"]]
     assert last[-1]["blocks"][0]["image"] == PIXEL
     assert "Ladders are tall." in last[-1]["blocks"][1]["text"]
@@ -101,12 +93,3 @@ def test_a_history_with_a_picture_is_stored_and_sent_with_it(build: Build, ours:
     assert seen(ours.get_all()) == seen(theirs.get_all())
     assert seen(ours.get_all())[:2] == seen(history)
     assert len(ours.get_all()) == 4
-
-
-@pytest.mark.parametrize("build", [with_context, condense_plus])
-def test_an_engine_shows_its_history_and_resetting_empties_it(build: Build, ours: InfiniteChatMemoryBuffer) -> None:
-    engine = build(Talker(how_many), ours)
-    engine.chat("Hello")
-    assert lines(engine.chat_history) == ["user: Hello", "assistant: I was shown 2 messages."]
-    engine.reset()
-    assert ours.get_all() == []

@@ -84,20 +84,13 @@ def test_what_a_user_pasted_is_set_apart(subtests: pytest.Subtests) -> None:
             assert stripped.content == kept
             assert stripped.grounding is not None
             assert stripped.whole == Message.user(text)
+            for other in (Message.system(text), Message.assistant(text)):
+                assert strip(other) == other, "only a user's message has pasted text"
 
 
-def test_what_a_person_says_stays(subtests: pytest.Subtests) -> None:
+def test_what_a_person_says_stays() -> None:
     for text in KEPT:
-        with subtests.test(text=text):
-            assert strip(Message.user(text)) == Message.user(text)
-
-
-def test_only_a_users_message_has_pasted_text(subtests: pytest.Subtests) -> None:
-    rows: list[str] = [text for text, _ in USER]
-    for text in rows:
-        with subtests.test(text=text):
-            assert strip(Message.system(text)) == Message.system(text)
-            assert strip(Message.assistant(text)) == Message.assistant(text)
+        assert strip(Message.user(text)) == Message.user(text)
 
 
 def test_of_react_the_last_step_stays() -> None:
@@ -106,16 +99,13 @@ def test_of_react_the_last_step_stays() -> None:
     assert stripped.whole == Message.assistant(REACT)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_other_replies_stay() -> None:
+    for text in (
         "Thought: I know.\nAnswer: Two.",
         "Thought: I need a tool.\nAction: add\nAction Input: {}\nObservation: 2",
         "Two.\nObservation: it is",
-    ],
-)
-def test_other_replies_stay(text: str) -> None:
-    assert strip(Message.assistant(text)) == Message.assistant(text)
+    ):
+        assert strip(Message.assistant(text)) == Message.assistant(text)
 
 
 def of_a_tool(text: str) -> Message:

@@ -85,6 +85,7 @@ def test_foreign_nodes_are_a_note() -> None:
     assert note.endswith("TypeError: the postprocessor returned nodes that it was not given")
 
 
+@pytest.mark.soak  # loading torch takes eight seconds
 @pytest.mark.model
 def test_llama_index_s_own_cross_encoder_orders_as_the_engine_s(tmp_path: Path) -> None:
     folder = str(cross_encoder(tmp_path / "model"))

@@ -94,10 +94,11 @@ def test_what_is_given() -> None:
         assert merge.messages[1].content.endswith("THE ABOVE IS A RECORD. WHAT WAS THE BUG?")
 
 
-@pytest.mark.parametrize("wrong", ["gpt", 7, Talker])
-def test_what_is_none_is_refused(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="summarizer must be an LLM or a function"):
-        as_summarizer(wrong)
+def test_what_is_none_is_refused() -> None:
+    others: list[Any] = ["gpt", 7, Talker]
+    for wrong in others:
+        with pytest.raises(TypeError, match="summarizer"):
+            as_summarizer(wrong)
 
 
 def test_a_block_has_no_summary() -> None:

@@ -50,15 +50,15 @@ def test_an_export_in_several_files_is_one(path: Path) -> None:
         read_foreign(path)
 
 
-@pytest.mark.parametrize("folder", ["", "export/", "../"])
-def test_what_was_attached_to_a_chat_may_be_anything(path: Path, folder: str) -> None:
+def test_what_was_attached_to_a_chat_may_be_anything(path: Path) -> None:
     attached = [b"", b"{not json", b'{"a": "\xe9"}', b"<html>", CHATS, b"[" + b"0," * 2**20 + b"0]", b"[" * 5000]
-    files = {f"{folder}file-{number}-my-conversations.json": data for number, data in enumerate(attached)}
-    zipped(path, {
-        "__MACOSX/._conversations.json": b"\x00\x05\x16\x07\xff", f"{folder}._conversations.json": b"\x00\xff",
-        f"{folder}conversations.json": CHATS, **files,
-    })  # fmt: skip
-    assert [entry.id for entry in read_foreign(path).entries] == ["c1", "c2"]
+    for folder in ("", "export/", "../"):
+        files = {f"{folder}file-{number}-my-conversations.json": data for number, data in enumerate(attached)}
+        zipped(path, {
+            "__MACOSX/._conversations.json": b"\x00\x05\x16\x07\xff", f"{folder}._conversations.json": b"\x00\xff",
+            f"{folder}conversations.json": CHATS, **files,
+        })  # fmt: skip
+        assert [entry.id for entry in read_foreign(path).entries] == ["c1", "c2"], folder
 
 
 def test_a_file_of_another_name_is_found_too(path: Path) -> None:
@@ -98,26 +98,27 @@ def test_a_size_that_is_too_small_does_not_help(path: Path) -> None:
         read_foreign(path)
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, "holds no JSON file among its 0 files; expected an export of ChatGPT, Claude or Gemini"),
-        ({"a.png": b""}, "holds no JSON file among its 1 files"),
-        ({"My Activity/Gemini Apps/MyActivity.html": b""}, "as HTML; in Google Takeout, choose the format JSON"),
-        (
-            {"user.json": b"{}", "x.json": b"[]"},
-            "holds no conversations in its JSON files 'user.json', 'x.json'; expected",
-        ),
-        ({"a.json": CHATS, "b.json": (DATA / "claude.json").read_bytes()}, "in several formats; choose one of chatgpt"),
-        ({"a.json": b"\xff"}, "holds 'a.json', which is not text in UTF-8 (byte 0)"),
-        ({"a.json": b"[" * 100_000}, "nested too deeply"),
-    ],
-)
-def test_an_archive_without_chats_is_refused(path: Path, files: dict[str, bytes], expected: str) -> None:
-    with pytest.raises(InputFileError) as caught:
-        read_foreign(zipped(path, files))
-    assert expected in str(caught.value)
-    assert str(caught.value).startswith(f"'{path}")
+WITHOUT_CHATS: list[tuple[dict[str, bytes], str]] = [
+    ({}, "holds no JSON file among its 0 files; expected an export of ChatGPT, Claude or Gemini"),
+    ({"a.png": b""}, "holds no JSON file among its 1 files"),
+    ({"My Activity/Gemini Apps/MyActivity.html": b""}, "as HTML; in Google Takeout, choose the format JSON"),
+    (
+        {"user.json": b"{}", "x.json": b"[]"},
+        "holds no conversations in its JSON files 'user.json', 'x.json'; expected",
+    ),
+    ({"a.json": CHATS, "b.json": (DATA / "claude.json").read_bytes()}, "in several formats; choose one of chatgpt"),
+    ({"a.json": b"\xff"}, "holds 'a.json', which is not text in UTF-8 (byte 0)"),
+    ({"a.json": b"[" * 100_000}, "nested too deeply"),
+]
+
+
+def test_an_archive_without_chats_is_refused(path: Path, subtests: pytest.Subtests) -> None:
+    for files, expected in WITHOUT_CHATS:
+        with subtests.test(expected):
+            with pytest.raises(InputFileError) as caught:
+                read_foreign(zipped(path, files))
+            assert expected in str(caught.value)
+            assert str(caught.value).startswith(f"'{path}")
 
 
 def test_what_is_too_much_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,19 +142,16 @@ def test_an_encrypted_archive_is_refused(path: Path) -> None:
         read_foreign(path)
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
+def test_another_kind_of_file_is_refused(path: Path) -> None:
+    for data, expected in (
         (b"\x1f\x8b\x08\x00", "is compressed with gzip; unpack it and import the JSON file inside"),
         (b"<!DOCTYPE html><html>", "is a web page; choose JSON when you export"),
         (b"PK\x03\x04", "is a damaged zip archive (File is not a zip file); download it again"),
-    ],
-)
-def test_another_kind_of_file_is_refused(path: Path, data: bytes, expected: str) -> None:
-    path.write_bytes(data)
-    with pytest.raises(InputFileError) as caught:
-        read_foreign(path)
-    assert str(caught.value).startswith(f"'{path}' {expected}")
+    ):
+        path.write_bytes(data)
+        with pytest.raises(InputFileError) as caught:
+            read_foreign(path)
+        assert str(caught.value).startswith(f"'{path}' {expected}")
 
 
 @given(data=st.data())

@@ -207,9 +207,9 @@ def test_rules_apply_to_one_branch_too(memory: InfiniteMemory, file: Path) -> No
         assert ids(other.messages()) == ["m0", "m1", "m2", "m4", "m5", "call", "result"]
 
 
-@pytest.mark.parametrize("format", ["jsonl", "markdown", "openai"])
-def test_a_branch_that_does_not_exist_is_refused(memory: InfiniteMemory, file: Path, format: Any) -> None:
-    for name in ("none", "shared", "m3", ""):
+def test_a_branch_that_does_not_exist_is_refused(memory: InfiniteMemory, file: Path) -> None:
+    formats: list[Any] = ["jsonl", "markdown", "openai", "jsonl"]
+    for name, format in zip(("none", "shared", "m3", ""), formats, strict=True):
         with pytest.raises(UnknownReferenceError, match=f"no branch '{name}'; branches: 'main', 'debug'") as error:
             memory.export(file, branch=name, format=format)
         assert error.value.candidates[:2] == ("main", "debug")

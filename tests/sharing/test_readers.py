@@ -87,51 +87,29 @@ def test_a_tree_of_chatgpt_has_its_branches(file: Path) -> None:
         assert (memory.import_file(file).new, memory.import_file(write(file, CHATGPT)).known) == (0, 5)
 
 
-def test_all_conversations_of_chatgpt_become_sessions(file: Path) -> None:
-    write(file, [CHATGPT, CHATGPT | {"conversation_id": None, "id": "c2", "current_node": "a1"}])
-    store = SQLiteStore(":memory:")
-    results = import_sessions(store, file)
-    assert [(one.session_id, one.new) for one in results] == [("c1", 5), ("c2", 5)]
-    with InfiniteMemory(store, session_id="c2") as memory:
-        assert texts(memory.messages())[-1] == "The early one."
-    with InfiniteMemory(store, session_id="x") as memory:
-        with pytest.raises(ValueError, match=r"'c1'.*'c2'"):
-            memory.import_file(file)
-        assert memory.import_file(file, session="c1").new == 5
-    with pytest.raises(InputFileError, match="two of its 2 conversations have the same id"):
-        import_sessions(store, write(file, [CHATGPT, CHATGPT]))
-    store.close()
+BROKEN: list[tuple[dict[str, Any], str]] = [
+    ({"q1": NODES["q1"] | {"parent": "none"}}, "node 'q1' has the parent 'none', which does not exist"),
+    ({"q1": NODES["q1"] | {"parent": "b2"}}, "leads back to itself"),
+    ({"q1": NODES["q1"] | {"parent": []}}, "has the parent []"),
+    ({"q1": 1}, "expected an object of nodes"),
+    ({"q1": {"message": {"author": {"role": "robot"}}, "parent": None}}, "no author with a known role"),
+    ({"q1": {"message": [1], "parent": None}}, "no author with a known role"),
+    ({"q1": {"message": {"author": {"role": "user"}, "create_time": 1e300}, "parent": None}}, "is not a time"),
+    ({"": NODES["q1"]}, "node '': id='': expected a text that is not empty"),
+    ({"\ud800": NODES["q1"]}, "node '\\ud800': id='\\ud800': expected a text without lone"),
+]
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"q1": NODES["q1"] | {"parent": "none"}}, "node 'q1' has the parent 'none', which does not exist"),
-        ({"q1": NODES["q1"] | {"parent": "b2"}}, "leads back to itself"),
-        ({"q1": NODES["q1"] | {"parent": []}}, "has the parent []"),
-        ({"q1": 1}, "expected an object of nodes"),
-        ({"q1": {"message": {"author": {"role": "robot"}}, "parent": None}}, "no author with a known role"),
-        ({"q1": {"message": [1], "parent": None}}, "no author with a known role"),
-        ({"q1": {"message": {"author": {"role": "user"}, "create_time": 1e300}, "parent": None}}, "is not a time"),
-        ({"": NODES["q1"]}, "node '': id='': expected a text that is not empty"),
-        ({"\ud800": NODES["q1"]}, "node '\\ud800': id='\\ud800': expected a text without lone"),
-    ],
-)
-def test_a_broken_tree_is_refused(file: Path, change: dict[str, Any], expected: str) -> None:
-    write(file, CHATGPT | {"mapping": NODES | change})
-    with InfiniteMemory() as memory:
-        memory.add(history(2))
-        with pytest.raises(InputFileError) as error:
-            memory.import_file(file)
-        assert str(error.value).startswith(f"{str(file)!r}, conversation 1: ")
-        assert expected in str(error.value)
-        assert ids(memory.messages()) == ["m0", "m1"]
-
-
-def test_what_is_nested_too_deeply_is_refused(file: Path) -> None:
-    file.write_text(f'[{{"role": "user", "content": "a", "more": {"[" * 900}{"]" * 900}}}]')
-    with InfiniteMemory() as memory, pytest.raises(InputFileError, match=r"message 1: .*nested too deeply"):
-        memory.import_file(file)
+def test_a_broken_tree_is_refused(file: Path, subtests: pytest.Subtests) -> None:
+    for change, expected in BROKEN:
+        write(file, CHATGPT | {"mapping": NODES | change})
+        with subtests.test(expected), InfiniteMemory() as memory:
+            memory.add(history(2))
+            with pytest.raises(InputFileError) as error:
+                memory.import_file(file)
+            assert str(error.value).startswith(f"{str(file)!r}, conversation 1: ")
+            assert expected in str(error.value)
+            assert ids(memory.messages()) == ["m0", "m1"]
 
 
 def test_messages_of_langchain(file: Path) -> None:

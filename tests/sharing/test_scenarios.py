@@ -1,4 +1,4 @@
-"""Two uses of branches: does the main chat know, and can the side chat be shared?"""
+"""Can a side chat be shared, go on elsewhere, and come back?"""
 
 from pathlib import Path
 
@@ -26,20 +26,6 @@ def debugged(path: Path) -> InfiniteMemory:
     memory.add(DEBUGGING)
     memory.checkout("main")
     return memory
-
-
-def test_the_main_chat_knows_what_the_side_chat_learned(tmp_path: Path) -> None:
-    with debugged(tmp_path / "chat.db") as memory:
-        before = memory.context("What was wrong with the tokenizer?").messages
-        assert "tabulators" not in "".join(texts(before))
-        merge = memory.merge("debug", "squash", prompt="What was the bug?")
-        after = "".join(texts(memory.context("What was wrong with the tokenizer?").messages))
-        assert "add them to the set of blanks" in after
-        assert texts(memory.messages())[:4] == texts(TALK)
-        assert len(list(memory.messages())) == 6, "it is told in short, not word by word"
-        memory.checkout("debug")
-        assert texts(memory.messages()) == texts([*TALK, *DEBUGGING]), "the side chat is as it was"
-        assert merge.messages[1].id is not None
 
 
 def test_the_side_chat_is_kept_and_shared_and_goes_on_elsewhere(tmp_path: Path) -> None:

@@ -14,20 +14,21 @@ import pytest
 from shared_core import InfiniteMemory, Message
 from shared_core.errors import InputFileError, StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.records import MAIN, Restored
-from shared_core.sharing import importer
+from shared_core.sharing import importer, session_tree
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.stores import SQLiteStore
 from tests.sharing.test_linear_imports import branch, said, write
 from tests.support.histories import history
 
-MESSAGES = 1_600
+MESSAGES = 320
+BATCH = 100
 
 IMPORT = """
 import os, signal, sys
-from shared_core.sharing import importer
+from shared_core.sharing import importer, session_tree
 from shared_core.sharing.files import import_sessions
 
-importer.LARGE = 1
+importer.LARGE, importer.BATCH, session_tree.PAGE = 1, 100, 100
 database, file, step = sys.argv[1:]
 
 def kill(done, total):
@@ -38,9 +39,10 @@ import_sessions(database, file, progress=kill)
 """
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def exported_once(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """Return an export of two conversations with forks, tags and vectors."""
+    tmp_path = tmp_path_factory.mktemp("from")
     path = tmp_path / "chats.jsonl"
     with InfiniteMemory(tmp_path / "from.db", session_id="a", ranking="lexical") as memory:
         memory.add(history(MESSAGES))
@@ -50,12 +52,21 @@ def file(tmp_path: Path) -> Path:
     with InfiniteMemory(tmp_path / "from.db", session_id="b", ranking="lexical") as memory:
         memory.add(history(9))
     export_sessions(tmp_path / "from.db", path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def file(exported_once: bytes, tmp_path: Path) -> Path:
+    path = tmp_path / "chats.jsonl"
+    path.write_bytes(exported_once)
     return path
 
 
 @pytest.fixture(autouse=True)
 def stages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importer, "LARGE", 1)
+    monkeypatch.setattr(importer, "BATCH", BATCH)
+    monkeypatch.setattr(session_tree, "PAGE", BATCH)
 
 
 def raw(database: Path, sql: str) -> list[Any]:
@@ -113,7 +124,7 @@ def test_an_import_into_an_open_memory(file: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
-@pytest.mark.parametrize("step", [1, 1_000, MESSAGES + 10])
+@pytest.mark.parametrize("step", [1, 200, MESSAGES + 10] if "SOAK" in os.environ else [200])
 def test_an_import_that_is_killed_leaves_nothing_that_is_seen(file: Path, tmp_path: Path, step: int) -> None:
     database = tmp_path / "chat.db"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])}
@@ -149,13 +160,13 @@ def test_a_session_that_is_made_meanwhile_is_merged_with(file: Path, tmp_path: P
 def test_an_import_that_fails_removes_what_it_wrote(file: Path, tmp_path: Path, cause: str) -> None:
     database, path = tmp_path / "chat.db", file
     if cause == "line":
-        lines = [said(f"m{n}", *([f"m{n - 1}"] if n else [])) for n in range(1_200)]
+        lines = [said(f"m{n}", *([f"m{n - 1}"] if n else [])) for n in range(240)]
         path = write(tmp_path / "bad.jsonl", [*lines, said("last", "nobody"), branch("main", "m1")])
     elif cause == "end":
         path.write_bytes(file.read_bytes().replace(b"aside", b"ASIDE"))
 
     def stop(done: int, total: int) -> None:
-        if cause == "progress" and done > 1_000:
+        if cause == "progress" and done > 200:
             raise KeyboardInterrupt
 
     with pytest.raises((InputFileError, UnknownReferenceError, KeyboardInterrupt)):
@@ -185,6 +196,6 @@ class Away(SQLiteStore):
 def test_an_outage_is_told_as_one(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever imports may try again: the error has the class that says so, and names the line."""
     monkeypatch.setattr(importer, "LARGE", 10_000)
-    told = pytest.raises(StoreUnavailableError)
+    told = pytest.raises(StoreUnavailableError, match=r"line \d+: ")
     with closing(Away(tmp_path / "chat.db")) as store, told:
         import_sessions(store, file)

@@ -197,10 +197,14 @@ def test_it_is_stored_as_in_one_transaction(case: Case, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("made", MAKERS if SOAK else [own, chatgpt, listed], indirect=True)
-@pytest.mark.parametrize("change", CHANGES)
-def test_what_others_do_meanwhile_comes_first(
-    case: Case, change: Callable[[InfiniteMemory], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_others_do_meanwhile_comes_first(case: Case, subtests: pytest.Subtests) -> None:
+    for change in CHANGES:
+        with subtests.test(change.__name__), pytest.MonkeyPatch.context() as patch:
+            shutil.copy(case.database, other := case.database.with_name(f"{change.__name__}.db"))
+            change_meanwhile(case._replace(database=other), change, patch)
+
+
+def change_meanwhile(case: Case, change: Callable[[InfiniteMemory], None], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Path(shutil.copy(case.database, case.database.with_suffix(".whole")))
     seen: list[Sequence[Message]] = []
     with main_session(case.database) as memory:
@@ -292,7 +296,7 @@ def test_what_a_killed_import_left_goes_when_the_database_is_opened(tmp_path: Pa
         store = memory._store
         stage = store.stage()
         assert stage is not None
-        store.append(stage, "main", [Draft(message) for message in history(1_200)])
+        store.append(stage, "main", [Draft(message) for message in history(60)])
         assert len(examine(database).sessions) == 1
         assert store.sessions_named("") == []
     SQLiteStore(database).close()

@@ -11,6 +11,7 @@ from shared_core.records import MAIN, After, Move, Position
 from shared_core.results import Branch, LogEntry
 from shared_core.tree.log import draw
 from tests.support.histories import CountingStore, history, ids, texts
+from tests.tree.two_branches import path
 
 
 @pytest.fixture
@@ -18,10 +19,6 @@ def memory(store: CountingStore) -> InfiniteMemory:
     memory = InfiniteMemory(store, ranking="lexical")
     memory.add(history(6))
     return memory
-
-
-def path(memory: InfiniteMemory) -> list[str | None]:
-    return ids(memory.messages())
 
 
 def say(memory: InfiniteMemory, *names: str) -> None:
@@ -249,22 +246,22 @@ VERBS: dict[str, Callable[[InfiniteMemory], object]] = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_what_a_verb_did_to_a_branch_is_taken_back(verb: str) -> None:
-    with forked() as memory:
-        memory.reset("m5")  # an earlier move, to which `main@{1}` must not refer afterwards
-        before = ids(memory.messages())
-        VERBS[verb](memory)
-        after = ids(memory.messages())
-        assert after != before
-        assert verb.split("-")[0] in memory.undo().why or verb == "three-way"
-        assert ids(memory.messages()) == before
-        memory.undo()
-        assert ids(memory.messages()) == after, "a second undo takes back the first"
-        memory.reset("main@{2}")
-        assert ids(memory.messages()) == after
-        memory.reset("main@{4}")  # one line further: the reset before is in the reflog, too
-        assert ids(memory.messages()) == before
+def test_what_a_verb_did_to_a_branch_is_taken_back(subtests: pytest.Subtests) -> None:
+    for verb, act in VERBS.items():
+        with subtests.test(verb), forked() as memory:
+            memory.reset("m5")  # an earlier move, to which `main@{1}` must not refer afterwards
+            before = ids(memory.messages())
+            act(memory)
+            after = ids(memory.messages())
+            assert after != before
+            assert verb.split("-")[0] in memory.undo().why or verb == "three-way"
+            assert ids(memory.messages()) == before
+            memory.undo()
+            assert ids(memory.messages()) == after, "a second undo takes back the first"
+            memory.reset("main@{2}")
+            assert ids(memory.messages()) == after
+            memory.reset("main@{4}")  # one line further: the reset before is in the reflog, too
+            assert ids(memory.messages()) == before
 
 
 @pytest.mark.parametrize("drop", [False, True])

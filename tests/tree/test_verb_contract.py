@@ -7,6 +7,7 @@ git-like chat trees, the test that shows each is not here; the last test sees to
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,86 +37,75 @@ def fails(before: str | None, messages: Sequence[Message]) -> str:
     raise RuntimeError("the model is down")
 
 
-# What is refused: the verb, the call, the error and what it says. Main says u1 r1 u4 r4, side u1 r1 u2 r2 u3 r3;
+# What is refused: the verb, the call, the error and what it names. Main says u1 r1 u4 r4, side u1 r1 u2 r2 u3 r3;
 # long_a and long_b begin alike on side, v1 is a tag on u1, and main has put u5 aside.
 
 REFUSED: list[tuple[str, Verb, type[Exception], str]] = [
-    ("add", lambda m: m.add(said("u1", "else")), DuplicateError, "'u1' is already stored with other content"),
-    ("add", lambda m: m.add([said("u8"), said("u8")]), DuplicateError, "'u8' is given twice"),
+    ("add", lambda m: m.add(said("u1", "else")), DuplicateError, "'u1'"),
+    ("add", lambda m: m.add([said("u8"), said("u8")]), DuplicateError, "'u8'"),
     ("add", lambda m: m.add([said("u8"), said("u1", "else")]), DuplicateError, "'u1'"),
-    ("add", lambda m: m.add(said("r8"), turn="u2"), UnknownReferenceError, "no turn 'u2' on this branch"),
-    ("add", lambda m: m.add(said("u8"), turn="u1"), ValueError, "turn='u1': only replies"),
-    ("add", lambda m: m.add("hello"), TypeError, "expected messages"),
+    ("add", lambda m: m.add(said("r8"), turn="u2"), UnknownReferenceError, "'u2'"),
+    ("add", lambda m: m.add(said("u8"), turn="u1"), ValueError, "turn='u1'"),
+    ("add", lambda m: m.add("hello"), TypeError, "expected"),
     ("add", lambda m: lost(m).add(said("u8")), UnknownReferenceError, "'lost'"),
-    ("fork", lambda m: m.fork("side"), DuplicateError, "a name other than 'main', 'side', 'long', 'lost', 'v1'"),
-    ("fork", lambda m: m.fork("v1"), DuplicateError, "already a tag 'v1'"),
-    ("fork", lambda m: m.fork(""), ValueError, "name=''"),
+    ("fork", lambda m: m.fork("side"), DuplicateError, "'main', 'side', 'long', 'lost', 'v1'"),
+    ("fork", lambda m: m.fork("v1"), DuplicateError, "'v1'"),
     ("fork", lambda m: m.fork(" "), ValueError, "name=' '"),
-    ("fork", lambda m: m.fork("main@{1}"), ValueError, "choose another name"),
+    ("fork", lambda m: m.fork("main@{1}"), ValueError, "main@{1}"),
     ("fork", lambda m: m.fork("new", "none"), UnknownReferenceError, "'none'; branches: 'main', 'side'"),
     ("fork", lambda m: m.fork("new", "u_long"), AmbiguousReferenceError, "'u_long_a', 'u_long_b'"),
-    ("checkout", lambda m: m.checkout("none"), UnknownReferenceError, "no branch or message 'none'"),
-    ("checkout", lambda m: m.checkout(""), UnknownReferenceError, "''"),
+    ("checkout", lambda m: m.checkout("none"), UnknownReferenceError, "'none'"),
     ("checkout", lambda m: m.checkout("u_long"), AmbiguousReferenceError, "'u_long_a', 'u_long_b'"),
-    ("checkout", lambda m: m.checkout("u_l"), UnknownReferenceError, "'u_l'"),
     ("checkout", lambda m: m.checkout("side@{1}"), UnknownReferenceError, "'side@{1}'"),
     ("merge", lambda m: m.merge("none"), UnknownReferenceError, "'none'"),
-    ("merge", lambda m: m.merge("u_long"), AmbiguousReferenceError, "'u_long_a'"),
-    ("merge", lambda m: m.merge("side", "octopus"), ValueError, "how='octopus': choose one of"),
+    ("merge", lambda m: m.merge("side", "octopus"), ValueError, "how='octopus'"),
     ("merge squash", lambda m: m.merge("side", "squash", summarizer=fails), RuntimeError, "the model is down"),
-    ("merge squash", lambda m: m.merge("side", "squash", summarizer=lambda *_: " "), ValueError, "returned nothing"),
-    ("merge squash", lambda m: m.merge("none", "squash"), UnknownReferenceError, "'none'"),
-    ("merge full", lambda m: m.merge("side", "full", prompt="?"), ValueError, "how='full' asks nothing"),
-    ("merge full", lambda m: m.merge("side", "full", summarizer=fails), ValueError, "how='full' asks nothing"),
-    ("merge full", lambda m: m.merge("none", "full"), UnknownReferenceError, "'none'"),
+    ("merge squash", lambda m: m.merge("side", "squash", summarizer=lambda *_: " "), ValueError, "nothing"),
+    ("merge full", lambda m: m.merge("side", "full", prompt="?"), ValueError, "how='full'"),
+    ("merge full", lambda m: m.merge("side", "full", summarizer=fails), ValueError, "how='full'"),
     ("merge three-way", lambda m: m.merge("side", "three-way", summarizer=fails), RuntimeError, "the model is down"),
     ("merge three-way", lambda m: m.merge("side", "three-way", summarizer=lambda *_: ""), ValueError, "nothing"),
-    ("merge three-way", lambda m: m.merge("none", "three-way"), UnknownReferenceError, "'none'"),
     ("fast-forward", lambda m: m.merge("side", "fast-forward"), ValueError, "'main' has messages that 'side' has not"),
-    ("fast-forward", lambda m: m.merge("none", "fast-forward"), UnknownReferenceError, "'none'"),
     ("cherry-pick", lambda m: m.cherry_pick(["u2", "u99"]), UnknownReferenceError, "'u99'"),
-    ("cherry-pick", lambda m: m.cherry_pick("side"), UnknownReferenceError, "'side' is not a message"),
+    ("cherry-pick", lambda m: m.cherry_pick("side"), UnknownReferenceError, "'side'"),
     ("cherry-pick", lambda m: m.cherry_pick("u_long"), AmbiguousReferenceError, "'u_long_b'"),
     ("stash push", lambda m: m.stash("none"), UnknownReferenceError, "'none'"),
-    ("stash push", lambda m: m.stash("u2"), UnknownReferenceError, "'u2' is not on this branch"),
-    ("stash apply", lambda m: m.stash_apply(1), UnknownReferenceError, "no stash 1: the newest is 0, the oldest 0"),
+    ("stash push", lambda m: m.stash("u2"), UnknownReferenceError, "'u2'"),
+    ("stash apply", lambda m: m.stash_apply(1), UnknownReferenceError, "stash 1"),
     ("stash apply", lambda m: m.stash_apply(-1), ValueError, "number=-1"),
-    ("stash pop", lambda m: m.stash_pop(1), UnknownReferenceError, "no stash 1"),
+    ("stash pop", lambda m: m.stash_pop(1), UnknownReferenceError, "stash 1"),
     ("stash pop", lambda m: m.stash_pop("0"), ValueError, "number='0'"),
     ("stash pop", lambda m: opened(m._store, new_id=lambda: "u1").stash_pop(), DuplicateError, "'u1'"),
-    ("stash drop", lambda m: m.stash_drop(7), UnknownReferenceError, "no stash 7"),
-    ("delete", lambda m: m.delete_branch(MAIN), ValueError, "'main' is where every memory begins"),
+    ("stash drop", lambda m: m.stash_drop(7), UnknownReferenceError, "stash 7"),
+    ("delete", lambda m: m.delete_branch(MAIN), ValueError, "'main'"),
     ("delete", lambda m: m.delete_branch("none"), UnknownReferenceError, "'none'"),
-    ("delete", lambda m: (m.checkout("side"), m.delete_branch("side")), ValueError, "stands on 'side'"),
+    ("delete", lambda m: (m.checkout("side"), m.delete_branch("side")), ValueError, "'side'"),
     ("rename", lambda m: m.rename(MAIN, "x"), ValueError, "'main'"),
-    ("rename", lambda m: m.rename("side", "v1"), DuplicateError, "already a tag 'v1'"),
-    ("rename", lambda m: m.rename("side", MAIN), DuplicateError, "already a branch 'main'"),
+    ("rename", lambda m: m.rename("side", "v1"), DuplicateError, "'v1'"),
+    ("rename", lambda m: m.rename("side", MAIN), DuplicateError, "'main'"),
     ("rename", lambda m: m.rename("none", "x"), UnknownReferenceError, "'none'"),
     ("rename", lambda m: m.rename("side", ""), ValueError, "name=''"),
-    ("rename", lambda m: m.rename("side", "main@{1}"), ValueError, "name='main@{1}'"),
     ("prune", lambda m: m.forget(ids=["u1", "u99"]), UnknownReferenceError, "'u99'"),
-    ("prune", lambda m: m.forget(), ValueError, "pass exactly one of ids=, before=, session=True and user=True"),
-    ("prune", lambda m: m.forget(ids=["u1"], session=True), ValueError, "pass exactly one of"),
+    ("prune", lambda m: m.forget(), ValueError, "ids=, before=, session=True and user=True"),
+    ("prune", lambda m: m.forget(ids=["u1"], session=True), ValueError, "ids=, before=, session=True"),
     ("diff", lambda m: m.diff("none"), UnknownReferenceError, "'none'"),
     ("diff", lambda m: m.diff("side", "u_long"), AmbiguousReferenceError, "'u_long_a'"),
-    ("tag", lambda m: m.tag("v1"), DuplicateError, "already a tag 'v1'"),
-    ("tag", lambda m: m.tag("side"), DuplicateError, "already a branch 'side'"),
-    ("tag", lambda m: m.tag(" "), ValueError, "needs a name"),
-    ("tag", lambda m: m.tag("main@{1}"), ValueError, "name='main@{1}'"),
+    ("tag", lambda m: m.tag("v1"), DuplicateError, "'v1'"),
+    ("tag", lambda m: m.tag("side"), DuplicateError, "'side'"),
+    ("tag", lambda m: m.tag(" "), ValueError, "name"),
     ("tag", lambda m: m.tag("v2", "none"), UnknownReferenceError, "'none'"),
-    ("tag", lambda m: m.delete_tag("side"), UnknownReferenceError, "no tag 'side'; tags: 'v1'"),
+    ("tag", lambda m: m.delete_tag("side"), UnknownReferenceError, "'side'; tags: 'v1'"),
     ("sources", lambda m: m.sources("none"), UnknownReferenceError, "'none'"),
     ("newest at", lambda m: m.newest_at("none"), UnknownReferenceError, "'none'"),
     ("reset", lambda m: m.reset("none"), UnknownReferenceError, "'none'"),
     ("reset", lambda m: m.reset("main@{2}"), UnknownReferenceError, "'main@{2}'"),
-    ("reset", lambda m: m.reset("u_long"), AmbiguousReferenceError, "'u_long_a'"),
     ("set aside", lambda m: m.set_aside("none"), UnknownReferenceError, "'none'"),
-    ("set aside", lambda m: m.set_aside("u2"), UnknownReferenceError, "'u2' is not on this branch"),
-    ("set aside", lambda m: (m.checkout("r4"), m.set_aside("u1")), ValueError, "detached; check out the branch"),
+    ("set aside", lambda m: m.set_aside("u2"), UnknownReferenceError, "'u2'"),
+    ("set aside", lambda m: (m.checkout("r4"), m.set_aside("u1")), ValueError, "detached"),
     ("make main", lambda m: lost(m).make_main(), UnknownReferenceError, "'lost'"),
     ("rebase", lambda m: m.rebase("none"), UnknownReferenceError, "'none'"),
     ("rebase", lambda m: m.rebase("side", since="none"), UnknownReferenceError, "'none'"),
-    ("rebase", lambda m: (m.checkout("r4"), m.rebase("side")), ValueError, "detached; check out the branch"),
+    ("rebase", lambda m: (m.checkout("r4"), m.rebase("side")), ValueError, "detached"),
 ]  # fmt: skip
 
 
@@ -126,27 +116,27 @@ def lost(memory: InfiniteMemory) -> InfiniteMemory:
     return memory
 
 
-@pytest.mark.parametrize(("act", "error", "match"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_a_refused_call_changes_nothing(
-    memory: InfiniteMemory, store: SQLiteStore, act: Verb, error: type[Exception], match: str
-) -> None:
-    parted(memory)
-    say(memory, "u5")
-    memory.stash()
-    memory.tag("v1", "u1")
-    memory.fork("long", "r3")
-    say(memory, "u_long_a", "u_long_b")
-    memory.fork("lost", MAIN)
-    memory.checkout(MAIN)
-    before = rows(store)
-    with pytest.raises(error, match=re.escape(match)) as raised:
-        act(memory)
-    assert raised.type is error
-    gone = {"branches": (0, 1), "refs": (1, 0)} if match == "'lost'" else {}
-    written = changed(before, rows(store))
-    assert written.pop("sessions", None) == ((1, 1) if gone else None)
-    assert written == gone, "but for what another did"
-    assert path(opened(store)) == ["u1", "r1", "u4", "r4"]
+def test_a_refused_call_changes_nothing(subtests: pytest.Subtests) -> None:
+    for number, (verb, act, error, named) in enumerate(REFUSED):
+        with subtests.test(verb, number=number), closing(SQLiteStore(":memory:")) as store:
+            memory = opened(store)
+            parted(memory)
+            say(memory, "u5")
+            memory.stash()
+            memory.tag("v1", "u1")
+            memory.fork("long", "r3")
+            say(memory, "u_long_a", "u_long_b")
+            memory.fork("lost", MAIN)
+            memory.checkout(MAIN)
+            before = rows(store)
+            with pytest.raises(error, match=re.escape(named)) as raised:
+                act(memory)
+            assert raised.type is error
+            gone = {"branches": (0, 1), "refs": (1, 0)} if named == "'lost'" else {}
+            written = changed(before, rows(store))
+            assert written.pop("sessions", None) == ((1, 1) if gone else None)
+            assert written == gone, "but for what another did"
+            assert path(opened(store)) == ["u1", "r1", "u4", "r4"]
 
 
 UNSAID: list[Verb] = [
@@ -227,7 +217,6 @@ DONE: dict[str, Case] = {
         f"{OURS} u9 r9 + +", messages(4, covers=(2, 0), refs=NEW), told=lambda done: done[-1], tells=["u9", "r9"],
     ),
     "fork": Case(lambda m: m.fork("new"), OURS, {"branches": NEW}, branch="new"),
-    "fork of a message": Case(lambda m: m.fork("new", "u2"), OURS, {"branches": NEW}, branch="new"),
     "fork at the same place again": Case(
         lambda m: (m.fork("a", "u2"), m.fork("b", "u2")), OURS, {"branches": (2, 0)}, branch="b"
     ),
@@ -251,7 +240,6 @@ DONE: dict[str, Case] = {
         messages(2, covers=(2, 0), refs=NEW), told=list, tells=["squash", "nothing"],
     ),
     "merge squash of what is behind": Case(lambda m: m.merge("u1", "squash"), OURS, told=how, tells="nothing"),
-    "merge squash of itself": Case(lambda m: m.merge(MAIN, "squash"), OURS, told=how, tells="nothing"),
     "merge squash of a branch with branches": Case(
         lambda m: (
             m.fork("more", "u3"), m.add(said("r9")), m.checkout(MAIN), m.merge("side", "squash"),
@@ -273,8 +261,6 @@ DONE: dict[str, Case] = {
         told=list, tells=["full", "nothing"],
     ),
     "merge full of a message": Case(lambda m: m.merge("r2"), f"{OURS} u2 r2", MERGED, told=how, tells="full"),
-    "merge full of what is behind": Case(lambda m: m.merge("u1", "full"), OURS, told=how, tells="nothing"),
-    "merge full of itself": Case(lambda m: m.merge(MAIN, "full"), OURS, told=how, tells="nothing"),
     "merge three-way": Case(
         lambda m: m.merge("side", "three-way"), f"{OURS} u2 r2 u3 r3 + +",
         messages(2, covers=(4, 0), branches=ANEW, refs=NEW, segments=NEW),
@@ -285,16 +271,12 @@ DONE: dict[str, Case] = {
         lambda m: [m.merge("side", "three-way").how for _ in range(2)], f"{OURS} u2 r2 u3 r3 + +",
         messages(2, covers=(4, 0), branches=ANEW, refs=NEW, segments=NEW), told=list, tells=["three-way", "nothing"],
     ),
-    "merge three-way of itself": Case(lambda m: m.merge(MAIN, "three-way"), OURS, told=how, tells="nothing"),
     "fast-forward": Case(
         lambda m: m.merge("side", "fast-forward"), "u1 r1 u2 r2 u3 r3", MOVED, ahead=False,
         told=how, tells="fast-forward",
     ),
     "fast-forward where it can be": Case(
         lambda m: m.merge("side"), "u1 r1 u2 r2 u3 r3", MOVED, ahead=False, told=how, tells="fast-forward"
-    ),
-    "fast-forward where it cannot": Case(
-        lambda m: m.merge("side"), f"{OURS} u2 r2 u3 r3", MERGED, told=how, tells="full"
     ),
     "fast-forward to what is behind": Case(lambda m: m.merge("u1", "fast-forward"), OURS, told=how, tells="nothing"),
     "cherry-pick": Case(
@@ -319,6 +301,11 @@ DONE: dict[str, Case] = {
         told=lambda one: one.ids, tells=("r1", "u4", "r4"),
     ),
     "stash push of nothing": Case(lambda m: m.stash("r4"), OURS),
+    "stash push of a merge": Case(
+        lambda m: (m.merge("side", "full"), m.stash("r1"), m.stashes()), "u1 r1",
+        {"branches": ANEW, "refs": (3, 0), "segments": NEW},
+        told=lambda done: done[2][0].ids, tells=("u4", "r4", "u2", "r2", "u3", "r3"),
+    ),
     "stash list": Case(
         lambda m: (m.stash("r1"), m.stash("u1"), m.stashes()), "u1", {"branches": ANEW, "refs": (4, 0)},
         told=lambda done: [(one.number, one.ids) for one in done[-1]], tells=[(0, ("r1",)), (1, ("u4", "r4"))],
@@ -376,7 +363,6 @@ DONE: dict[str, Case] = {
         lambda m: (m.checkout("u2"), m.make_main()), "u1 r1 u2", MOVED, ahead=False, told=lambda done: done[1]
     ),
     "make main where it ends": Case(lambda m: (m.checkout("r4"), m.make_main()), OURS, told=lambda done: done[1]),
-    "make main of main": Case(lambda m: m.make_main(), OURS),
     "set aside": Case(
         lambda m: (m.set_aside("u1"), m.diff("main-2").only_a, m.reflog()[0].why), "u1",
         {"branches": (2, 1), "refs": NEW}, told=tuple, tells=("main-2", ("r1", "u4", "r4"), "set aside main-2"),
@@ -385,10 +371,6 @@ DONE: dict[str, Case] = {
         lambda m: (m.set_aside(), m.add(said("u9")), m.set_aside(), m.diff("main-2", "main-3").only_a), "",
         {"messages": NEW, "texts": NEW, "segments": NEW, "branches": (3, 1), "refs": (2, 0)},
         told=lambda done: (done[0], done[2:]), tells=("main-2", ("main-3", ("u1", "r1", "u4", "r4"))),
-    ),
-    "set aside on another branch": Case(
-        lambda m: (m.checkout("side"), m.set_aside("u2")), OURS, {"branches": (2, 1), "refs": NEW}, "u1 r1 u2",
-        branch="side", told=lambda done: done[1], tells="side-2",
     ),
     "set aside where a name is taken": Case(
         lambda m: (m.tag("main-2"), m.set_aside("r1")), "u1 r1", {"branches": (2, 1), "refs": (2, 0)},
@@ -407,9 +389,14 @@ DONE: dict[str, Case] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DONE)
-def test_a_verb_changes_only_what_it_names(memory: InfiniteMemory, store: SQLiteStore, name: str) -> None:
-    case = DONE[name]
+def test_a_verb_changes_only_what_it_names(subtests: pytest.Subtests) -> None:
+    for name, case in DONE.items():
+        with subtests.test(name), closing(SQLiteStore(":memory:")) as store:
+            do(case, store)
+
+
+def do(case: Case, store: SQLiteStore) -> None:
+    memory = opened(store)
     parted(memory, ahead=case.ahead)
     said_before, before = store.find(1, After(0, 999)), rows(store)
     result = case.does(memory)
@@ -487,7 +474,7 @@ FLAWS: dict[str, str] = {
     "2 parents swap when a file is read again": "tree/test_branches.py::test_all_of_it_outlives_the_process",
     "3 time grows exponentially with merges":
         "test_interleaving.py::test_branches_that_merged_each_other_often_are_walked_once",
-    "4 a long conversation is too deep to walk": "tree/test_forks.py::test_a_line_of_1200_messages_forked_at_each",
+    "4 a long conversation is too deep to walk": "tree/test_forks.py::test_a_path_is_walked_segment_by_segment",
     "5 the common ancestor is not the lowest":
         "tree/test_branches.py::test_the_lowest_shared_message_is_found_where_branches_cross",
     "6 the common ancestor is summed up with both sides":
@@ -500,8 +487,7 @@ FLAWS: dict[str, str] = {
 }  # fmt: skip
 
 
-def test_each_known_flaw_has_a_test(subtests: pytest.Subtests) -> None:
-    for flaw in FLAWS:
-        with subtests.test(flaw=flaw):
-            file, name = FLAWS[flaw].split("::")
-            assert f"\ndef {name}(" in (Path(__file__).parents[1] / file).read_text()
+def test_each_known_flaw_has_a_test() -> None:
+    for flaw, test in FLAWS.items():
+        file, name = test.split("::")
+        assert f"\ndef {name}(" in (Path(__file__).parents[1] / file).read_text(), flaw

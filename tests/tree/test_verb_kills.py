@@ -72,7 +72,9 @@ def test_a_killed_verb_is_done_or_not_done(tmp_path: Path) -> None:
     for first in range(0, KILLS, AT_ONCE):
         with ExitStack() as stack:
             # Started together, because most of their time goes by before their first verb.
-            children = {seed: start(tmp_path / f"{seed}.db", seed, stack) for seed in range(first, first + AT_ONCE)}
+            children = {
+                seed: start(tmp_path / f"{seed}.db", seed, stack) for seed in range(first, min(first + AT_ONCE, KILLS))
+            }
             done = {seed: kill(child, random.Random(seed)) for seed, child in children.items()}
         for seed, verbs in done.items():
             in_flight += check(tmp_path / f"{seed}.db", seed, verbs)
