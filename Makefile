@@ -1,7 +1,7 @@
 # make demo    a virtual environment with the core; the example conversation, three questions to it, a branch and its merge
 # make test    all extras and tools, then the whole suite; with COVERAGE=1, what it covers of the branches, too
 # make check   ruff, formatting, mypy
-# make soak    the long versions: 2,000 examples a property, 200 kills
+# make soak    the long versions: 2,000 examples a property, 200 kills, 300 mutants
 # make workers three processes of the FastAPI example on one PostgreSQL server, one of which is killed
 # make load    eight workers on one PostgreSQL server, or four on one file, that are killed while servers restart: 5 minutes
 # make servers the store on another version of PostgreSQL, through PgBouncer and with a standby, where these are installed

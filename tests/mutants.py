@@ -1,271 +1,208 @@
-"""Break each law of the prompt on purpose and show that its test notices: `python tests/mutants.py`.
+"""Change the core at random places and count what the tests notice: `python tests/mutants.py [--number 300]`.
 
-Every mutant is one small change of the source, made in a temporary copy. Exits with 1 if one survives, if the laws do
-not hold in the copy without it, or if the source has changed so that a mutant no longer applies.
+The places and changes are those of cosmic-ray, except in annotations and decorators; at each place one change is drawn,
+and the same seed draws the same. One run of the suite, or that of `--record FOLDER`, tells which tests reach a
+statement. These run with the change, the quickest first, for as long as a minute of that run holds; those of
+PostgreSQL are left out. Each change that no test notices is printed: a test is missing, or nothing needs the code.
+Exits with 1 above 15 % of them.
 """
 
+import argparse
+import ast
 import os
+import random
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from difflib import unified_diff
 from pathlib import Path
+from queue import SimpleQueue
 from typing import NamedTuple
 
+from cosmic_ray.commands.init import init
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.plugins import get_operator
+from cosmic_ray.work_db import WorkDB, use_db
+from cosmic_ray.work_item import MutationSpec
+from coverage import CoverageData
+
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGE = "shared_core"
-COPIED_TESTS = ("__init__.py", "conftest.py", "support", "test_laws.py")
+PACKAGES = ("shared_core", "langchain_infinite_memory", "llama_index_infinite_memory")
+TARGETS = ("tree", "prompt", "recall", "stores/tree_rules.py", "history.py", "whole_history.py")
+PLUGINS = [word for plugin in ("xdist", "pytest_cov", "timeout", "hypothesispytest") for word in ("-p", plugin)]
+PYTEST = [sys.executable, "-m", "pytest", "--disable-plugin-autoload", *PLUGINS, "-q"]
+SPARED = re.compile(r"supersession|standing_")
+DURATION = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +(.+?) *$", re.M)
+MOST_SECONDS = 60
 WORKERS = 2
-
-# The same examples every time, found and not made smaller.
-PROFILE = """
-from hypothesis import Phase
-
-settings.register_profile(
-    "mutants", max_examples=400, deadline=None, derandomize=True, database=None, phases=[Phase.generate]
-)
-settings.load_profile("mutants")
-"""
 
 
 class Mutant(NamedTuple):
-    """A change that breaks a law: in `file`, `snippet` becomes `replacement`."""
+    """A change of `file`: its source afterwards, the lines of the statements around it, and a line that shows it."""
 
-    name: str
     file: str
-    snippet: str
-    replacement: str
+    source: str
+    statements: list[range]
+    change: str
 
 
-MUTANTS: dict[int, tuple[Mutant, ...]] = {
-    1: (
-        Mutant(
-            "tool schemas are free",
-            "prompt/frame.py",
-            "return self.budget - self.tools - _size(self.stays)",
-            "return self.budget - _size(self.stays)",
-        ),
-        Mutant(
-            "a system message of recalled text has no framing",
-            "prompt/assembler.py",
-            "self._size_with(Message.system(text), entries), text)",
-            "self.framer.counter(text), text)",
-        ),
-        Mutant(
-            "the summary is free",
-            "prompt/frame.py",
-            "summary = self.summary.tokens if self.summary is not None else 0",
-            "summary = 0",
-        ),
-        Mutant("stubs are free", "prompt/abridged.py", "Entry(sent, tokens, ", "Entry(sent, 0, "),
-        Mutant(
-            "the window may take one token more",
-            "prompt/window.py",
-            "if used + turn.tokens <= budget and not",
-            "if used + turn.tokens <= budget + 1 and not",
-        ),
-    ),
-    2: (
-        Mutant(
-            "a question that just fits is refused",
-            "prompt/frame.py",
-            'if needed > frame.open and self.on_overflow == "raise":',
-            'if needed >= frame.open and self.on_overflow == "raise":',
-        ),
-        Mutant(
-            "an older group is kept behind one that was dropped",
-            "prompt/abridged.py",
-            "if must or (not left_out and tokens(given) <= room):",
-            "if must or tokens(given) <= room:",
-        ),
-        Mutant(
-            "an older group is whole behind one with stubs",
-            "prompt/abridged.py",
-            "whole = whole and (must or tokens(group) + min(older, reserve) <= room)",
-            "whole = must or tokens(group) + min(older, reserve) <= room",
-        ),
-        Mutant(
-            "a call that still waits is dropped",
-            "pipeline.py",
-            "with_results(turn.whole(pending=True), self.assembler.size)",
-            "with_results(turn.whole(), self.assembler.size)",
-        ),
-    ),
-    3: (
-        Mutant(
-            "a pinned group of the current turn may go",
-            "prompt/frame.py",
-            "must = [group is groups[-1] or any(entry.message.pinned for entry in group) for group in groups]",
-            "must = [group is groups[-1] for group in groups]",
-        ),
-        Mutant(
-            "of a pinned turn only its question stays",
-            "session.py",
-            "stays += turn.whole().entries if turn else ()",
-            "stays += turn.whole().entries[:1] if turn else ()",
-        ),
-        Mutant("what just fits is refused", "prompt/frame.py", "if frame.open < 0:", "if frame.open <= 0:"),
-    ),
-    4: (
-        Mutant(
-            "broken tool groups are sent",
-            "turns.py",
-            "held = [turn.whole() for turn in past",
-            "held = [turn for turn in past",
-        ),
-        Mutant("a greeting stands before a gap", "prompt/window.py", " and not (turn.greets and too_large)", ""),
-        Mutant(
-            "results stand where they came, not with their call",
-            "turns.py",
-            "start = first_of.get((turn, message.tool_call_id), entry.order)",
-            "start = entry.order",
-        ),
-        Mutant(
-            "a question that is not returned leaves its answers behind",
-            "prompt/assembler.py",
-            "        messages = insert_summary(frame, ",
-            "        entries += () if shown else frame.groups\n        messages = insert_summary(frame, ",
-        ),
-    ),
-    5: (
-        Mutant(
-            "what is in the window may be recalled",
-            "prompt/assembler.py",
-            "        kept = _turn_ids(window.kept)",
-            "        kept = _turn_ids(window.kept[:1])",
-        ),
-        Mutant(
-            "what stands in the summary is recalled as well",
-            "summaries/rolling.py",
-            "candidates = _without_summarized(normalized(frame.summary.said), prompt.candidates)",
-            "candidates = prompt.candidates",
-        ),
-        Mutant(
-            "late replies stand where they came, not in their turn",
-            "turns.py",
-            "keys.append((turn, start, entry.order))",
-            "keys.append((0, start, entry.order))",
-        ),
-    ),
-    6: (
-        Mutant(
-            "the question before keeps its grounding",
-            "prompt/assembler.py",
-            "left = reach - (frame.question is not None)",
-            "left = reach",
-        ),
-        Mutant(
-            "the best passages go first",
-            "prompt/frame.py",
-            "return sorted(grounding.filled, key=strength, reverse=True)",
-            "return sorted(grounding.filled, key=strength)",
-        ),
-        Mutant(
-            "the footer is trimmed with the passages",
-            "messages.py",
-            "return join(self.header, *texts, note, self.footer)",
-            'return join(self.header, *texts, note, "" if omitted else self.footer)',
-        ),
-    ),
-    7: (
-        Mutant(
-            "the object that stores a system message forgets that it stays",
-            "session.py",
-            "            self._keep_staying(staying)",
-            "            pass",
-        ),
-        Mutant(
-            "what was asked before decides between equals",
-            "recall/ranking.py",
-            "order = np.lexsort((-signals.indices, -score))",
-            "order = np.lexsort((np.random.default_rng().permutation(len(score)), -score))",
-        ),
-    ),
-    8: (
-        Mutant("every message of a tool loop moves the window", "prompt/assembler.py", "if room < 0:", "if True:"),
-        Mutant(
-            "once the budget is used up, every message of a tool loop moves the window",
-            "prompt/assembler.py",
-            "frame, known = self.framer.answered(asked, count, slack=self.slack), count",
-            "frame, known = self.framer.answered(asked, len(asked.answers), slack=self.slack), len(asked.answers)",
-        ),
-        Mutant(
-            "the window gives up more than its slack",
-            "prompt/window.py",
-            "enough = range(bisect_left(sums, (1 - slack) * sums[allowed - 1]), allowed) if sums else ()",
-            "enough = range(allowed) if sums else ()",
-        ),
-        Mutant(
-            "words of other branches count",
-            "index/lexical.py",
-            "idf_of(size, count)",
-            "idf_of(size, len(self))",
-        ),
-        Mutant(
-            "an older question loses its grounding one prompt late",
-            "prompt/assembler.py",
-            "left = reach - (frame.question is not None)",
-            "left = reach",
-        ),
-    ),
-}
+def _python(target: str) -> list[Path]:
+    path = ROOT / "shared_core" / target
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path]
 
 
-def copy_with(mutant: Mutant | None, folder: Path) -> str | None:
-    """Put the package, changed, and the laws into a folder; return what is in the way, if anything."""
-    shutil.copytree(ROOT / PACKAGE, folder / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "pyproject.toml", folder)
-    (folder / "tests").mkdir()
-    for name in COPIED_TESTS:
-        copied = ROOT / "tests" / name
-        if copied.is_dir():
-            shutil.copytree(copied, folder / "tests" / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(copied, folder / "tests")
-    conftest = folder / "tests" / "conftest.py"
-    conftest.write_text(conftest.read_text(encoding="utf-8") + PROFILE, encoding="utf-8")
-    if mutant is not None:
-        path = folder / PACKAGE / mutant.file
-        source = path.read_text(encoding="utf-8")
-        if source.count(mutant.snippet) != 1:
-            return f"found {source.count(mutant.snippet)} times in {mutant.file}: {mutant.snippet}"
-        path.write_text(source.replace(mutant.snippet, mutant.replacement), encoding="utf-8")
-    return None
+def _spared(tree: ast.Module, line: int, column: int) -> bool:
+    """Whether a place is in an annotation, in a decorator or at a bare star, where a change does nothing to notice."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            values = [*node.args.defaults, *node.args.kw_defaults] if not isinstance(node, ast.ClassDef) else []
+            first = min(one.lineno for one in (node, *node.decorator_list))
+            if (first, 0) <= (line, column) < (node.body[0].lineno, node.body[0].col_offset):
+                return not any(one and _within(one, line, column) for one in values)
+        if isinstance(node, ast.AnnAssign) and _within(node.annotation, line, column):
+            return True
+    return False
 
 
-def run(law: int | None, mutant: Mutant | None) -> tuple[bool, str]:
-    """Run a law's tests (None: all) in a changed copy; return whether all is as it should be, and what came of it."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        problem = copy_with(mutant, folder)
-        if problem is not None:
-            return False, problem
-        chosen = "law_" if law is None else f"law_{law}_"
-        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen, "tests"]
-        environment = {key: value for key, value in os.environ.items() if key != "SOAK"}
-        environment |= {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    failed = re.search(r"^FAILED \S+::(\w+)", done.stdout, re.MULTILINE)
-    if mutant is None:
-        return done.returncode == 0, "all laws hold" if done.returncode == 0 else done.stdout[-3000:]
-    if done.returncode == 1 and failed is not None:
-        return True, failed.group(1)
-    return False, "SURVIVED" if done.returncode == 0 else done.stdout[-3000:] + done.stderr[-3000:]
+def _within(node: ast.expr, line: int, column: int) -> bool:
+    end = node.end_lineno or node.lineno, node.end_col_offset or 0
+    return (node.lineno, node.col_offset) <= (line, column) < end
+
+
+def _statements(tree: ast.Module, line: int) -> list[range]:
+    """Return the lines of the statements around a line, innermost first, each without those of its body."""
+    around = [s for s in ast.walk(tree) if isinstance(s, ast.stmt) and s.lineno <= line <= (s.end_lineno or s.lineno)]
+    around.sort(key=lambda one: one.lineno, reverse=True)
+    return [range(s.lineno, s.body[0].lineno if hasattr(s, "body") else (s.end_lineno or s.lineno) + 1) for s in around]
+
+
+def drawn(number: int, seed: int) -> list[Mutant]:
+    """Return that many changes, each at another place."""
+    files = [path for target in TARGETS for path in _python(target) if not SPARED.search(str(path.relative_to(ROOT)))]
+    trees = {path: ast.parse(path.read_text()) for path in files}
+    places: dict[tuple[Path, int, int], list[MutationSpec]] = {}
+    with tempfile.TemporaryDirectory() as folder, use_db(str(Path(folder) / "items"), WorkDB.Mode.create) as items:
+        init(files, items, {})
+        for item in items.work_items:
+            (one,) = item.mutations
+            if not _spared(trees[one.module_path], *one.start_pos):
+                places.setdefault((one.module_path, *one.start_pos), []).append(one)
+    chance = random.Random(seed)
+    mutants = []
+    for path, line, column in chance.sample(sorted(places), number):
+        one = chance.choice(sorted(places[path, line, column], key=lambda one: (one.operator_name, one.occurrence)))
+        before = path.read_text()
+        after = mutate_code(before, get_operator(one.operator_name)(), one.occurrence)
+        lines = list(unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm=""))[3:]
+        shown = "  ->  ".join(text[1:].strip() for text in lines)
+        mutants.append(Mutant(str(path.relative_to(ROOT)), after, _statements(trees[path], line), f"{line}: {shown}"))
+    return mutants
+
+
+class Record:
+    """Which tests reach a line, and the seconds each of them takes, as one run of the suite left them in a folder."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self.root = root
+        self.data = CoverageData(str(folder / "coverage"))
+        self.data.read()
+        self.lines: dict[str, dict[int, list[str]]] = {}
+        self.seconds: dict[str, float] = {}
+        for seconds, test in DURATION.findall((folder / "durations").read_text()):
+            self.seconds[test] = self.seconds.get(test, 0.0) + float(seconds)
+
+    def reaching(self, file: str, statements: list[range]) -> list[str]:
+        """Return the tests that reach the innermost of some statements that any test reaches, the quickest first."""
+        if file not in self.lines:
+            self.lines[file] = self.data.contexts_by_lineno(str(self.root / file))
+        lines = self.lines[file]
+        everywhere = range(max(lines, default=0) + 1)
+        for statement in [*statements, everywhere]:
+            names = {name for line in statement for name in lines.get(line, ()) if name.endswith("|run")}
+            tests = {name.removesuffix("|run") for name in names if "postgres" not in name}
+            if tests:
+                break
+        return sorted(tests, key=lambda test: (self.seconds.get(test, 0.0), test))
+
+
+def recorded(folder: Path) -> None:
+    """Run the suite once and leave its record in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    where = {"COVERAGE_FILE": str(folder / "coverage")}
+    command = [*PYTEST, "-n2", "--dist=loadfile", "-vv", "--durations=0", "--timeout=900", "--cov-context=test"]
+    command += ["--cov-report=", *(f"--cov={package}" for package in PACKAGES)]
+    with (folder / "durations").open("w") as report:
+        subprocess.run(command, cwd=ROOT, env=os.environ | where, stdout=report, check=True)
+
+
+def noticed(mutant: Mutant, record: Record, copy: Path) -> bool:
+    """Run the tests that reach a change in a copy of the project, and return whether one fails."""
+    total, tests = 0.0, []
+    for test in record.reaching(mutant.file, mutant.statements):
+        total += record.seconds.get(test, 0.0)
+        if total > MOST_SECONDS:
+            break
+        tests.append(test)
+    if not tests:
+        return False
+    before = (copy / mutant.file).read_text()
+    (copy / mutant.file).write_text(mutant.source)
+    (copy / "build").mkdir(exist_ok=True)
+    (copy / "build" / "tests").write_text("\n".join(tests))
+    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1"}
+    command = [*PYTEST, "-x", "--no-header", "--tb=line", f"@{copy}/build/tests"]
+    try:
+        ended = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=60 + 3 * total)
+        output = (ended.stdout + ended.stderr).decode()
+        if ended.returncode > 3 and not re.search("ImportError while loading|ERROR collecting", output):
+            raise RuntimeError(output)
+        return ended.returncode != 0
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        (copy / mutant.file).write_text(before)
 
 
 def main() -> int:
-    """Run every mutant and print the table; return the exit code."""
-    rows: list[tuple[int | None, Mutant | None]] = [(None, None)]
-    rows += [(law, mutant) for law, mutants in MUTANTS.items() for mutant in mutants]
-    with ThreadPoolExecutor(WORKERS) as pool:
-        results = list(pool.map(lambda row: run(*row), rows))
-    width = max(len(mutant.name) for _, mutant in rows if mutant is not None)
-    sys.stdout.write(f"law  {'mutant':<{width}}  caught by\n")
-    for (law, mutant), (_, outcome) in zip(rows, results, strict=True):
-        sys.stdout.write(f"{law or '-':>3}  {mutant.name if mutant else '(none)':<{width}}  {outcome}\n")
-    return 0 if all(fine for fine, _ in results) else 1
+    """Draw changes, try them in copies of the project, and print those that live."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--number", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=28)
+    parser.add_argument("--record", type=Path, help="a folder with the record of a run (default: make one)")
+    parser.add_argument("--recorded-in", type=Path, default=ROOT, help="the tree that the record was made in")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = arguments.record or Path(scratch) / "record"
+        if arguments.record is None:
+            recorded(folder)
+        record = Record(folder, arguments.recorded_in)
+        copies: SimpleQueue[Path] = SimpleQueue()
+        for worker in range(WORKERS):
+            copy = Path(scratch) / str(worker)
+            subprocess.run(["git", "clone", "--quiet", str(ROOT), str(copy)], check=True)
+            copies.put(copy)
+
+        def tried(mutant: Mutant) -> bool:
+            copy = copies.get()
+            try:
+                return noticed(mutant, record, copy)
+            finally:
+                copies.put(copy)
+
+        mutants = drawn(arguments.number, arguments.seed)
+        with ThreadPoolExecutor(WORKERS) as pool:
+            killed = 0
+            for number, (mutant, dead) in enumerate(zip(mutants, pool.map(tried, mutants), strict=True), 1):
+                killed += dead
+                sys.stderr.write(f"\r{killed} of {number} killed")
+                if not dead:
+                    tests = len(record.reaching(mutant.file, mutant.statements))
+                    sys.stdout.write(f"{mutant.file}:{mutant.change}  ({tests} tests)\n")
+                    sys.stdout.flush()
+    sys.stdout.write(f"{killed} of {len(mutants)} killed ({killed / len(mutants):.0%})\n")
+    return int(killed < 0.85 * len(mutants))
 
 
 if __name__ == "__main__":
