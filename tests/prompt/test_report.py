@@ -135,6 +135,10 @@ def test_nothing_wraps_at_any_width(rows: list[tuple[str, float, Reason]], quest
     assert report.full(width=width).count("\n+") == 1 + len(lines)
 
 
+def test_a_variant_selector_widens_the_character_before_it_once() -> None:
+    assert [columns(text) for text in ("\u2764", "\u2764\ufe0f", "\u2764\ufe0f\ufe0f", "\ufe0f")] == [1, 2, 2, 0]
+
+
 @given(texts, st.integers(4, 60))
 def test_text_is_clipped_and_wrapped_by_columns(text: str, width: int) -> None:
     line = " ".join(text.split())

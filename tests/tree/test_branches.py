@@ -205,6 +205,16 @@ def test_a_line_may_begin_to_the_left_of_the_merge_it_comes_from() -> None:
     assert [line for line, _ in draw(shown)] == ["*", "| *", "* |", "  o", " /|", "* |", "  *"]
 
 
+def test_a_line_that_joins_another_passes_over_those_between() -> None:
+    first, second, third, root, alone = (Position(number, 0) for number in range(5))
+    hello = Message.user("hello")
+    shown = [
+        LogEntry(first, hello, (root,)), LogEntry(second, hello, (alone,)), LogEntry(third, hello, (root,)),
+        LogEntry(root, hello, ()), LogEntry(alone, hello, ()),
+    ]  # fmt: skip
+    assert [line for line, _ in draw(shown)] == ["*", "| *", "| | *", "|_|/", "* |", "  *"]
+
+
 def test_all_of_it_outlives_the_process(tmp_path: Path) -> None:
     with InfiniteMemory(tmp_path / "chat.db", ranking="lexical") as memory:
         memory.add(history(6))

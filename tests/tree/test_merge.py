@@ -12,6 +12,7 @@ from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, ToolCall
 from shared_core.records import MAIN, After, Change, Draft
 from shared_core.results import Conflict
 from shared_core.summaries.requests import LINE_TOKENS
+from shared_core.tree.merge import conflicts
 from tests.support.histories import CountingStore, history, ids
 from tests.tree.two_branches import parted, path, said, say
 
@@ -223,6 +224,12 @@ def test_a_three_way_merge_lists_conflicts_and_decides_none(memory: InfiniteMemo
     assert "Only on 'side':\nuser: Make it more. The budget is 20k." in answer
     assert memory.sources(str(result.messages[1].id)) == ["u4", "r4", "u5", "r5", "u2", "r2", "u3", "r3"]
     assert result.to_dict()["conflicts"][1]["ours"] == ["u4"]
+
+
+def test_what_a_tool_says_is_no_statement_and_ends_none() -> None:
+    ours = [Message.tool("The price is 4k.", tool_call_id="c"), said("u1", "The budget is 10k.")]
+    theirs = [said("u2", "The budget is 20k. The price is 5k.")]
+    assert conflicts(ours, theirs) == [Conflict("budget", ("u1",), ("u2",), "10k", "20k")]
 
 
 def test_two_answers_to_one_question_are_a_conflict(memory: InfiniteMemory) -> None:
