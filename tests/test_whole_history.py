@@ -230,6 +230,18 @@ def test_what_was_forgotten_is_not_missed(client: Client, store: SQLiteStore, pl
     assert line(client.memory) == [id_ for id_ in [*left, "q4"] if id_ != "q2"]
 
 
+@pytest.mark.parametrize("place", range(5))
+def test_what_was_forgotten_is_not_missed_where_nothing_has_an_id(client: Client, place: int) -> None:
+    """The client still has it; only its place tells which one it is."""
+    messages = [message.replace(id=None) for message in talk(*LONG)]
+    forgotten = client.send(messages).ids[place]
+    assert forgotten is not None
+    client.memory.forget(ids=[forgotten])
+    client.sent, client.followed = [], FollowedHistory()
+    client.send([*messages, Message.user("says q4")])
+    assert line(client.memory) == [*LONG[:place], *LONG[place + 1 :], "q4"]
+
+
 def test_who_forgets_a_message_forgets_its_copies_and_edited_forms(client: Client, store: SQLiteStore) -> None:
     client.send(talk(*LONG))
     client.send(talk(*LONG[1:]))

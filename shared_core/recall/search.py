@@ -186,9 +186,6 @@ class Searcher:
         if wanted.before is not None:
             index = int(line.indices(session_index.rows_at([wanted.before]))[0])
             line = replace(line, upto=index) if index >= 0 else line  # -1: forgotten since; the caller searches again
-        if wanted.as_of != np.inf:
-            later = np.flatnonzero(line.along(session_index.column("times")) > wanted.as_of)
-            line = replace(line, upto=int(later[0])) if len(later) else line
         eligible = eligible_mask(session_index, line, wanted, self.rules.recall_tools)
         return Scope(session_index, vectors, line, eligible, self.rules.recall_unit, wanted.repeats)
 

@@ -178,6 +178,7 @@ def test_words_of_one_sense_are_found_without_a_common_stem_and_us_means_those_w
     assert set(parse_query("Where is a car?", []).forms_of("car")) == {"car", *terms("vehicle automobile")}
     assert parse_query("Weigh a weight", []).forms == {}
     assert parse_query("Where did Ann take us?", []).of_us
+    assert [parse_query("What did Ann say of my rent?", names).of_self for names in ([], ["Ann"])] == [True, False]
     assert not parse_query("Where did Ann take Ben?", []).of_us
 
 

@@ -174,6 +174,7 @@ def test_the_log_draws_forks_and_merges(memory: InfiniteMemory) -> None:
         ((), ("v1",)),
     ]
     assert [entry.message.id for entry in memory.log(2) if entry.message] == ["s2", "x2"]
+    assert memory.log(1)[0].to_dict()["message"].keys() == {"role", "content", "id", "created_at", "turn_id"}
     merge = memory.log()[2].to_dict()
     assert (merge["message"], merge["parents"], merge["tags"]) == (None, [[1, 6], [0, 7]], ["v1"])
     assert memory.newest_at("v1") == memory.get("x1") or memory.newest_at("v1") == memory.get("r1")
