@@ -43,6 +43,7 @@ def test_it_is_the_passage_with_most_of_the_words(subtests: pytest.Subtests) -> 
         ("木の話。" * 60 + "東京の旅行は四月です。" + "木の話。" * 60, ["東京", "旅行"], "東京の旅行は四月です。"),
         (FILLER * 9 + "The battery is flat. " + FILLER * 9, ["batteri"], "battery"),
         (FILLER * 9 + "We are moving house. " + FILLER * 9, ["move", "hous"], "moving"),
+        (FILLER * 9 + "Weiß: the LOCKER is 4471. " + FILLER * 9, ["locker"], "4471"),
         (FILLER * 9 + "The lamas spit. " + FILLER * 9 + "The lamp is new. " + FILLER * 3, ["lamp"], "lamp"),
         (FILLER * 9 + "relocker " + FILLER * 9 + "lockers! " + FILLER * 3, ["locker"], "lockers!"),
     ]
