@@ -308,7 +308,7 @@ class LiveSession:
 
     def path_to(self, head: Position) -> Path:
         """Return the path to a position of this session."""
-        return walk(head, self.segment)
+        return walk(head, self.segment) if self.key is not None else self.path
 
     def _move(self, head: Position) -> None:
         assert self.key is not None
