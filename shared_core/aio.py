@@ -19,7 +19,6 @@ from shared_core.pipeline import Progress
 from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.scope import RecallScope
-from shared_core.recall.standing_list import StandingFact
 from shared_core.records import Branch, SessionInfo, Summary
 from shared_core.redact import Redact
 from shared_core.sharing.files import FileFormat
@@ -155,10 +154,6 @@ class AsyncInfiniteMemory:
             in_conversation=in_conversation, as_of=as_of,
         )  # fmt: skip
         return await self._drive(steps)
-
-    async def standing(self) -> list[StandingFact]:
-        """Return the standing facts that the user has stated; see `InfiniteMemory.standing`."""
-        return await self._call(self._memory.standing)
 
     async def index(self, progress: Progress | None = None) -> None:
         """Embed all messages that have no vector yet; see `InfiniteMemory.index`. `progress` is called from threads."""

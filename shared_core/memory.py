@@ -54,7 +54,6 @@ from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit
 from shared_core.recall.search import Searcher
 from shared_core.recall.signals import Ranking
-from shared_core.recall.standing_list import StandingFact
 from shared_core.recall.worth import Recall
 from shared_core.records import SessionInfo, Summary, title_of
 from shared_core.rerankers import AnyReranker, as_reranker
@@ -124,9 +123,6 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             nothing if the conversation hardly holds an answer; `"precise"` asks for more; `"thorough"` fills
             `recall_tokens` with all that matches. `min_score` and `min_lexical` are
             conditions besides.
-        standing_tokens: the tokens that standing facts may take, as part of `recall_tokens`: wishes, diets, allergies,
-            roles and instructions that the user once stated ("I'm vegan", "always cite sources"). Those that bear on
-            the question's kind of task are recalled even if they share no word with it. 0 recalls none for that.
         top_k: the largest number of units that are recalled. None: as many as fit in `recall_tokens`.
         recall_tokens: the most that recalled messages may take: an int is a number of tokens, a float is a share of
             what system and pinned messages leave. With a share, the newest turn takes what it needs first, up to three
@@ -201,7 +197,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         message_overhead: int = 4, window_slack: float = 0.25, window_turns: int | None = None,
         embedder: Embedder | str | None = None,
         ranking: Ranking = "hybrid", recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None,
-        recall: Recall = "balanced", standing_tokens: int = 200, top_k: int | None = None,
+        recall: Recall = "balanced", top_k: int | None = None,
         recall_tokens: float | int | None = None, min_score: float | None = None, min_lexical: float | None = None,
         excerpt_tokens: int | None = 100,
         recall_tools: RecallTools = "replies", placement: Placement = "grounding",
@@ -245,7 +241,6 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             embed_text=embed_text, min_score=min_score, min_lexical=min_lexical, excerpt_tokens=excerpt_tokens,
             recall_tools=recall_tools, scope=scope, embed_budget_ms=embed_budget_ms, recall=recall,
             reranker=None if reranker is None else as_reranker(reranker), rerank_budget_ms=rerank_budget_ms,
-            standing_tokens=standing_tokens,
         )  # fmt: skip
         lock = fork_safe_lock(Depth.MEMORY)
         # The store is opened last, so that an invalid argument neither creates a file nor leaves one open.
@@ -537,9 +532,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         Messages are also found by the words of their grounding, such as documents pasted around a question. The
         reranker, if there is one, orders the best 30.
 
-        Of messages in which a speaker says different things about the same, such as two dates of one appointment, the
-        newest comes first, and `superseded_by` of the others names it. If the query asks for what was before, the older
-        ones come first.
+        Of messages of one speaker that match about as well and share their words, such as two dates of one appointment,
+        the newest comes first.
 
         Args:
             query: the text to search for.
@@ -592,15 +586,6 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         watch = self._events.watch("search")
         watch.ask(query)
         return self._events.steps(watch, self._prompts.search_steps(query, top_k, wanted, watch), of_hits)
-
-    def standing(self) -> list[StandingFact]:
-        """Return the standing facts that the user has stated on this branch, newest first, with those superseded.
-
-        They are wishes, diets, allergies, roles, constraints and instructions, such as "I'm vegan" or "always cite
-        sources". With `scope="user"`, those on the main branches of the user's other sessions are among them. To remove
-        one, `forget` its message: `memory.forget(ids=[fact.id])`.
-        """
-        return self._prompts.standing()
 
     def index(self, progress: Progress | None = None) -> None:
         """Embed all messages that have no vector yet, and save the index, so that the next question does not wait.

@@ -19,7 +19,7 @@ from shared_core.prompt.abridged import tokens_without_media, with_results
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
-from shared_core.prompt.window import SKIP_LIMIT, Candidate, Selection, Window
+from shared_core.prompt.window import SKIP_LIMIT, Candidate, Window
 from shared_core.recall.candidates import read_candidates, read_hits
 from shared_core.recall.embedder_calls import EmbedReply, EmbedRequest
 from shared_core.recall.embedding import EmbedderChoice
@@ -28,9 +28,6 @@ from shared_core.recall.ranking import Ranked, ScoredMessage
 from shared_core.recall.reranking import RERANKED, Reranking, RerankReply, RerankRequest
 from shared_core.recall.scope import Filter, reading
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
-from shared_core.recall.standing_list import StandingFact, read_facts
-from shared_core.recall.supersession.changes import MOST_JUDGED
-from shared_core.recall.supersession.ordering import judged
 from shared_core.records import Position, SessionState, Summary
 from shared_core.session import PAGE, LiveSession, OutdatedError
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
@@ -199,7 +196,7 @@ class PromptBuilder:
             return None, []
         wanted = Filter(
             plan.path, plan.before, _turns_in_prompt(plan.base, plan.asked), repeats=REPEATS,
-            in_conversation=True, standing=True, as_of=self.until,
+            in_conversation=True, as_of=self.until,
         )  # fmt: skip
         found = yield from self.searcher.find(question, plan.state, wanted, room)
         if ask.watch is not None:
@@ -209,7 +206,7 @@ class PromptBuilder:
         with self._lock:
             return found, read_candidates(
                 self.live, self.searcher.rules, found, path=plan.path, question=question, room=room,
-                placement=self.assembler.placement, window=plan.base.kept, epoch=plan.state.epoch,
+                placement=self.assembler.placement, epoch=plan.state.epoch,
             )  # fmt: skip
 
     def _compose(self, ask: Ask, plan: Plan, found: Found | None, summed: SummarizedInputs) -> Context:
@@ -218,7 +215,7 @@ class PromptBuilder:
         context = self.assembler.compose(
             frame, selection, reserve=ask.reserve, shown=ask.shown, orphans=plan.alone,
             notes=(*(found.notes if found else ()), *summed.notes, *dropped), pending=found.pending if found else 0,
-            embedder=found.embedder if found else None, stopped=_why_stopped(found, selection),
+            embedder=found.embedder if found else None, stopped=found.verdict.why if found and found.verdict else "",
         )  # fmt: skip
         logger.debug("%s", context.report)
         if ask.watch is not None:
@@ -325,22 +322,13 @@ class PromptBuilder:
             found = yield from self.searcher.find(query, state, wanted, room=POOL_TOKENS * top_k)
             if watch is not None:
                 watch.searched(found)
-            ranks = np.union1d(np.flatnonzero(~found.ranked.weak)[:top_k], judged(found.ranked))
             with self._lock:
-                best = _with_grounding_hits(found, ranks)[: max(top_k, MOST_JUDGED)]
+                most = max(top_k, RERANKED)
+                hits = _with_grounding_hits(found, np.flatnonzero(~found.ranked.weak)[:most])[:most]
             if self.searcher.rules.reranker is not None and top_k:
-                with self._lock:
-                    hits = _with_grounding_hits(found, np.flatnonzero(~found.ranked.weak)[: max(top_k, RERANKED)])
-                ordered = yield from self.reranking.hits_steps(query, found, hits[: max(top_k, RERANKED)])
-                best = best if ordered is None else ordered
+                hits = (yield from self.reranking.hits_steps(query, found, hits)) or hits
             with self._lock, suppress(OutdatedError):  # if so, what was found may have been forgotten
-                return read_hits(self.live, found, best, query, state.epoch)[:top_k]
-
-    def standing(self) -> list[StandingFact]:
-        """Return the standing facts that the user has stated, newest first; see `InfiniteMemory.standing`."""
-        with self._lock:
-            state = self.live.sync()
-            return read_facts(self.live, self.searcher.scopes(state, Filter(), EmbedderChoice(None)))
+                return read_hits(self.live, self.searcher.rules, found, hits, top_k, state.epoch)
 
     def index_steps(self, progress: Progress | None) -> IndexSteps:
         """Yield requests for vectors until every message has one, and save snapshots.
@@ -425,13 +413,6 @@ def _mark(watch: Watch | None, stage: str) -> None:
     """Note that a stage has ended, if anybody wants to know."""
     if watch is not None:
         watch.mark(stage)
-
-
-def _why_stopped(found: Found | None, selection: Selection) -> str:
-    """Return why recall stops where it does; standing facts are recalled without regard to that."""
-    if found is None or found.verdict is None:
-        return ""
-    return found.verdict.why_besides if any(one.standing for one in selection.recalled) else found.verdict.why
 
 
 def _turns_in_prompt(window: Window, frame: Frame) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 context                               Context, with its ContextReport of ReportLines: Kind, Reason
 search                                ScoredMessage
-standing                              StandingFact
 sessions                              SessionInfo
 follow, forget, summary               FollowedHistory, ForgetResult, Summary
 branches, tags, log, reflog, diff     Branch, LogEntry, ReflogEntry, Diff
@@ -16,7 +15,6 @@ from shared_core.forget import ForgetResult
 from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.recall.ranking import ScoredMessage
-from shared_core.recall.standing_list import StandingFact
 from shared_core.records import Branch, SessionInfo, Summary
 from shared_core.sharing.importer import ImportResult
 from shared_core.tree.branches import Diff, ReflogEntry
@@ -42,7 +40,6 @@ __all__ = [
     "ReportLine",
     "ScoredMessage",
     "SessionInfo",
-    "StandingFact",
     "Stash",
     "Summary",
 ]

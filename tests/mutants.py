@@ -33,7 +33,6 @@ PACKAGES = ("shared_core", "langchain_infinite_memory", "llama_index_infinite_me
 TARGETS = ("tree", "prompt", "recall", "stores/tree_rules.py", "history.py", "whole_history.py")
 PLUGINS = [word for plugin in ("xdist", "pytest_cov", "timeout", "hypothesispytest") for word in ("-p", plugin)]
 PYTEST = [sys.executable, "-m", "pytest", "--disable-plugin-autoload", *PLUGINS, "-q"]
-SPARED = re.compile(r"supersession|standing_")
 DURATION = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +(.+?) *$", re.M)
 MOST_SECONDS = 60
 WORKERS = 2
@@ -80,7 +79,7 @@ def _statements(tree: ast.Module, line: int) -> list[range]:
 
 def drawn(number: int, seed: int) -> list[Mutant]:
     """Return that many changes, each at another place."""
-    files = [path for target in TARGETS for path in _python(target) if not SPARED.search(str(path.relative_to(ROOT)))]
+    files = [path for target in TARGETS for path in _python(target)]
     trees = {path: ast.parse(path.read_text()) for path in files}
     places: dict[tuple[Path, int, int], list[MutationSpec]] = {}
     with tempfile.TemporaryDirectory() as folder, use_db(str(Path(folder) / "items"), WorkDB.Mode.create) as items:

@@ -130,7 +130,6 @@ WRONG: dict[str, st.SearchStrategy[Any]] = {
     "recall_tokens": st.one_of(NO_NUMBER, st.integers(max_value=-1), outside(0, 1)),
     "recall_tools": none_of("replies", "none", "all"),
     "excerpt_tokens": below(1),
-    "standing_tokens": below(0),
     "min_score": outside(-1, 1),
     "min_lexical": outside(0, 100),
     "placement": none_of("grounding", "messages", "system"),

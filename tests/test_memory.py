@@ -506,7 +506,6 @@ DEFAULTS: dict[str, Any] = {
     "min_lexical": None,
     "excerpt_tokens": 100,
     "recall_tools": "replies",
-    "standing_tokens": 200,
     "placement": "grounding",
     "recall_template": None,
     "keep_grounding": "newest",

@@ -25,7 +25,6 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "add": ['add "We loved the Casa Azul by the river."', "git log -1 | infinite-memory add -"],
     "chat": ["chat", 'chat --model openai:gpt-4o-mini --system "You plan journeys."'],
     "ask": ['ask "Which hotel did we like?"', 'ask "Which hotel did we like?" --max-tokens 2000'],
-    "standing": ["standing", "standing --json"],
     "search": ["search Lisbon", 'search "hotel by the river" --since 2026-03-01 --role user'],
     "log": ["log -n 20", "log --graph"],
     "stats": ["stats", "stats --all-sessions"],

@@ -8,12 +8,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from shared_core.cli.printing import message_line, moment
+from shared_core.cli.printing import message_line
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.terminal import on_one_line, printable_name, short_id
-from shared_core.recall.standing_list import StandingFact
+from shared_core.prompt.terminal import printable_name, short_id
 from shared_core.tree.log import LogEntry, draw
 
 Full = Annotated[bool, typer.Option("--full", help="Print whole lines and IDs on a terminal, too; pipes get them.")]
@@ -59,12 +58,6 @@ class Lines:
         if message is None:
             return self.cut(f"{before}(empty)")
         return self.cut(f"{before}{message_line(message, short=self.width is not None)}")
-
-    def fact(self, fact: StandingFact) -> str:
-        """Return time (UTC), kind, ID and text of a standing fact on one line, marked if a newer one replaces it."""
-        when = moment(fact.created_at) if fact.created_at else ""
-        said = f"{on_one_line(fact.text)}{' (superseded)' if fact.superseded else ''}"
-        return self.cut(f"{when:<16}  {fact.kind:<11}  {self.id(fact.id)}  {said}")
 
     def graph(self, entries: Iterable[LogEntry]) -> Iterator[str]:
         """Yield the drawing of a tree, each message and each merge on a line of its own."""

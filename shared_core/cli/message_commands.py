@@ -133,9 +133,8 @@ def search(
 ) -> None:
     """List the messages that match a query, best first.
 
-    Each line holds the score, the time (UTC), the role, the ID and the text of a message. A * after the score marks a
-    message about which a newer one, listed before it, says otherwise. Without --role, messages of users and assistants
-    are searched.
+    Each line holds the score, the time (UTC), the role, the ID and the text of a message. Without --role, messages of
+    users and assistants are searched.
     """
     if all_sessions:
         if options.branch is not None:
@@ -148,21 +147,6 @@ def search(
             say("note: nothing matches")
     lines = Lines.of(full)
     options.answer([*map(hit_record, found)], (lines.message(hit.message, f"{scored(hit)} ") for hit in found))
-
-
-@message_commands.command()
-@with_options
-def standing(options: BranchOptions, full: Full = False) -> None:
-    """List the standing wishes and facts of the user.
-
-    These are preferences, diets, allergies, roles, constraints and instructions, the newest first. Each line holds the
-    time (UTC), the kind, the ID of the message and what it says. To remove one, forget the message.
-    """
-    with options.open() as memory:
-        facts = memory.standing()
-    if not facts:
-        say("note: no standing facts are stored")
-    options.answer([fact.to_dict() for fact in facts], map(Lines.of(full).fact, facts))
 
 
 @message_commands.command()

@@ -136,8 +136,8 @@ def message_text(message: Message) -> str:
 
 
 def scored(hit: ScoredMessage) -> str:
-    """Return the score of a message found, with a star if a newer message says otherwise."""
-    return f"{hit.score:6.2f}{' ' if hit.superseded_by is None else '*'}"
+    """Return the score of a message found."""
+    return f"{hit.score:6.2f} "
 
 
 def moment(when: datetime) -> str:
@@ -201,7 +201,7 @@ def openai_message(message: Message) -> dict[str, Any]:
 
 def hit_record(hit: ScoredMessage) -> dict[str, Any]:
     """Return a message found as plain data."""
-    found = {"score": hit.score, "source": hit.source, "superseded_by": hit.superseded_by}
+    found = {"score": hit.score, "source": hit.source}
     return {**found, **message_record(hit.message)}
 
 

@@ -350,6 +350,10 @@ class LexicalIndex:
         indices = line.indices(rows)
         return bool(np.any((indices >= 0) & (indices < line.upto)))
 
+    def holding(self, term: str, line: LinePrefix) -> Indices:
+        """Return the messages of a line that hold a term."""
+        return self._on_line((term,), line, 1.0)[0]
+
     def share_held(self, terms: Sequence[Sequence[str]], line: LinePrefix, indices: Indices) -> float:
         """Return the share of some terms, by their idf, that some messages of a line hold together; 0 of no terms.
 

@@ -22,7 +22,6 @@ from shared_core.index.lexical import LexicalIndex
 from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.postings import Postings
 from shared_core.index.removal import Removed, in_order_of_use
-from shared_core.index.standing_facts import StandingFacts, facts_in, rules_digest
 from shared_core.index.text import read_terms, speaker_focus, statement_code, terms
 from shared_core.languages.detection import LANGUAGES, digest
 from shared_core.lifecycle import Depth, fork_safe_lock
@@ -52,17 +51,18 @@ once is folded, and one of 100,000 messages eleven times meanwhile, which takes 
 IDLE_FOLD = 0.02
 """The share from which they are folded when nobody uses the index."""
 
+NAME = "name"
+"""A word that a message has by telling the name of its speaker."""
+
 GROUNDING = "grounding "
 """Begins the names of a snapshot's arrays that hold the words of grounding."""
-
-STANDING = "standing "
-"""Begins the names of a snapshot's arrays that hold standing facts."""
 
 COLUMNS = {
     "segments": np.int32,
     "depths": np.int32,
     "roles": np.int8,
     "speaks": np.bool_,
+    "asks": np.bool_,
     "instructs": np.bool_,
     "persons": np.int8,
     "characters": np.int32,
@@ -84,7 +84,7 @@ class SessionIndex:
     """The columns that recall needs, with a row for every message of a session in the order they were stored.
 
     `lexical` holds the words of the contents, `grounding` those of the text that is kept apart from them, which only
-    `search` looks at; the column "apart" has their number. `standing` holds the standing facts that users state.
+    `search` looks at; the column "apart" has their number.
 
     `damaged` is set if the snapshot could not be read and the index was made from the messages.
 
@@ -118,7 +118,6 @@ class SessionIndex:
         self.turns = TurnNumbers()
         self.lexical = LexicalIndex()
         self.grounding = Postings()
-        self.standing = StandingFacts()
         self._columns: dict[str, GrowingArray[Any]] = {name: GrowingArray(dtype) for name, dtype in COLUMNS.items()}
         self._rows_of: dict[int, GrowingArray[np.int32]] = {}
         self._depths_of: dict[int, GrowingArray[np.int32]] = {}
@@ -155,7 +154,7 @@ class SessionIndex:
         """About how many bytes it takes in memory."""
         with self.lock:
             arrays = chain(self._columns.values(), self._rows_of.values(), self._depths_of.values())
-            words = self.lexical.nbytes + self.grounding.nbytes + self.standing.nbytes + self.turns.nbytes
+            words = self.lexical.nbytes + self.grounding.nbytes + self.turns.nbytes
             lines = sum(line.nbytes for line in self._lines.values())
             return sum(array.nbytes for array in arrays) + words + lines + INDEX_BYTES
 
@@ -164,7 +163,6 @@ class SessionIndex:
         with self.lock:
             self.lexical.fold(share)
             self.grounding.fold(share)
-            self.standing.words.fold(share)
             self.turns.fold()
 
     def column(self, name: str) -> npt.NDArray[Any]:
@@ -235,7 +233,6 @@ class SessionIndex:
         index._columns = columns
         index.lexical = self.lexical.without(gone)
         index.grounding = self.grounding.without(gone)
-        index.standing = self.standing.without(gone)
         index._enter_segments(0)
         index.last_seq = self.last_seq
 
@@ -256,10 +253,11 @@ class SessionIndex:
         for message in messages:
             document, language = read_terms(message.content)
             document.update(terms(message.name or "", language))
+            if language.tells_name(message.content):
+                document.update(terms(NAME, language))  # which "What's my name?" asks for
             documents.append(document)
             languages.append(language)
         both = list(zip(messages, languages, strict=True))
-        facts = [facts_in(message.content, language) if message.role == "user" else [] for message, language in both]
         grounding = [message.grounding.text if message.grounding else "" for message in messages]
         apart = [terms(text, language) for text, language in zip(grounding, languages, strict=True)]
         values: dict[str, list[Any]] = {
@@ -267,7 +265,10 @@ class SessionIndex:
             "depths": [position.depth for position in positions],
             "roles": [ROLES.index(message.role) for message in messages],
             "speaks": [bool(message.content.strip()) and message.role != "system" for message in messages],
-            "instructs": [any(fact.kind == "instruction" for fact in found) for found in facts],
+            "asks": [message.content.rstrip().endswith(("?", "\uff1f")) for message in messages],
+            "instructs": [
+                message.role == "user" and language.instructs_for_good(message.content) for message, language in both
+            ],
             "persons": [speaker_focus(message.content, language) for message, language in both],
             "characters": [len(message.content.strip()) for message in messages],
             "statements": [statement_code(message.content) for message in messages],
@@ -282,8 +283,6 @@ class SessionIndex:
         self.lexical.add(documents)
         for row, document in enumerate(apart, start):
             self.grounding.add(row, document)
-        for row, (message, found) in enumerate(zip(messages, facts, strict=True), start):
-            self.standing.add(row, message.name, found)
         self._enter_segments(start)
         self.fold(FOLD)
 
@@ -431,7 +430,7 @@ class SessionIndex:
         One that goes further stays: another process may have read more.
         """
         with self.lock:
-            about = {"names": [*self.names], "last_seq": self.last_seq, "epoch": self.epoch, "rules": _rules()}
+            about = {"names": [*self.names], "last_seq": self.last_seq, "epoch": self.epoch, "rules": digest()}
             arrays, rows = self._arrays(), len(self)
         reach = {name: about[name] for name in ("epoch", "rules", "last_seq")}
         data = pack(about, arrays)
@@ -449,13 +448,13 @@ class SessionIndex:
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return everything but the names as plain arrays."""
         arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
-        return arrays | _prefixed(GROUNDING, self.grounding.arrays()) | _prefixed(STANDING, self.standing.arrays())
+        return arrays | _prefixed(GROUNDING, self.grounding.arrays())
 
     def _take_snapshot(self, found: StoredSnapshot) -> None:
         self._needs_rewrite = found.damaged
         self.damaged |= found.damaged
         about, arrays = found.about, found.arrays
-        if about is None or about["epoch"] != self.epoch or about.get("rules") != _rules():
+        if about is None or about["epoch"] != self.epoch or about.get("rules") != digest():
             return
         self.names = about["names"]
         self._take(arrays)
@@ -468,7 +467,6 @@ class SessionIndex:
         self.turns = TurnNumbers.from_arrays(arrays)
         self.lexical = LexicalIndex.from_arrays(arrays)
         self.grounding = Postings.from_arrays(_named(GROUNDING, arrays))
-        self.standing = StandingFacts.from_arrays(_named(STANDING, arrays))
         self._enter_segments(0)
 
 
@@ -491,8 +489,3 @@ def _prefixed(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, 
 def _named(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
     """Return the arrays whose names begin with a prefix, under the names without it."""
     return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
-
-
-def _rules() -> str:
-    """Return what changes with the rules by which messages are read."""
-    return f"{digest()} {rules_digest()}"

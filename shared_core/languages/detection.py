@@ -98,7 +98,7 @@ def digest() -> str:
     rules = [
         (
             language.code, language.stemmer, sorted(language.stops), sorted(language.sure), language.letters,
-            language.endings, language.speaker, language.hearer,
+            language.endings, language.speaker, language.hearer, language.instructs, language.introduces,
         )
         for language in LANGUAGES
     ]  # fmt: skip

@@ -3,6 +3,21 @@
 from shared_core.languages.english_same_words import ANSWERED_BY, ASKED_AS, RELATIVES
 from shared_core.languages.language import Language
 
+_NOT_NAMES = (
+    "Afghan|African|Albanian|Algerian|American|Arab|Argentin(?:e|ian)|Armenian|Asian|Australian|Austrian|Basque|Belarusian"
+    "|Belgian|Bolivian|Bosnian|Brazilian|Brit|British|Bulgarian|Canadian|Catalan|Chilean|Chinese|Colombian|Croatian|Cuban"
+    "|Cypriot|Czech|Danish|Dutch|Ecuadorian|Egyptian|English|Estonian|Ethiopian|European|Filipin[oa]|Finnish|Flemish|French"
+    "|Georgian|German|Ghanaian|Greek|Hungarian|Icelandic|Indian|Indonesian|Iranian|Iraqi|Irish|Israeli|Italian|Jamaican"
+    "|Japanese|Jordanian|Kenyan|Korean|Kurdish|Latin[oa]|Latvian|Lebanese|Libyan|Lithuanian|Malaysian|Maltese|Mexican"
+    "|Mongolian|Moroccan|Nepal(?:i|ese)|Nigerian|Norwegian|Pakistani|Palestinian|Persian|Peruvian|Polish|Portuguese"
+    "|Romanian|Russian|Saudi|Scottish|Serbian|Singaporean|Slovak|Sloven(?:e|ian)|Somali|Spanish|Sudanese|Swedish|Swiss"
+    "|Syrian|Taiwanese|Thai|Tibetan|Tunisian|Turkish|Ugandan|Ukrainian|Uruguayan|Venezuelan|Vietnamese|Welsh|Yemeni"
+    "|Anglican|Baptist|Buddhist|Catholic|Christian|Evangelical|Hindu|Jain|Jewish|Lutheran|Methodist|Mormon|Muslim|Orthodox"
+    "|Protestant|Quaker|Sikh|Conservative|Democrat|Labour|Liberal|Republican|Tory|Autistic|Black|Bi|Deaf|Gay|Queer|Vegan"
+    "|Vegetarian|Not|Ok|So|Sorry|Sure|Very"
+)
+"""What "I am ..." says with a capital besides a name."""
+
 ENGLISH = Language(
     code="en",
     stemmer="english",
@@ -61,6 +76,17 @@ ENGLISH = Language(
         r"|\byou (?:\w+ )?(?:recommended|suggested|advised|proposed|said|told|mentioned|explained|gave|wrote)\b"
         r"|\byour (?:advice|recommendations?|suggestions?|answers?|explanations?|proposals?)\b"
     ),
+    instructs=(
+        r"\b(?:always|never|from now on|going forward|in future|every time|each time)\b.{0,80}"
+        r"\b(?:when|if|whenever|i ask|me)\b"
+        r"|\b(?:when(?:ever)?|if|every time|each time) i (?:ask|say|mention|request)\b"
+        r"|(?:^|[.!?\n]\s*)(?:please |but )*(?:always|never|from now on)\b"
+    ),
+    introduces=(
+        r"\b(?:my name(?:['\u2019]s| is)|i go by|call me)\s+(?-i:[A-Z])"
+        r"|(?:^|[.!?]\s+|\b(?:hi|hello|hey)\b\W{1,3}(?:there\W{1,3})?)(?:i['\u2019]m|i am|this is)\s+"
+        rf"(?!(?:{_NOT_NAMES})\b)(?-i:[A-Z])[\w'-]{{1,30}}(?=\W*$|[.!,]|\s(?:and|from|here)\b)"
+    ),
     months="""
     january jan, february feb, march mar, april apr, may, june jun, july jul, august aug, september sept sep, october
     oct, november nov, december dec
@@ -90,18 +116,3 @@ sera tu um un una une vi von
 """
 IN_ENGLISH = frozenset(_IN_ENGLISH.split())
 """Function words of other languages in names and phrases that English borrows, such as "de la": only several tell."""
-
-NOT_NAMES = (
-    "Afghan|African|Albanian|Algerian|American|Arab|Argentin(?:e|ian)|Armenian|Asian|Australian|Austrian|Basque|Belarusian"
-    "|Belgian|Bolivian|Bosnian|Brazilian|Brit|British|Bulgarian|Canadian|Catalan|Chilean|Chinese|Colombian|Croatian|Cuban"
-    "|Cypriot|Czech|Danish|Dutch|Ecuadorian|Egyptian|English|Estonian|Ethiopian|European|Filipin[oa]|Finnish|Flemish|French"
-    "|Georgian|German|Ghanaian|Greek|Hungarian|Icelandic|Indian|Indonesian|Iranian|Iraqi|Irish|Israeli|Italian|Jamaican"
-    "|Japanese|Jordanian|Kenyan|Korean|Kurdish|Latin[oa]|Latvian|Lebanese|Libyan|Lithuanian|Malaysian|Maltese|Mexican"
-    "|Mongolian|Moroccan|Nepal(?:i|ese)|Nigerian|Norwegian|Pakistani|Palestinian|Persian|Peruvian|Polish|Portuguese"
-    "|Romanian|Russian|Saudi|Scottish|Serbian|Singaporean|Slovak|Sloven(?:e|ian)|Somali|Spanish|Sudanese|Swedish|Swiss"
-    "|Syrian|Taiwanese|Thai|Tibetan|Tunisian|Turkish|Ugandan|Ukrainian|Uruguayan|Venezuelan|Vietnamese|Welsh|Yemeni"
-    "|Anglican|Baptist|Buddhist|Catholic|Christian|Evangelical|Hindu|Jain|Jewish|Lutheran|Methodist|Mormon|Muslim|Orthodox"
-    "|Protestant|Quaker|Sikh|Conservative|Democrat|Labour|Liberal|Republican|Tory|Autistic|Black|Bi|Deaf|Gay|Queer|Vegan"
-    "|Vegetarian|Not|Ok|So|Sorry|Sure|Very"
-)
-"""What "I am ... and I" says with a capital besides a name."""

@@ -54,4 +54,5 @@ ASKED_AS = (
     (r"\bhow old\b", "age"),
     (r"\bhow tall\b", "height"),
     (r"\bhow heavy\b", "weight"),
+    (r"\bwho (?:am i|i am)\b", "my name"),
 )

@@ -15,6 +15,9 @@ _ACCENTS_OF_ANY_CASE = re.compile(r"(?<=[A-Za-z\u0391-\u03a9\u03b1-\u03c9\u0410-
 NEVER = "(?!)"
 """A regular expression that matches nothing."""
 
+LONGEST_INSTRUCTION = 600
+"""Characters; longer texts say such words in passing."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Language:
@@ -43,6 +46,8 @@ class Language:
         points: words that stand for what was named before.
         requests: words that begin a request.
         asks_back: a pattern for questions about what the assistant said.
+        instructs: a pattern for what says how to answer from then on.
+        introduces: a pattern for what tells the speaker's name.
         months: the names of the twelve months, separated by commas.
         day: a pattern for what may follow the number of a day.
         of: a pattern for what may come between day and month.
@@ -76,6 +81,8 @@ class Language:
     points: str = ""
     requests: str = ""
     asks_back: str = NEVER
+    instructs: str = NEVER
+    introduces: str = NEVER
     months: str = ""
     day: str = ""
     of: str = ""
@@ -150,6 +157,14 @@ class Language:
     def points_back(self, text: str) -> bool:
         """Return whether a text has a word for what was named before."""
         return matcher(rf"\b{any_of(self.points)}\b").search(unaccented(text)) is not None
+
+    def instructs_for_good(self, text: str) -> bool:
+        """Return whether a text says how to answer from then on: "Always show the units when I ask for a measure."."""
+        return len(text) <= LONGEST_INSTRUCTION and matcher(self.instructs).search(unaccented(text)) is not None
+
+    def tells_name(self, text: str) -> bool:
+        """Return whether somebody tells his or her name: "Hi, I'm Bob"."""
+        return matcher(self.introduces).search(unaccented(text)) is not None
 
     def requests_something(self, text: str) -> bool:
         """Return whether a text begins as a request."""

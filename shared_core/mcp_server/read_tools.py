@@ -169,7 +169,7 @@ class ReadTools:
         passage = excerpt(said.text, words, EXCERPT_TOKENS, counter, len(said.text) // 4)
         return replace(
             said, text=said.text if passage is None else passage, part=passage is not None, score=hit.score,
-            found_by=hit.source, superseded_by=hit.superseded_by, elsewhere=hit.session_id != home,
+            found_by=hit.source, elsewhere=hit.session_id != home,
         )  # fmt: skip
 
     def _pack(self, ranked: Sequence[Said], max_tokens: int, *, most_each: int | None = None) -> Packed:
@@ -240,7 +240,7 @@ def _prompt(memory: InfiniteMemory, question: str, max_tokens: int) -> Context:
 def _recalled(context: Context, memory: InfiniteMemory, question: str, *, wide: bool) -> Iterator[Said]:
     """Yield what a prompt recalls, standing facts first, then best first."""
     lines = [line for line in context.report.included if line.kind is Kind.RECALLED and line.id is not None]
-    lines.sort(key=lambda line: (line.reason is not Reason.STANDING, -(line.score or 0.0)))
+    lines.sort(key=lambda line: -(line.score or 0.0))
     of_others: dict[tuple[str | None, object], ScoredMessage] = {}
     if wide and lines:
         hits = [hit for hit in memory.search(question, RANKED, scope="user") if hit.session_id != memory.session_id]
@@ -280,5 +280,5 @@ def _of_line(line: ReportLine, message: Message | None, session: str | None) -> 
     return Said(
         id=line.id or "", session=session, role=role, speaker=role if message is None else speaker(message),
         at=in_utc_or_first(line.at), text=line.text, part=line.reason in (Reason.EXCERPT, Reason.NEIGHBOUR_EXCERPT),
-        score=line.score, why=line.reason.why, superseded_by=line.superseded_by,
+        score=line.score, why=line.reason.why,
     )  # fmt: skip

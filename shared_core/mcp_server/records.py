@@ -48,7 +48,6 @@ class Said:
         score: how well it matches, comparable within one answer.
         found_by: what found it: its words, its meaning, both, or its grounding.
         why: why it is among the records, as a sentence.
-        superseded_by: the id of a newer message in which the same speaker says otherwise.
         order: where it stands among messages of the same time.
         elsewhere: whether it was said in another conversation than the one that was asked about.
     """
@@ -63,7 +62,6 @@ class Said:
     score: float | None = None
     found_by: str | None = None
     why: str | None = None
-    superseded_by: str | None = None
     order: int = 0
     elsewhere: bool = False
 
@@ -120,7 +118,6 @@ def fenced(said: Iterable[Said]) -> str:
 def _line(said: Said) -> str:
     notes = [f"in session {quoted_name(said.session or '?')}"] if said.elsewhere else []
     notes += [f"score {said.score:.2f}"] if said.score is not None and said.found_by else []
-    notes += [f"superseded by {quoted_name(short_id(said.superseded_by))}"] if said.superseded_by else []
     notes += ["a part"] if said.part else []
     who = f"{said.at:%H:%M} [{quoted_name(short_id(said.id))}] {quoted_name(said.speaker)} ({'; '.join(notes)})"
     return f"- {who.removesuffix(' ()')}: {folded(quoted(said.text), CONTINUATION)}"

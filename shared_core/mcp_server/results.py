@@ -41,7 +41,6 @@ class Record(BaseModel):
     score: float | None = Field(default=None, description="Higher is better; comparable within one answer.")
     found_by: str | None = Field(default=None, description="lexical, dense, both, or grounding.")
     why: str | None = Field(default=None, description="Why it is here.")
-    superseded_by: str | None = Field(default=None, description="A newer message that says otherwise.")
 
 
 class Records(BaseModel):
@@ -151,5 +150,4 @@ def _record(said: Said) -> Record:
         id=said.id, session=said.session, role=said.role, at=said.at.isoformat(timespec="seconds"),
         name=quoted_name(said.speaker) if said.speaker != said.role else None, text=quoted(said.text), part=said.part,
         score=None if said.score is None else round(said.score, 3), found_by=said.found_by, why=said.why,
-        superseded_by=said.superseded_by,
     )  # fmt: skip

@@ -48,9 +48,6 @@ FOUND = 0.75
 Scores are standard scores: that of an average candidate is 0.
 """
 
-STANDING = "stands"
-"""Stands in place of the score of a standing fact in the short report."""
-
 NARROWEST = 20
 """Columns of the narrowest terminal that a report is drawn for."""
 
@@ -63,11 +60,6 @@ DISPENSABLE = ("reranked", "cosine", "words", "left", "score", "tokens", "role")
 TEXT_WIDTH = 24
 """Columns of text that are worth another column's place."""
 
-
-SUPERSEDED = "a newer message of the same speaker says otherwise"
-
-MARK = "[superseded] "
-"""What stands before the text of a message if a newer one of the same speaker says otherwise."""
 
 _set = object.__setattr__  # a frozen value has no other way in
 
@@ -93,8 +85,6 @@ class ReportLine(NamedTuple):
         dense: the cosine of its best piece with the question.
         at: when it was said; None if that is not known.
         reranked: the reranker's score; None if it gave none. `score` is then that of the rank it was given.
-        superseded_by: the id of the newest message in which the same speaker says otherwise, such as another date for
-            the same appointment; None: none was found. Both are dated in the prompt.
     """
 
     id: str | None
@@ -110,17 +100,16 @@ class ReportLine(NamedTuple):
     dense: float | None = None
     at: datetime | None = None
     reranked: float | None = None
-    superseded_by: str | None = None
 
     @property
     def why(self) -> str:
         """The reason as a sentence."""
-        return f"{self.reason.why}; {SUPERSEDED}" if self.superseded_by is not None else self.reason.why
+        return self.reason.why
 
     @property
     def shown(self) -> str:
-        """Its text, on one line, marked if a newer message says otherwise."""
-        return f"{MARK if self.superseded_by is not None else ''}{on_one_line(self.text[:LONGEST])}"
+        """Its text, on one line."""
+        return on_one_line(self.text[:LONGEST])
 
     @property
     def preview(self) -> str:
@@ -308,9 +297,9 @@ class ContextReport(_LinesLater):
 
     @property
     def best(self) -> tuple[ReportLine, ...]:
-        """The lines of the recalled messages, standing facts first, then best first."""
+        """The lines of the recalled messages, best first."""
         recalled = [line for line in self.included if line.kind is Kind.RECALLED and line.score is not None]
-        return tuple(sorted(recalled, key=lambda line: (line.reason is not Reason.STANDING, -(line.score or 0.0))))
+        return tuple(sorted(recalled, key=lambda line: -(line.score or 0.0)))
 
     @property
     def found(self) -> tuple[ReportLine, ...]:
@@ -327,16 +316,14 @@ class ContextReport(_LinesLater):
             return
         yield []
         order = "in the reranker's order" if self.reranked else "best first"
-        stands = f", {STANDING} what holds anyway" if best[0].reason is Reason.STANDING else ""
-        yield [(f"Recalled, {order}; > marks the best matches{stands}:", "bold")]
+        yield [(f"Recalled, {order}; > marks the best matches:", "bold")]
         questions = [line.text[:LONGEST] for line in self.lines if line.reason is Reason.QUESTION]
         words = words_of(" ".join(questions))
         roles = max(len(line.role or "") for line in best)
         days = 2 if any(line.at for line in best) else 0
         for line in best:
             day = f"{line.at:%Y-%m-%d}" if line.at else ""
-            score = STANDING if line.reason is Reason.STANDING else f"{line.score:.2f}"
-            head = f"{score:>6}{'':{days}}{day:<{days * 5}}  {line.role or '':<{roles}}  "
+            head = f"{line.score:6.2f}{'':{days}}{day:<{days * 5}}  {line.role or '':<{roles}}  "
             yield from _beside(head, line, words, width, found=line in found)
 
     def _why_nothing(self, width: int) -> Iterator[_Line]:
@@ -374,15 +361,13 @@ class ContextReport(_LinesLater):
         yield [(_row(COLUMNS, widths) + "text", "bold")]
         for row, line in zip(rows, self.lines, strict=True):
             style = "found" if line in found else "" if line.included else "dim"
-            yield [(_row(row, widths) + line.shown[: len(MARK) + width], style)]
+            yield [(_row(row, widths) + line.shown[:width], style)]
 
     def _legend(self, width: int) -> Iterator[_Line]:
         """Yield the reasons that occur, with their sentences."""
         yield []
         counts = Counter(line.reason for line in self.lines)
         sentences = {reason.value: (reason.why, count) for reason, count in counts.items()}
-        if replaced := sum(line.superseded_by is not None for line in self.lines):
-            sentences[MARK.strip()] = SUPERSEDED, replaced
         indent = max(map(len, sentences), default=0) + 2
         beside = indent <= width // 2
         for code, (sentence, count) in sentences.items():

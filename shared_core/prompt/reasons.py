@@ -56,7 +56,6 @@ class Reason(StrEnum):
     NEIGHBOUR_EXCERPT = "neighbour_excerpt", "a part of it is shown for context around a match"
     WORDING = "wording", "the wording around what is recalled"
     STUB = "stub", "a stub in place of a tool's result in this turn, which gives way to newer ones"
-    STANDING = "standing", "a standing wish or fact that bears on the question"
 
     # Not in the prompt, with the question
     GROUNDING_OFF = "grounding_off", 'retrieved for the question, but keep_grounding is "none"'

@@ -28,9 +28,8 @@ class _Ledger:
         score, lexical, dense = (scores.score, scores.lexical, scores.dense) if scores else (None, None, None)
         at = message.created_at if message else None
         reranked = scores.reranked if scores else None
-        newer = scores.superseded_by if scores and scores.stating.message.id == id_ else None
         line = ReportLine(
-            id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense, at, reranked, newer
+            id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense, at, reranked
         )
         self.lines.append(line)
 

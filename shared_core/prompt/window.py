@@ -136,9 +136,6 @@ class Candidate:
         match: the id of the message that matches the question; None: all are neighbours of matches.
         cut: ids of the messages of which it holds an excerpt.
         reranked: the reranker's score; None if it gave none.
-        standing: whether it is recalled for a standing wish or fact.
-        superseded_by: the id of the newest message in which the speaker of the match, or of the first message, says
-            otherwise; None: there is none.
     """
 
     entries: tuple[Entry, ...]
@@ -149,16 +146,6 @@ class Candidate:
     match: str | None = None
     cut: tuple[str | None, ...] = ()
     reranked: float | None = None
-    standing: bool = False
-    superseded_by: str | None = None
-
-    @property
-    def stating(self) -> Entry:
-        """Its match, or else its first message."""
-        first = self.entries[0]
-        if len(self.entries) == 1 or first.message.id == self.match:
-            return first
-        return next((entry for entry in self.entries if entry.message.id == self.match), first)
 
     @property
     def tokens(self) -> int:
@@ -177,14 +164,10 @@ class Candidate:
             self.match,
             self.cut,
             self.reranked,
-            self.standing,
-            self.superseded_by,
         )
 
     def why_recalled(self, entry: Entry) -> Reason:
         """Return why one of its messages is recalled."""
-        if self.standing and entry.message.id == self.match:
-            return Reason.STANDING
         matches, cut = entry.message.id == self.match, entry.message.id in self.cut
         if matches:
             return Reason.EXCERPT if cut else Reason.RECALLED

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -20,28 +20,11 @@ from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
 from shared_core.recall.excerpts import EXCERPT_MARK, excerpt
 from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
+from shared_core.recall.newer import FIRST, SURE, Place, newer
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.rules import RecallRules
+from shared_core.recall.scope import records_at
 from shared_core.recall.search import Found
-from shared_core.recall.standing_lane import (
-    ELLIPSIS,
-    EntryKey,
-    StandingCandidate,
-    StandingHit,
-    around,
-    entry_key,
-    statement_entry,
-    with_standing,
-)
-from shared_core.recall.supersession.changes import LONGEST_CORRECTION
-from shared_core.recall.supersession.ordering import (
-    MOST_CORRECTED,
-    MOST_FURTHER,
-    candidates_newest_first,
-    hits_newest_first,
-    judged,
-    may_be_replaced,
-)
 from shared_core.records import Position, Record
 from shared_core.session import LiveSession
 from shared_core.turns import Entry, Turn
@@ -62,10 +45,13 @@ PLACE_BITS = 32
 StatementCodes = tuple[int, ...]
 """The `statement_code` of each of some messages."""
 
+EntryKey = tuple[bool, int]
+"""Tells a message from all others: its id may be in several sessions."""
+
 
 def read_candidates(
     live: LiveSession, rules: RecallRules, found: Found, *, path: Path, question: str, room: int, placement: Placement,
-    window: Sequence[Turn] = (), epoch: int | None = None,
+    epoch: int | None = None,
 ) -> list[Candidate]:  # fmt: skip
     """Return candidates, best first.
 
@@ -77,7 +63,6 @@ def read_candidates(
         question: its text. The same question, asked before, is not an answer.
         room: tokens that recalled messages may take.
         placement: with `"messages"`, messages are recalled in whole turns.
-        window: turns in the prompt, newest first, whose statements may replace candidates.
         epoch: the session's at the search; None if it does not matter.
 
     Raises:
@@ -91,84 +76,53 @@ def read_candidates(
     reader = _Reader(live, rules, found, path, whole_turns=placement == "messages")
     # What a silent question matches is not read: it would only be reported.
     shortlist = [] if found.silent else _shortlist(found, tokens, room, inf if size is None else size)
-    read = list(reader.read(shortlist, epoch))
+    read = reader.with_newer(list(reader.read(shortlist, epoch)), shortlist)
     once = _once_each([candidate for candidate, _ in read])
     candidates = _without_repeats(
         list(zip(once, (codes for _, codes in read), strict=True)), (statement_code(question),)
     )
-    if may_be_replaced(candidates, question, found.words):
-        shown = {(one.scope, one.line_index) for one, _ in shortlist}
-        further = [*_further(found, shown), *_next_ones(found, shortlist, shown)]
-        # What is recalled for standing facts has been read with the candidates.
-        others = _Reader(live, rules, replace(found, standing=()), path, whole_turns=placement == "messages")
-        more = [candidate for candidate, _ in others.read(further)] if further else []
-        candidates = _once_each(candidates_newest_first(candidates, more, question, found.words, window))
-    if size is not None:
-        candidates = reader.cut(candidates, size)
-    if not found.standing:
-        return candidates
-    return with_standing(reader.standing(), candidates, reader.said, tokens=rules.standing_tokens, room=room)
-
-
-def _further(found: Found, shown: set[tuple[int, int]]) -> list[tuple[Ranked, Reason | None]]:
-    """Return the results that may replace one of those read, or be replaced by it, and are not read yet."""
-    likely = (one for one in found.ranked.at(judged(found.ranked)) if (one.scope, one.line_index) not in shown)
-    return [(ranked, Reason.UNLIKELY) for ranked in islice(likely, MOST_FURTHER)]
-
-
-def _next_ones(
-    found: Found, shortlist: Sequence[tuple[Ranked, Reason | None]], shown: set[tuple[int, int]]
-) -> list[tuple[Ranked, Reason | None]]:
-    """Return the short messages right after the best results, which may do nothing but correct them."""
-    best = [one for one, reason in shortlist if reason is None and one.own][:MOST_CORRECTED]
-    following: dict[tuple[int, int], None] = {}
-    for one in best:
-        scope = found.scopes[one.scope]
-        after = [index for index in range(one.line_index + 1, one.line_index + 3) if index < scope.line.upto]
-        sizes = scope.session_index.column("characters")[scope.line.rows[after]].tolist()
-        short = (index for index, size in zip(after, sizes, strict=True) if size <= LONGEST_CORRECTION)
-        following |= dict.fromkeys((one.scope, index) for index in short if (one.scope, index) not in shown)
-    return [(Ranked(*key, 0.0, 0.0, None, weak=False), Reason.UNLIKELY) for key in following]
+    return candidates if size is None else reader.cut(candidates, size)
 
 
 def read_hits(
-    live: LiveSession, found: Found, best: Sequence[Ranked], question: str, epoch: int
+    live: LiveSession, rules: RecallRules, found: Found, best: Sequence[Ranked], top_k: int, epoch: int
 ) -> list[ScoredMessage]:
-    """Return the messages of some results, best first, with the newest of what replaces each other first.
+    """Return the messages of the first results; those of all that are `newer` than the very first stand before these.
 
     Raises:
         OutdatedError: something has been forgotten since the search, when the session's epoch was this one.
     """
-    hits: list[ScoredMessage] = []
-    ages: list[tuple[float, ...]] = []
     others = [scope.session_index for scope in found.scopes if isinstance(scope.session_index, UserIndex)]
-    several = bool(others)
-    places = [_place_of(found, ranked) for ranked in best]
-    wanted: dict[int, list[Position]] = {}
-    for session, position in places:
-        wanted.setdefault(session, []).append(position)
-    read = live.records_of(wanted, epoch) if wanted else {}
-    records = {(session, record.position): record for session, some in read.items() for record in some}
-    for ranked, place in zip(best, places, strict=True):
-        if place in records:
-            record, session = records[place], place[0]
-            message = record.message
+    known = {(one.scope, one.line_index): one for one in best}
+    records: dict[Place, tuple[int, Record]] = {}
+
+    def read(some: Sequence[Place]) -> None:
+        places = {_place_of(found, known[at]): at for at in some if at not in records}
+        read = records_at(partial(live.records_of, epoch=epoch), places)
+        records.update({places[place]: (place[0], record) for place, record in read.items()})
+
+    order = list(known)
+    read(order[:top_k])
+    for old in order[: min(FIRST, top_k)] if rules.ranking != "dense" else ():
+        new = newer(found.scopes, old, records[old][1].message.content, found.stems) if old in records else None
+        if new in order[order.index(old) :] and known[old].reranked is None:
+            order.remove(new)
+            order.insert(order.index(old), new)
+            known[new] = known[new]._replace(score=known[old].score)
+    read(order[:top_k])
+    hits: list[ScoredMessage] = []
+    for at in order[:top_k]:
+        if at in records:
+            ranked, (session, record) = known[at], records[at]
             sides = (ranked.lexical > 0, ranked.dense is not None)
-            source: Source = "both" if all(sides) else "lexical" if sides[0] else "dense"
-            source = "grounding" if ranked.grounding else source
-            hit = ScoredMessage(
-                message,
-                ranked.score,
-                source,
-                ranked.lexical,
-                ranked.dense,
-                _name_of(session, live, others),
-                ranked.reranked,
-            )
-            hits.append(hit)
-            time = record.message.created_at.timestamp() if several and record.message.created_at else 0.0
-            ages.append((time, ranked.scope, ranked.line_index))
-    return hits_newest_first(hits, ages, question, found.words)
+            source: Source = "both" if all(sides) else "dense" if sides[1] else "lexical"
+            hits.append(
+                ScoredMessage(
+                    record.message, ranked.score, "grounding" if ranked.grounding else source, ranked.lexical,
+                    ranked.dense, _name_of(session, live, others), ranked.reranked,
+                )
+            )  # fmt: skip
+    return hits
 
 
 def _name_of(session: int, live: LiveSession, others: Sequence[UserIndex]) -> str:
@@ -227,7 +181,6 @@ class _Reader:
         self.found = found
         self.path = path
         self.said: dict[EntryKey, int] = {}
-        self.stated: dict[EntryKey, list[str]] = {}
         self.spoken: dict[EntryKey, Language] = {}
         self._entries: dict[tuple[int, int], Entry] = {}
         self.whole_turns = whole_turns
@@ -239,9 +192,7 @@ class _Reader:
         """Yield a candidate for each result, with the statement codes of its messages."""
         shortlist = list(shortlist)
         units = [(ranked, self._members(ranked)) for ranked, _ in shortlist]
-        lane = [(_as_ranked(hit), self._members_of_standing(hit)) for hit in self.found.standing]
-        self._take([*units, *lane], epoch)
-        self._note_standing()
+        self._take(units, epoch)
         for (ranked, members), (_, reason) in zip(units, shortlist, strict=True):
             entries = self._entries_at(ranked.scope, members)
             match = self._entries.get((ranked.scope, ranked.line_index)) if ranked.own else None
@@ -249,44 +200,41 @@ class _Reader:
             if candidate is not None:
                 yield candidate, self._codes(candidate)
 
+    def with_newer(
+        self, read: Sequence[tuple[Candidate, StatementCodes]], shortlist: Sequence[tuple[Ranked, Reason | None]]
+    ) -> list[tuple[Candidate, StatementCodes]]:
+        """Return candidates; what is `newer` than the best ones stands before these."""
+        found, scopes, verdict, stems = list(read), self.found.scopes, self.found.verdict, self.found.stems
+        if self.rules.ranking == "dense" or (verdict is not None and verdict.chance < SURE):
+            return found
+        renewed: list[tuple[Place, Ranked]] = []
+        best = [ranked for ranked, reason in shortlist if reason is None and ranked.own and ranked.reranked is None]
+        for old in best[:FIRST]:
+            at = old.scope, old.line_index
+            new = newer(scopes, at, self._entries[at].message.content, stems) if at in self._entries else None
+            if new is not None:
+                renewed.append((at, old._replace(scope=new[0], line_index=new[1], own=False)))
+        # All are read at once, and stand behind the others until their places are known.
+        found += self.read([(one, None) for _, one in renewed if (one.scope, one.line_index) not in self._entries])
+        for at, one in renewed:
+            before, place = self._place(found, at), self._place(found, (one.scope, one.line_index))
+            if before < place < len(found):
+                candidate, codes = found.pop(place)
+                likely = candidate.reason in (Reason.WEAK, Reason.UNLIKELY)
+                found.insert(before, (replace(candidate, reason=None) if likely else candidate, codes))
+        return found
+
+    def _place(self, found: Sequence[tuple[Candidate, StatementCodes]], at: Place) -> int:
+        """Return which of some candidates has a message; the end if none has."""
+        key = _key(self._entries[at]) if at in self._entries else (False, -1)
+        return next((place for place, (one, _) in enumerate(found) if key in map(_key, one.entries)), len(found))
+
     def _codes(self, candidate: Candidate) -> StatementCodes:
-        return tuple([self.said[entry_key(entry)] for entry in candidate.entries])
+        return tuple([self.said[_key(entry)] for entry in candidate.entries])
 
     def _entries_at(self, scope: int, indices: Iterable[int]) -> list[Entry]:
         """Return what was read at some indices of a scope."""
         return [self._entries[scope, index] for index in indices if (scope, index) in self._entries]
-
-    def _note_standing(self) -> None:
-        """Note what the messages state that bears on the question."""
-        for hit in self.found.standing:
-            for entry in self._entries_at(hit.scope, [hit.line_index]):
-                stated = entry.message.content[hit.start : hit.end]
-                self.stated.setdefault(entry_key(entry), []).append(stated)
-
-    def _members_of_standing(self, hit: StandingHit) -> list[int]:
-        return self._members(_as_ranked(hit)) if self.whole_turns else [hit.line_index]
-
-    def standing(self) -> list[StandingCandidate]:
-        """Return a candidate for each message with standing facts that bear on the question, in their order."""
-        found: dict[EntryKey, StandingCandidate] = {}
-        for hit in self.found.standing:
-            own = self._entries.get((hit.scope, hit.line_index))
-            if own is None or entry_key(own) in found:
-                continue
-            candidate: Candidate | None = Candidate((self._stated_in(own),), 0.0, match=own.message.id)
-            if self.whole_turns:
-                entries = self._entries_at(hit.scope, self._members_of_standing(hit))
-                candidate = self._candidate(_as_ranked(hit), entries, own.message.id, None)
-            if candidate is not None:
-                found[entry_key(own)] = StandingCandidate(candidate, entry_key(own), self._codes(candidate))
-        return list(found.values())
-
-    def _stated_in(self, entry: Entry) -> Entry:
-        """Return what is recalled of a message for what it states."""
-        said = f" {ELLIPSIS} ".join(self.stated.get(entry_key(entry), ()))
-        marked = EXCERPT_MARK.replace("{id}", entry.message.id or "").replace("{text}", said)
-        size, cut = self.live.sizer.size, self.rules.excerpt_tokens is not None
-        return statement_entry(self._as_recalled(entry), marked, size, cut=cut)
 
     def _members(self, ranked: Ranked) -> list[int]:
         """Return the indices that a result recalls: its own, or those of its turn up to the question."""
@@ -303,28 +251,24 @@ class _Reader:
             in_scope.setdefault(ranked.scope, set()).update(members)
         parts = [(number, self.found.scopes[number], sorted(indices)) for number, indices in sorted(in_scope.items())]
         rows = [scope.line.rows[indices] for _, scope, indices in parts]
-        at: dict[tuple[int, Position], tuple[int, int]] = {}
-        wanted: dict[int, list[Position]] = {}
+        at: dict[tuple[int, Position], Place] = {}
         for (number, scope, indices), own in zip(parts, rows, strict=True):
-            places = scope.session_index.places(own)
-            at |= zip(places, [(number, index) for index in indices], strict=True)
-            for session, position in places:
-                wanted.setdefault(session, []).append(position)
-        read = self.live.records_of(wanted, epoch)
-        records = {at[session, record.position]: record for session, some in read.items() for record in some}
+            at |= zip(scope.session_index.places(own), [(number, index) for index in indices], strict=True)
+        read = records_at(partial(self.live.records_of, epoch=epoch), at)
+        records = {at[place]: record for place, record in read.items()}
         self._keep(records, self._orders(units, records))
         for (number, scope, indices), own in zip(parts, rows, strict=True):
             columns = (scope.session_index.column(name)[own].tolist() for name in ("statements", "languages"))
             for index, code, language in zip(indices, *columns, strict=True):
                 if (number, index) in records:
-                    key = entry_key(self._entries[number, index])
+                    key = _key(self._entries[number, index])
                     self.said[key], self.spoken[key] = code, LANGUAGES[language]
 
     def _keep(self, records: Mapping[tuple[int, int], Record], orders: Mapping[tuple[int, int], int]) -> None:
         """Keep the entries of some records; `orders` are those of other sessions' messages among each other."""
         own = [key for key in records if key not in orders]
         entries = self.live.entries([records[key] for key in own], self.path)
-        self._entries = dict(zip(own, entries, strict=True))
+        self._entries.update(zip(own, entries, strict=True))
         for key, order in orders.items():
             self._entries[key] = replace(self.live.sizer.entry(records[key], order), turn_no=ELSEWHERE)
 
@@ -391,12 +335,10 @@ class _Reader:
 
     def _cut(self, entry: Entry, size: int) -> Entry:
         message, sizer = entry.message, self.live.sizer
-        tokens, language = entry.tokens - message.media_tokens, self.spoken.get(entry_key(entry))
+        tokens, language = entry.tokens - message.media_tokens, self.spoken.get(_key(entry))
         passage = excerpt(message.content, self.found.stems, size, sizer.counter, tokens, language)
         if passage is None:
             return entry
-        for said in self.stated.get(entry_key(entry), ()):
-            passage = around(said, passage, message.content)
         marked = EXCERPT_MARK.replace("{id}", message.id or "").replace("{text}", passage)
         part = message.replace(content=marked)
         return replace(entry, message=part, tokens=sizer.size(part))
@@ -408,21 +350,21 @@ class _Reader:
         return bool(message.content.strip()) or self.whole_turns
 
 
+def _key(entry: Entry) -> EntryKey:
+    return entry.turn_no == ELSEWHERE, entry.order
+
+
 def _once_each(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return candidates with each message recalled once: several messages of a turn may be found, which is recalled."""
     found: list[Candidate] = []
     seen: set[EntryKey] = set()
     for candidate in candidates:
         if candidate.reason is None:
-            keys = {entry_key(entry) for entry in candidate.entries}
+            keys = {_key(entry) for entry in candidate.entries}
             candidate = candidate.because(Reason.SAME_TURN) if keys & seen else candidate
             seen |= keys
         found.append(candidate)
     return found
-
-
-def _as_ranked(hit: StandingHit) -> Ranked:
-    return Ranked(hit.scope, hit.line_index, 0.0, 0.0, None, weak=False)
 
 
 def _without_grounding(entry: Entry) -> Entry:

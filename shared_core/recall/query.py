@@ -15,7 +15,6 @@ from shared_core.base import Vectors
 from shared_core.index.text import is_statement, language_of, question_terms, read_terms, statement_code, terms
 from shared_core.languages.english import ENGLISH
 from shared_core.languages.language import Language, matcher, unaccented
-from shared_core.recall.supersession.former_values import without_history
 
 EARLIEST, LATEST = (moment.replace(microsecond=0, tzinfo=UTC).timestamp() for moment in (datetime.min, datetime.max))
 """The first and last second that `datetime` can represent, in seconds since 1970."""
@@ -145,12 +144,11 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
         stripped, count = pattern.subn(" ", stripped)
         found += called[name] if count else ()
     dense_text = " ".join(stripped.split()) if re.search(r"\w", stripped) else text
-    kept = without_history(text)
     of_us = language.asks_of_us(text)
     # For all questions, it finds no more, and what 20 of general knowledge recall grows by a third.
     of_known = of_us or bool(found) or language.asks_of_known(text)
     read = partial(question_terms, language=language, others=languages, of_known=of_known)
-    said = read(kept) or read(text)
+    said = read(text)
     asked = sorted(said.keys() - _about_talk(language)) or sorted(said)
     capitals = "" if language.nouns else " ".join(_PROPER.findall(text))
     proper = frozenset(terms(capitals, language)) & said.keys()

@@ -167,7 +167,6 @@ class ScoredMessage:
         dense: the cosine with the question, None without a vector.
         session_id: the session that holds it.
         reranked: the reranker's score; None if it gave none. `score` is then that of the rank it was given.
-        superseded_by: the id of the newest message found in which the same speaker says otherwise; None: there is none.
     """
 
     message: Message
@@ -177,7 +176,6 @@ class ScoredMessage:
     dense: float | None
     session_id: str
     reranked: float | None = None
-    superseded_by: str | None = None
 
     def __repr__(self) -> str:
         return short_repr(self)

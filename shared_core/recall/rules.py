@@ -43,7 +43,6 @@ class RecallRules:
     recall: Recall = "balanced"
     reranker: AnyReranker | None = None
     rerank_budget_ms: float = 1_000
-    standing_tokens: int = 200
 
     def __post_init__(self) -> None:
         one_of("recall", self.recall, get_args(Recall))
@@ -53,7 +52,6 @@ class RecallRules:
         one_of("scope", self.scope, get_args(RecallScope))
         if self.embed_text is not None:
             name_of(self.embed_text)
-        whole_number("standing_tokens", self.standing_tokens, least=0)
         in_range("embed_budget_ms", self.embed_budget_ms, 0, float("inf"))
         in_range("rerank_budget_ms", self.rerank_budget_ms, 0, float("inf"))
         if self.min_score is not None:

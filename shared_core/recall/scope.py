@@ -191,7 +191,6 @@ class Filter:
         roles: only messages of these; None for all that take part in the conversation, tools as in `recall_tools`.
         repeats: how many messages that say the same are considered, newest first; None for no limit.
         scope: what is searched: this session, or the user's other sessions, too; None: what the memory's rules say.
-        standing: whether standing facts that bear on the question are looked for.
         in_conversation: whether the question is understood as the next message of the conversation.
         as_of: seconds since 1970; other sessions end before the first message said later.
     """
@@ -205,7 +204,6 @@ class Filter:
     repeats: int | None = None
     scope: RecallScope | None = None
     in_conversation: bool = False
-    standing: bool = False
     as_of: float = np.inf
 
 

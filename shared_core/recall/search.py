@@ -51,7 +51,6 @@ from shared_core.recall.scope import (
     records_at,
     speakers,
 )
-from shared_core.recall.standing_lane import Closeness, StandingHit, bearing
 from shared_core.recall.worth import (
     APART,
     BARS,
@@ -95,7 +94,6 @@ class Found:
         words: the stems that were searched for.
         forms: other stems that count as the same, as a word has in the other languages of the conversation.
         verdict: how many of the results are worth their tokens; None: as many as fit.
-        standing: the standing facts that bear on the question, those to take first at the beginning.
     """
 
     scopes: Sequence[Scope]
@@ -106,7 +104,6 @@ class Found:
     words: tuple[str, ...] = ()
     verdict: Verdict | None = None
     forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    standing: tuple[StandingHit, ...] = ()
 
     @property
     def stems(self) -> tuple[str, ...]:
@@ -290,9 +287,8 @@ class Searcher:
                 vector = towards(vector, vectors, share(own))
             ranked = self._rank(query, scopes, vector, dense, room)
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
-            standing = self._standing(query, scopes, vector, dense) if wanted.standing else ()
         name = dense.key if dense.embedder is not None and vector is not None else None
-        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth, query.forms, standing)
+        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth, query.forms)
 
     def _newest(self, scopes: Sequence[Scope], query: Query) -> Indices:
         """Return the newest messages of this session if a question points back to them, by index, oldest first."""
@@ -401,19 +397,6 @@ class Searcher:
             weight=fingerprint.weight if fingerprint else 0.0,
             pool=max(POOL, room // POOL_TOKENS), least=self.rules.least(floor, words),
         )  # fmt: skip
-
-    def _standing(
-        self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: EmbedderChoice
-    ) -> tuple[StandingHit, ...]:
-        """Return the standing facts that bear on a question."""
-        if not self.rules.standing_tokens:
-            return ()
-        # What is usual in this session must not count: a fact must not get lost in messages that are all alike.
-        unrelated = dense.embedder.fingerprint.unrelated if dense.embedder is not None else None
-        closeness = None
-        if vector is not None and unrelated is not None:
-            closeness = Closeness(scopes, vector, *unrelated)
-        return tuple(bearing(query, scopes, closeness))
 
     def _verdict(
         self, query: Query, scopes: Sequence[Scope], ranked: RankedResults, dense: EmbedderChoice, *,

@@ -203,16 +203,10 @@ class Verdict:
     @property
     def why(self) -> str:
         """Why recall stops, as a sentence for the report."""
-        return self._why("nothing recalled")
-
-    @property
-    def why_besides(self) -> str:
-        """Why recall stops, if something is recalled without regard to the question."""
-        return self._why("nothing else recalled")
-
-    def _why(self, nothing: str) -> str:
         if self.chance < self.bars.open:
-            return f"{nothing}: older messages help with a chance of {self.chance:.0%}, below {self.bars.open:.0%}"
+            return (
+                f"nothing recalled: older messages help with a chance of {self.chance:.0%}, below {self.bars.open:.0%}"
+            )
         return f"recall stops where the chance that a message helps falls below {self.bars.go_on:.1%}"
 
 

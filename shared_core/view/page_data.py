@@ -339,10 +339,7 @@ def _line(line: ReportLine, ids: Mapping[str, int], threshold: float) -> list[An
     relevance = band(line.lexical, line.dense, threshold)
     close = None if relevance is None else BANDS.index(relevance)
     cells = [row, KINDS[line.kind], int(line.included), REASONS[line.reason], line.tokens, line.left, *scores, close]
-    if row is None:
-        return [*cells, line.preview]
-    newer = ids.get(line.superseded_by) if line.superseded_by is not None else None
-    return cells if newer is None else [*cells, newer]
+    return cells if row is not None else [*cells, line.preview]
 
 
 WORDS: Mapping[str, list[str]] = {

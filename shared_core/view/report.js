@@ -135,9 +135,8 @@ function reporting({ kinds, bands, reasons }, link) {
     const row = entry[NODE];
     const says = row === null ? isolated("span", "stray", entry[SAYS] || reasons[entry[WHY]]) : link(row);
     const why = odd && (row !== null || entry[SAYS]) ? el("span", "why", reasons[entry[WHY]]) : null;
-    const newer = row !== null && entry[SAYS] !== undefined ? el("span", "why", "superseded by ", link(entry[SAYS])) : null;
     const raw = numbers(entry) ? el("span", "why raw", numbers(entry)) : null;
-    return el("li", "", says, relevance(entry), el("span", "cost", number(entry[TOKENS])), why, newer, raw);
+    return el("li", "", says, relevance(entry), el("span", "cost", number(entry[TOKENS])), why, raw);
   }
 
   return { kindName, bar, relevance, budget, budgetBar };

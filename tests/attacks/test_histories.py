@@ -79,7 +79,7 @@ def commands(attacker: Attacker, folder: Path) -> list[list[str]]:
     page, copy = str(folder / "page.html"), str(folder / f"copy-{attacker.chance.random()}.db")
     lines = [
         *(["log"], ["log", "--graph"], ["stats"], ["branches"], ["tags"], ["sessions"], ["sessions", "--all-users"]),
-        *(["reflog"], ["standing"], ["stash", "list"], ["stash", "push", "--note", one], ["stash", "pop"]),
+        *(["reflog"], ["stash", "list"], ["stash", "push", "--note", one], ["stash", "pop"]),
         *(["stash", "apply"], ["stash", "drop"], ["view", "--out", page], ["doctor"], ["migrate"], ["backup", copy]),
         ["restore", copy], ["copy", copy, f"{copy}.2"],
         *(["search", one], ["ask", one], ["ask", one, "--full"], ["add", one, "--name", other], ["diff", one, other]),

@@ -14,13 +14,12 @@ import pytest
 
 from shared_core import redact
 from shared_core.cli import error_words
-from shared_core.index import standing_facts, text
+from shared_core.index import text
 from shared_core.languages import detection
 from shared_core.languages.detection import LANGUAGES
 from shared_core.languages.language import matcher
 from shared_core.openai_proxy.asides import Asides
 from shared_core.prompt import fence
-from shared_core.recall import standing_lane
 from tests.attacks.regex_steps import Counted, TooManyStepsError
 
 PACKAGES = ("shared_core", "langchain_infinite_memory", "llama_index_infinite_memory")
@@ -111,10 +110,6 @@ def _of_languages() -> list[re.Pattern[str]]:
     return [matcher(text) for text in sorted(texts) if "\\" in text or "(?" in text]
 
 
-def _of_standing() -> list[standing_facts._Rules]:
-    return list(dict.fromkeys(rules for one in LANGUAGES for rules in standing_facts._rules_of(one)))
-
-
 def vars_of(value: Any) -> Mapping[str, Any]:
     return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
 
@@ -124,11 +119,9 @@ MADE: Mapping[str, Callable[[], list[re.Pattern[str]]]] = {
         pattern for _, pattern in fence._fences("<earlier_messages> </summary_of_earlier_talk> [old] <|im_start|>")
     ],
     "shared_core/prompt/fence.py:speaker": lambda: [re.compile(fence._UNSEEN)],
-    "shared_core/recall/standing_lane.py:_patterns": lambda: list(inside(standing_lane._patterns())),
     "shared_core/recall/query.py:parse_query": lambda: [
         re.compile(r"(?<!\w)(?:Ann\ Lee|Zoe)(?:['\u2019]s?)?(?!\w)", re.IGNORECASE)
     ],
-    "shared_core/recall/supersession/statements.py:_any_of": list,  # what it makes, modules hold
     "shared_core/languages/detection.py:script": lambda: [detection.script()],
     "shared_core/languages/detection.py:_written_in": lambda: list(inside([one for _, one in detection._written_in()])),
     "shared_core/languages/language.py:matcher": _of_languages,
@@ -136,8 +129,6 @@ MADE: Mapping[str, Callable[[], list[re.Pattern[str]]]] = {
         re.compile(ending) for one in LANGUAGES for ending, _ in one.endings
     ],
     "shared_core/index/text.py:_marks": lambda: [text._marks()[1]],
-    "shared_core/index/standing_facts.py:pattern": lambda: [*inside(_of_standing())],
-    "shared_core/recall/standing_lane.py:_asking": lambda: [pattern for pattern, _ in standing_lane._asking()],
     "shared_core/redact.py:_as_word": lambda: [re.compile(f"[^\\W{text.UNSPACED}]")],
     "shared_core/redact.py:replace_names": lambda: [
         re.compile("|".join(map(redact._as_word, ["Ann Lee", "Zoe", "東京"])))
@@ -151,15 +142,9 @@ MADE: Mapping[str, Callable[[], list[re.Pattern[str]]]] = {
 
 
 def made_patterns() -> Iterator[tuple[str, re.Pattern[str], bool]]:
-    rules = _of_standing()
-    matched = {pattern for one in rules for _, pattern in one.rules}
-    # What a statement is about is looked for in the statement alone.
-    bounded = {pattern for one in rules for pattern, _ in one.subjects}
-    assert standing_facts.LONGEST_STATEMENT <= 160
     for where, make in MADE.items():
         for pattern in make():
-            if pattern not in bounded:
-                yield where, pattern, pattern in matched
+            yield where, pattern, False
 
 
 def test_no_function_makes_patterns_that_are_not_counted() -> None:

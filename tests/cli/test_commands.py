@@ -287,26 +287,6 @@ def test_search_is_ranked_and_can_be_narrowed(stored: str, call: Call) -> None:
     assert TALK[2]["content"] not in [hit["content"] for hit in early]
 
 
-def test_standing_lists_what_holds_from_then_on(stored: str, call: Call) -> None:
-    call("add", "I'm vegan")
-    call("add", "I'm no longer vegan")
-    code, out, err = call("standing")
-    assert (code, err) == (0, "")
-    newest, older, first = out.splitlines()
-    assert re.fullmatch(r"\S+ \S+  diet         \w+  I'm no longer vegan", newest)
-    assert older.endswith("  I'm vegan (superseded)")
-    assert first.endswith("  My favourite landmark is the Belém Tower")
-    found = json.loads(call("standing", "--json")[1])
-    assert [(fact["kind"], fact["superseded"]) for fact in found] == [
-        ("diet", False), ("diet", True), ("preference", False),
-    ]  # fmt: skip
-    assert call("forget", "--id", found[2]["id"], "--yes")[0] == 0
-    call("forget", "--id", found[0]["id"], "--yes")
-    assert [fact["superseded"] for fact in json.loads(call("standing", "--json")[1])] == [False]
-    call("forget", "--id", found[1]["id"], "--yes")
-    assert call("standing", "--json") == (0, "[]\n", "infinite-memory: note: no standing facts are stored\n")
-
-
 def test_log_and_its_json_can_be_imported_again(stored: str, here: Path, call: Call) -> None:
     log = json.loads(call("log", "--json")[1])
     assert log["branch"] == "main"

@@ -40,7 +40,7 @@ PAGES = {
     "evaluate.md": ["\n1.0\nrecall=precise not worth it it changes nothing for these questions\n"],
     "explain.md": [
         "['My locker code is 4471.",
-        '["I\'m vegan."]\n[("I\'m no longer vegan", False), ("I\'m vegan", True)]\n',
+        "[\"I'm vegan.\", 'Noted.']\n",
     ],
     "branches.md": [
         "The tokenizer never gets past a tab.",

@@ -24,7 +24,7 @@ def hundreds(text: str) -> int:
 TEMPLATE = RecallTemplate(header="", footer="", day="", item="{text}", separator="\n")
 SETTINGS: dict[str, Any] = {
     "max_tokens": 16_000, "reserve_tokens": 0, "token_counter": hundreds, "message_overhead": 0, "ranking": "lexical",
-    "recall": "thorough", "standing_tokens": 0, "recall_template": TEMPLATE, "excerpt_tokens": None,
+    "recall": "thorough", "recall_template": TEMPLATE, "excerpt_tokens": None,
 }  # fmt: skip
 """A quarter, 4,000 tokens, is left to questions; the window takes 12,000."""
 

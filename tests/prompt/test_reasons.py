@@ -26,7 +26,6 @@ CODES = [
     "neighbour_excerpt",
     "wording",
     "stub",
-    "standing",
     "grounding_off",
     "grounding_empty",
     "grounding_too_large",

@@ -1,1 +1,0 @@
-"""Newest truth first: which statements newer ones replace, and where each stands among the results."""
