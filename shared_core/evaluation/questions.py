@@ -12,11 +12,12 @@ from shared_core.arguments import file_path
 from shared_core.errors import InputFileError
 from shared_core.field_errors import shown
 
-__all__ = ["Problems", "Question", "read_questions"]
+__all__ = ["Question", "raise_any", "read_questions"]
 
 FORM = '{"question": "…", "ids": ["…"]} or {"question": "…", "text": "…"}'
 
-FIELDS = ("question", "ids", "text", "session", "user", "at", "before", "kind", "answer")
+TEXTS, LISTS = ("question", "session", "user", "at", "kind", "answer"), ("ids", "text")
+"""The fields of a question: those that hold a text, and those that hold one or several."""
 
 OTHER_NAMES = {"evidence": "ids", "category": "kind", "texts": "text"}
 """Names that other files give to the same field."""
@@ -36,7 +37,6 @@ class Question:
         session: the conversation that it is asked in.
         user: the user whom that belongs to; None: no user.
         at: it is asked after this: the id of a message, a branch, or a time. None: at the end of the branch.
-        before: it is asked before this: the id of a message, or a time.
         kind: what kind of question it is; empty: none in particular.
         answer: the right answer, whose informative words are looked for in the prompt; None: they are not.
         where: where it comes from, such as `"line 3"`.
@@ -48,7 +48,6 @@ class Question:
     session: str = "default"
     user: str | None = None
     at: str | None = None
-    before: str | None = None
     kind: str = ""
     answer: str | None = None
     where: str = ""
@@ -59,26 +58,11 @@ class Question:
         return bool(self.ids or self.texts)
 
 
-class Problems:
-    """Collects what is wrong with a file of questions, so that one error names all of it.
-
-    Args:
-        name: of the file.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.found: list[str] = []
-
-    def add(self, where: str, what: str) -> None:
-        """Note what is wrong at one spot."""
-        self.found.append(f"{where}: {what}")
-
-    def raise_any(self) -> None:
-        """Raise InputFileError if anything is wrong."""
-        if self.found:
-            more = [f"and {len(self.found) - NAMED:,} more"] if len(self.found) > NAMED else []
-            raise InputFileError(f"{self.name}: " + ";\n".join([*self.found[:NAMED], *more]))
+def raise_any(name: str, problems: Sequence[str]) -> None:
+    """Raise InputFileError if there are problems with the questions of this name; it names the first ones."""
+    if problems:
+        more = [f"and {len(problems) - NAMED:,} more"] if len(problems) > NAMED else []
+        raise InputFileError(f"{name}: " + ";\n".join([*problems[:NAMED], *more]))
 
 
 def read_questions(
@@ -100,38 +84,36 @@ def read_questions(
     Raises:
         InputFileError: there is no such file, or some lines are invalid. The error names each of them.
     """
-    if isinstance(source, Iterable) and not isinstance(source, str | os.PathLike):
-        name, given = "questions", list(_numbered(source))
-    else:
-        name, given = _read(file_path("questions", source))
-    problems, found = Problems(name), []
+    name, given = _given(source)
+    problems: list[str] = []
+    found: list[Question] = []
     for where, one in given:
         try:
-            made = one if isinstance(one, Question) else _question(one, where, session_id, user_id)
+            made = one if isinstance(one, Question) else _question(one, session_id, user_id)
             found.append(replace(made, where=made.where or where))
         except ValueError as error:
-            problems.add(where, str(error))
-    problems.raise_any()
+            problems.append(f"{where}: {error}")
+    raise_any(name, problems)
     if not found:
         raise InputFileError(f"{name} holds no questions: write one on each line, {FORM}")
     return found
 
 
-def _read(path: str | os.PathLike[str]) -> tuple[str, list[tuple[str, Any]]]:
-    """Return the name of a file and its objects, each with where it stands; one that is no JSON stays a text."""
+def _given(source: str | os.PathLike[str] | Iterable[Any]) -> tuple[str, list[tuple[str, Any]]]:
+    """Return what questions are called together, and each with where it stands."""
+    if isinstance(source, Iterable) and not isinstance(source, str | os.PathLike):
+        return "questions", list(_numbered(source))
+    path = file_path("questions", source)
     name = repr(os.fspath(path))
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8-sig")
+        return name, list(_numbered(json.loads(text) if text.lstrip().startswith("[") else text.split("\n")))
     except UnicodeDecodeError as error:
         raise InputFileError(f"{name} is not UTF-8: save it as UTF-8, a question on each line, {FORM}") from error
-    except OSError as error:
-        raise InputFileError(f"{name} cannot be read: {error.strerror or error}") from error
-    if not text.lstrip().startswith("["):
-        return name, list(_numbered(text.split("\n")))
-    try:
-        return name, list(_numbered(json.loads(text)))
     except ValueError as error:
         raise InputFileError(f"{name} is not valid JSON: {error}; write a question on each line, {FORM}") from error
+    except OSError as error:
+        raise InputFileError(f"{name} cannot be read: {error.strerror or error}") from error
 
 
 def _numbered(given: Iterable[Any]) -> Iterator[tuple[str, Any]]:
@@ -140,43 +122,32 @@ def _numbered(given: Iterable[Any]) -> Iterator[tuple[str, Any]]:
         if not isinstance(one, str):
             yield f"question {number}", one
         elif one.strip():
-            yield f"line {number}", _parsed(one)
+            try:
+                yield f"line {number}", json.loads(one)
+            except ValueError:
+                yield f"line {number}", one
 
 
-def _parsed(line: str) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError:
-        return line
-
-
-def _question(given: Any, where: str, session_id: str, user_id: str | None) -> Question:
+def _question(given: Any, session_id: str, user_id: str | None) -> Question:
     if not isinstance(given, Mapping):
         what = "not valid JSON" if isinstance(given, str) else f"not an object but {shown('value', given)[6:]}"
         raise ValueError(f"{what}; write {FORM}")
     fields: dict[str, Any] = {OTHER_NAMES.get(str(name), str(name)): value for name, value in given.items()}
-    for name in fields.keys() - {*FIELDS}:
-        if near := get_close_matches(name, FIELDS, n=1, cutoff=0.6):
+    for name in fields.keys() - {*TEXTS, *LISTS}:
+        if near := get_close_matches(name, (*TEXTS, *LISTS), n=1, cutoff=0.6):
             raise ValueError(f"there is no field {name!r}; did you mean {near[0]!r}?")
-    question = _text(fields, "question")
-    if not question or not question.strip():
+    for name in TEXTS:
+        if not isinstance(fields.get(name), str | None):
+            raise ValueError(f"{name!r} is {fields[name]!r}: expected a text")
+    if not (fields.get("question") or "").strip():
         raise ValueError(f"'question' is missing or empty; write {FORM}")
     if "ids" not in fields and "text" not in fields:
         raise ValueError("give 'ids' or 'text', what must be in the prompt; \"ids\": [] says that there is no answer")
-    if fields.get("at") is not None and fields.get("before") is not None:
-        raise ValueError("give 'at' or 'before', not both")
+    ids, texts = (_texts(fields, name) for name in LISTS)
     return Question(
-        question=question, ids=_texts(fields, "ids"), texts=_texts(fields, "text"),
-        session=_text(fields, "session") or session_id, user=_text(fields, "user") or user_id, at=_text(fields, "at"),
-        before=_text(fields, "before"), kind=_text(fields, "kind") or "", answer=_text(fields, "answer"), where=where,
+        fields["question"], ids, texts, fields.get("session") or session_id, fields.get("user") or user_id,
+        fields.get("at"), fields.get("kind") or "", fields.get("answer"),
     )  # fmt: skip
-
-
-def _text(fields: Mapping[str, Any], name: str) -> str | None:
-    value = fields.get(name)
-    if value is not None and not isinstance(value, str):
-        raise ValueError(f"{name!r} is {value!r}: expected a text")
-    return value
 
 
 def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
@@ -185,9 +156,3 @@ def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
     if not isinstance(values, Sequence) or not all(isinstance(one, str) and one.strip() for one in values):
         raise ValueError(f"{name!r} is {value!r}: expected a text that is not empty, or a list of them")
     return tuple(dict.fromkeys(values))
-
-
-def by_session(questions: Sequence[Question]) -> Iterator[tuple[tuple[str | None, str], list[Question]]]:
-    """Yield each user and session with its questions, in the order of the first of them."""
-    for key in dict.fromkeys((one.user, one.session) for one in questions):
-        yield key, [one for one in questions if (one.user, one.session) == key]

@@ -73,7 +73,7 @@ def test_questions_from_stdin_about_the_branch_that_is_checked_out(
     question = json.dumps({"question": "Where did we move?", "ids": ["s1"]})
     monkeypatch.setattr("sys.stdin", io.StringIO(question))
     assert call("--questions", "-") == (
-        2, "", "infinite-memory: questions: line 1: 's1' is not on the way to branch 'main'\n",
+        2, "", "infinite-memory: questions: line 1: 's1' is not on the way to 'main', where it is asked\n",
     )  # fmt: skip
     run(["checkout", "side"])
     capsys.readouterr()
@@ -94,10 +94,10 @@ def test_questions_from_stdin_about_the_branch_that_is_checked_out(
             "--questions mine.jsonl --try recal=precise",
             "--try 'recal=precise': there is no such argument; did you mean",
         ),
-        ("--questions mine.jsonl --try clock=1", "no such argument; these can be tried: 'system', 'scope', 'max_tok"),
-        ("--questions mine.jsonl --try top_k=many", "--try 'top_k=many': expected a number or none"),
-        ("--questions mine.jsonl --try recall=x", "'recall=x': expected 'balanced' or 'thorough' or 'precise'"),
-        ("--questions mine.jsonl --try precise", "--try 'precise': expected NAME=VALUE; these can be tried: 'system'"),
+        ("--questions mine.jsonl --try clock=1", "clock=1: expected a function, () -> datetime"),
+        ("--questions mine.jsonl --try top_k=many", "--top-k 'many': expected a whole number of at least 0"),
+        ("--questions mine.jsonl --try recall=x", "recall='x': choose one of 'balanced', 'thorough', 'precise'"),
+        ("--questions mine.jsonl --try precise", "--try 'precise': expected NAME=VALUE, such as recall=precise"),
         ("--questions mine.jsonl --try recall_tokens=2.5", "recall_tokens=2.5: expected a number from 0 to 1"),
         ("--questions mine.jsonl --with recall=precise,thorough", "--with recall takes one value; compare several"),
         ("--questions mine.jsonl --try scope=user", "scope=user searches all sessions of a user: say whose, with --us"),
