@@ -6,9 +6,10 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from shared_core.errors import EmbedderError
-from shared_core.events import Degradation, EventName, MemoryEvent, Outcome, SafeHook, Stage
+from shared_core.events import EventName, MemoryEvent, Outcome, SafeHook, Stage
 from shared_core.messages import Message
 from shared_core.prompt.context import Context
+from shared_core.prompt.reasons import Degradation, Note
 from shared_core.prompt.window import Selection
 from shared_core.recall.embedder_calls import Call, Embedded, EmbedRequest
 from shared_core.recall.ranking import ScoredMessage
@@ -21,37 +22,6 @@ Result = TypeVar("Result")
 Method = TypeVar("Method", bound=Callable[..., Any])
 Describe = Callable[["Watch", Any], None]
 """Notes in a watch what a verb returned."""
-
-LATE = "recall by words alone: the embedder "
-
-PHRASES: tuple[tuple[str, tuple[Degradation, ...]], ...] = (
-    (f"{LATE}still works", ("words_alone", "embedder_late")),
-    (f"{LATE}returned no vector", ("words_alone", "embedder_late")),
-    ("recall by words alone: ", ("words_alone", "embedder_failed")),
-    ("no embedder is installed", ("words_alone",)),
-    ("the session's vectors are by", ("words_alone",)),
-    ("not reranked: ", ("not_reranked",)),
-    ("the summary is not renewed", ("summarizer_failed",)),
-    ("more has left the window", ("summary_late",)),
-    ("the summary is left out", ("left_out",)),
-    ("the summary is cut", ("left_out",)),
-    ("the stored index was damaged", ("index_rebuilt",)),
-    ("sessions not searched by meaning", ("other_embedders",)),
-    (" embedded by ", ("text_shortened",)),
-    (" retrieved passages", ("left_out",)),
-    ("tool results of this turn replaced", ("left_out",)),
-    ("messages of this turn left out", ("left_out",)),
-    ("tool schemas take", ("left_out",)),
-)
-"""A part of each note of a report, and what it means. The first one that occurs counts: an error may quote others."""
-
-
-def degradations(notes: Iterable[str]) -> list[Degradation]:
-    """Return what notes of a report mean, each once; they may quote what was said, and this does not."""
-    found: list[Degradation] = []
-    for note in notes:
-        found += next((codes for phrase, codes in PHRASES if phrase in note), ("other",))
-    return list(dict.fromkeys(found))
 
 
 class Watch:
@@ -137,11 +107,11 @@ class Watch:
         if self.content:
             self.fields["query"] = query
 
-    def _degraded(self, notes: Sequence[str], *, over_budget: bool = False) -> None:
-        found = degradations(notes)
+    def _degraded(self, notes: Sequence[Note], *, over_budget: bool = False) -> None:
+        found = [code for note in notes for code in note.codes]
         found += ["vectors_pending"] if self.fields.get("pending") else []
         found += ["over_budget"] if over_budget else []
-        self.fields["degraded"] = tuple(found)
+        self.fields["degraded"] = tuple(dict.fromkeys(found))
         if self.content:
             self.fields["notes"] = tuple(notes)
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import override
 
 from shared_core.arguments import function
+from shared_core.prompt.reasons import Degradation
 from shared_core.reprs import short_repr
 
 EventName = Literal[
@@ -19,12 +20,6 @@ EventName = Literal[
     "summarize", "snapshot",
 ]  # fmt: skip
 """The verbs that events tell of, named as methods of `InfiniteMemory`; `"snapshot"`: a search index was saved."""
-
-Degradation = Literal[
-    "words_alone", "embedder_failed", "embedder_late", "vectors_pending", "other_embedders", "text_shortened",
-    "index_rebuilt", "not_reranked", "summarizer_failed", "summary_late", "left_out", "over_budget", "other",
-]  # fmt: skip
-"""What a prompt or a search could not have; the report says it in a sentence."""
 
 Outcome = Literal["", "failed", "late"]
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from shared_core import AsyncInfiniteMemory, BudgetError, InfiniteMemory, Message, SessionPool, UnknownReferenceError
-from shared_core.event_source import PHRASES, degradations
 from shared_core.events import MemoryEvent, as_hook, log_event, with_content
 from shared_core.testing import HashingEmbedder
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -277,16 +276,6 @@ def test_a_line_of_log_for_each_event(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "shared_core.events"):
         log_event(MemoryEvent(name="add", session_id="s", time_ns=0, seconds=0.0012, count=2))
     assert not caplog.records
-
-
-def test_every_phrase_is_said_somewhere() -> None:
-    """A note that is worded anew must be known under its new words."""
-    sources = [path.read_text() for path in (ROOT / "shared_core").rglob("*.py") if path.name != "event_source.py"]
-    for phrase, codes in PHRASES:
-        own = phrase.removeprefix("recall by words alone: ") or phrase
-        assert any(own in source for source in sources), phrase
-        assert degradations([f"3 {phrase} 4"]) == list(codes)
-    assert degradations(["the moon is full", "not reranked: 1", "not reranked: 2"]) == ["other", "not_reranked"]
 
 
 def test_an_event_as_plain_data() -> None:

@@ -22,7 +22,7 @@ from shared_core.prompt.frame import (
     with_grounding,
     with_summary,
 )
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.reasons import Kind, Note, Reason
 from shared_core.prompt.report_lines import report_lines
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Candidate, Fill, Selection, Window, fit_window
@@ -376,7 +376,7 @@ class Assembler:
 
     def compose(
         self, frame: Frame, selection: Selection, *, reserve: int, shown: bool, orphans: Sequence[Entry] = (),
-        notes: Sequence[str] = (), pending: int = 0, embedder: str | None = None, stopped: str = "",
+        notes: Sequence[Note] = (), pending: int = 0, embedder: str | None = None, stopped: str = "",
     ) -> Context:  # fmt: skip
         """Write the prompt and the report.
 

@@ -16,7 +16,7 @@ from shared_core.formats.fields import write_each
 from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
 from shared_core.messages import Message, Role, fields_of
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.reasons import Kind, Note, Reason
 from shared_core.prompt.terminal import (
     Span,
     counted,
@@ -142,7 +142,7 @@ class ContextReport(_LinesLater):
         reserve: tokens kept free for the reply.
         lines: every decision, in the order taken.
         pending: messages in scope that have no vector yet and were ranked by words alone.
-        degraded: descriptions of what could not be done; empty if everything worked.
+        degraded: what could not be done, as texts with `codes`; empty if everything worked.
         embedder: the key of the embedder whose vectors were used; None for words alone.
         stopped: why recall ends where it does; empty if nothing was searched for, or if it takes all that fits.
     """
@@ -151,7 +151,7 @@ class ContextReport(_LinesLater):
     reserve: int
     lines: tuple[ReportLine, ...]
     pending: int = 0
-    degraded: tuple[str, ...] = ()
+    degraded: tuple[Note, ...] = ()
     embedder: str | None = None
     stopped: str = ""
     totals: Mapping[Kind, int] = field(init=False)
@@ -285,7 +285,7 @@ class ContextReport(_LinesLater):
             yield from ([(line, "warning")] for line in wrapped(f"! {on_one_line(note)}", width))
 
     def _warnings(self) -> list[str]:
-        notes = list(self.degraded)
+        notes: list[str] = [*self.degraded]
         if self.pending:
             one = self.pending == 1
             had, were, their = ("has", "was", "its") if one else ("have", "were", "their")

@@ -14,6 +14,7 @@ from shared_core.messages import join as join
 from shared_core.prompt.abridged import fit_groups, stubs_of
 from shared_core.prompt.abridged import tokens as _size
 from shared_core.prompt.fence import defused
+from shared_core.prompt.reasons import Note
 from shared_core.tokens import message_tokens
 from shared_core.turns import Entry, Turn, chronological, tool_groups
 
@@ -445,7 +446,7 @@ def _system(stays: Sequence[Entry]) -> Entry | None:
     return next(reversed(list(first)), None)
 
 
-def trimming_notes(frame: Frame, *, reaches_all: bool) -> list[str]:
+def trimming_notes(frame: Frame, *, reaches_all: bool) -> list[Note]:
     """Return notes on what did not fit beside the question: its grounding, older steps of its turn, and older turns.
 
     Args:
@@ -455,31 +456,34 @@ def trimming_notes(frame: Frame, *, reaches_all: bool) -> list[str]:
     return [*_grounding_notes(frame), *_turn_notes(frame), *_tools_notes(frame, reaches_all)]
 
 
-def _grounding_notes(frame: Frame) -> list[str]:
+def _grounding_notes(frame: Frame) -> list[Note]:
     grounding = frame.question.message.grounding if frame.question is not None else None
-    fitted, notes = frame.grounding, list[str]()
+    fitted, notes = frame.grounding, list[Note]()
     if grounding is None:
         return []
     of_all, cut = f"of {len(grounding.filled)} retrieved passages", ", and the last one cut" if fitted.cut else ""
     if fitted.shortened:
-        notes.append(f"{fitted.shortened} {of_all} given in less detail: they do not fit whole")
+        notes.append(Note(f"{fitted.shortened} {of_all} given in less detail: they do not fit whole", "left_out"))
     if fitted.trimmed:
-        notes.append(f"{fitted.omitted} {of_all} left out{cut}: they do not fit")
+        notes.append(Note(f"{fitted.omitted} {of_all} left out{cut}: they do not fit", "left_out"))
     return notes
 
 
-def _turn_notes(frame: Frame) -> list[str]:
+def _turn_notes(frame: Frame) -> list[Note]:
     notes = []
     if stubbed := frame.stubbed:
         size = sum(entry.tokens for entry in stubbed)
-        notes.append(f"tool results of this turn replaced by stubs: {len(stubbed):,} ({size:,} tokens) do not fit")
+        text = f"tool results of this turn replaced by stubs: {len(stubbed):,} ({size:,} tokens) do not fit"
+        notes.append(Note(text, "left_out"))
     if frame.left_out:
         size = sum(entry.tokens for entry in frame.left_out)
-        notes.append(f"messages of this turn left out: {len(frame.left_out):,} ({size:,} tokens) do not fit")
+        text = f"messages of this turn left out: {len(frame.left_out):,} ({size:,} tokens) do not fit"
+        notes.append(Note(text, "left_out"))
     return notes
 
 
-def _tools_notes(frame: Frame, reaches_all: bool) -> list[str]:
+def _tools_notes(frame: Frame, reaches_all: bool) -> list[Note]:
     if reaches_all or frame.tools < LARGE_TOOLS * frame.budget:
         return []
-    return [f"tool schemas take {frame.tools:,} of {frame.budget:,} tokens, so little of the conversation fits"]
+    text = f"tool schemas take {frame.tools:,} of {frame.budget:,} tokens, so little of the conversation fits"
+    return [Note(text, "left_out")]

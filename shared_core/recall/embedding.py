@@ -15,6 +15,7 @@ from shared_core.embedders import as_embedder, embedder_named
 from shared_core.errors import EmbedderError, EmbedderMismatchError
 from shared_core.index.session_vectors import SessionVectors, Shortened, embedder_key, text_hash
 from shared_core.messages import Message
+from shared_core.prompt.reasons import Degradation, Note
 from shared_core.recall.embedder_calls import Call, Embedded, EmbedReply, EmbedRequest, LateCalls, Patience, Reply
 from shared_core.recall.scope import RecallUnit
 from shared_core.records import Position
@@ -163,6 +164,11 @@ def turn_text(messages: Sequence[Message]) -> str:
     )
 
 
+def words_alone(why: object, code: Degradation) -> Note:
+    """Return the note that a search went by words alone."""
+    return Note(f"recall by words alone: {why}", "words_alone", code)
+
+
 @dataclass(frozen=True, slots=True)
 class EmbedderChoice:
     """The embedder that a session is searched with.
@@ -171,14 +177,14 @@ class EmbedderChoice:
         embedder: the model; None to search by words alone.
         key: its `Fingerprint.key`.
         space: the name of its vectors in the store.
-        note: why there is no embedder, for the report.
+        note: why there is no embedder, for the report; None if there is one.
         failed: whether an embedder exists but raised when asked for its fingerprint.
     """
 
     embedder: Embedder | None
     key: str = ""
     space: str = ""
-    note: str = ""
+    note: Note | None = None
     failed: bool = False
 
 
@@ -215,12 +221,14 @@ def choose_embedder(
     if spaces:
         recorded = embedder_key(spaces[0])
         embedder = embedder_named(recorded)
-        note = "" if embedder else f"the session's vectors are by {recorded!r}; pass that embedder to recall by meaning"
+        why = f"the session's vectors are by {recorded!r}; pass that embedder to recall by meaning"
     else:
         embedder = as_embedder(None)
-        note = "" if embedder else "no embedder is installed: recall by words alone"
-    key = embedder.fingerprint.key if embedder else ""
-    return EmbedderChoice(embedder, key, key + suffix if embedder else "", note)
+        why = "no embedder is installed: recall by words alone"
+    if embedder is None:
+        return EmbedderChoice(None, note=Note(why, "words_alone"))
+    key = embedder.fingerprint.key
+    return EmbedderChoice(embedder, key, key + suffix)
 
 
 def _fingerprint(embedder: Embedder) -> Fingerprint:

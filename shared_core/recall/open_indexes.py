@@ -13,6 +13,7 @@ from shared_core.recall.embedding import (
     EmbedderChoice,
     choose_embedder,
     uses_other_embedder,
+    words_alone,
 )
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import (
@@ -73,7 +74,7 @@ class OpenIndexes:
         except EmbedderMismatchError:
             raise
         except EmbedderError as error:
-            return EmbedderChoice(None, note=f"recall by words alone: {error}", failed=True)
+            return EmbedderChoice(None, note=words_alone(error, "embedder_failed"), failed=True)
 
     def check(self) -> None:
         """Raise EmbedderMismatchError early, before anything has to be recalled. The store is asked only once."""

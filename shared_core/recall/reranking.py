@@ -21,6 +21,7 @@ from shared_core.base import RerankerModel
 from shared_core.errors import InfiniteMemoryError
 from shared_core.lifecycle import in_background
 from shared_core.messages import Message
+from shared_core.prompt.reasons import Note
 from shared_core.recall.excerpts import excerpt
 from shared_core.recall.ranking import Ranked
 from shared_core.recall.rules import RecallRules
@@ -246,9 +247,9 @@ class Reranking:
         )
         return reply
 
-    def _note(self, failure: RerankFailure) -> str:
+    def _note(self, failure: RerankFailure) -> Note:
         """Return the note for the report. The first one is logged, too, because a search has no report."""
-        note = f"not reranked: {failure.reason}"
+        note = Note(f"not reranked: {failure.reason}", "not_reranked")
         if not self._logged:
             self._logged = True
             logger.warning("%s", note)

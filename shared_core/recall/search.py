@@ -19,6 +19,7 @@ from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, text_hash
 from shared_core.languages.english import ENGLISH
 from shared_core.paths import Path
+from shared_core.prompt.reasons import Note
 from shared_core.recall.embedder_calls import (
     Call,
     EmbedReply,
@@ -27,7 +28,7 @@ from shared_core.recall.embedder_calls import (
     Patience,
     failure_of,
 )
-from shared_core.recall.embedding import EmbedderChoice, backfill
+from shared_core.recall.embedding import EmbedderChoice, backfill, words_alone
 from shared_core.recall.open_indexes import OpenIndexes
 from shared_core.recall.query import (
     NEWEST_MESSAGES,
@@ -71,7 +72,7 @@ POOL_TOKENS = 16
 SMALL_BATCH = 32
 """Texts embedded at a time while a question waits."""
 
-DAMAGED = "the stored index was damaged and has been rebuilt"
+DAMAGED = Note("the stored index was damaged and has been rebuilt", "index_rebuilt")
 """Noted once, in the report on the next question."""
 
 logger = logging.getLogger("shared_core")
@@ -99,7 +100,7 @@ class Found:
     scopes: Sequence[Scope]
     ranked: RankedResults
     pending: int = 0
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     embedder: str | None = None
     words: tuple[str, ...] = ()
     verdict: Verdict | None = None
@@ -276,7 +277,7 @@ class Searcher:
                 vector = yield from self._vectors(dense.embedder, query, scopes, notes)
             except EmbedderError as error:
                 self.live.share()  # another process, whose embedder works, may embed them
-                notes.append(f"recall by words alone: {error}")
+                notes.append(words_alone(error, "embedder_failed"))
                 self._warn(notes[-1])
         with self._lock, reading(scopes):
             # Counted where they are ranked: vectors of a batch that was given up may arrive at any time.
@@ -303,17 +304,18 @@ class Searcher:
         records = {record.position: record for record in self.live.records(scopes[0].session_index.session, positions)}
         return [records[position] for position in positions if position in records]
 
-    def _notes(self, dense: EmbedderChoice, scopes: Sequence[Scope]) -> list[str]:
+    def _notes(self, dense: EmbedderChoice, scopes: Sequence[Scope]) -> list[Note]:
         """Return notes on what is known to fail before the search."""
-        notes = [dense.note] if dense.note else []
-        if dense.failed:
+        notes = [dense.note] if dense.note is not None else []
+        if dense.failed and dense.note is not None:
             self._warn(dense.note)
         others = (
             sum(scope.vectors is None or len(scope.of_others) for scope in scopes) if dense.embedder is not None else 0
         )
         notes += [DAMAGED] if _was_damaged(scopes) else []
         if others:
-            notes.append(f"sessions not searched by meaning, because their vectors are another embedder's: {others}")
+            text = f"sessions not searched by meaning, because their vectors are another embedder's: {others}"
+            notes.append(Note(text, "other_embedders"))
         return notes
 
     def _warn(self, note: str) -> None:
@@ -328,7 +330,7 @@ class Searcher:
         return scope.vectors.count_missing(scope.embeddable()) if scope.vectors is not None else 0
 
     def _vectors(
-        self, embedder: Embedder, query: Query, scopes: Sequence[Scope], notes: list[str]
+        self, embedder: Embedder, query: Query, scopes: Sequence[Scope], notes: list[Note]
     ) -> Generator[EmbedRequest, EmbedReply, Vectors | None]:
         """Embed the question, then the newest messages without a vector, whole batches, as long as time allows.
 
@@ -354,7 +356,7 @@ class Searcher:
         return vector if _any_vectors(scopes) else None
 
     def _embed_query(
-        self, embedder: Embedder, query: Query, patience: Patience, notes: list[str]
+        self, embedder: Embedder, query: Query, patience: Patience, notes: list[Note]
     ) -> Generator[EmbedRequest, EmbedReply, Vectors | None]:
         """Return the question's vector; None, with a note, if it is too late."""
         text = query.dense_text if self.rules.recall_unit == "message" else query.text
@@ -379,9 +381,9 @@ class Searcher:
         row: Vectors = reply.vectors[0]
         return row
 
-    def _too_late(self, notes: list[str], why: str) -> None:
+    def _too_late(self, notes: list[Note], why: str) -> None:
         """Note that there is no vector of the question. The first note is logged, because a search has no report."""
-        notes.append(f"recall by words alone: {why}; raise embed_budget_ms if it needs longer")
+        notes.append(words_alone(f"{why}; raise embed_budget_ms if it needs longer", "embedder_late"))
         if not self._logged:
             self._logged = True
             logger.warning("%s", notes[-1])
@@ -446,7 +448,7 @@ def _any_vectors(scopes: Sequence[Scope]) -> bool:
     return any(scope.vectors is not None and len(scope.vectors.vectors) for scope in scopes)
 
 
-def _shortened(scopes: Sequence[Scope]) -> list[str]:
+def _shortened(scopes: Sequence[Scope]) -> list[Note]:
     """Return a note on long texts that were embedded since the last call, and not whole."""
     found = [one for scope in scopes if scope.vectors is not None for one in scope.vectors.shortened]
     for scope in scopes:
@@ -457,7 +459,8 @@ def _shortened(scopes: Sequence[Scope]) -> list[str]:
     kept, whole = (sum(column) for column in zip(*found, strict=True))
     texts = "1 long text was" if len(found) == 1 else f"{len(found):,} long texts were"
     its = "its" if len(found) == 1 else "their"
-    return [f"{texts} embedded by {kept:,} of {its} {whole:,} pieces, chosen evenly; words are searched in all of them"]
+    pieces = f"{kept:,} of {its} {whole:,} pieces, chosen evenly; words are searched in all of them"
+    return [Note(f"{texts} embedded by {pieces}", "text_shortened")]
 
 
 def _was_damaged(scopes: Sequence[Scope]) -> bool:

@@ -13,7 +13,7 @@ from shared_core.paths import Path, Span, beginning
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.fence import defused
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
-from shared_core.prompt.reasons import Reason
+from shared_core.prompt.reasons import Note, Reason
 from shared_core.prompt.window import Candidate, Selection
 from shared_core.records import Position, Summary
 from shared_core.session import LiveSession
@@ -68,7 +68,7 @@ class SummarizedInputs:
     frame: Frame
     candidates: Sequence[Candidate]
     start: int = 0
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 PAUSE = 10
@@ -81,7 +81,7 @@ class _Failure:
 
     after: Position | None
     count: int
-    reason: str
+    reason: Note
     left: int = PAUSE
 
 
@@ -92,17 +92,17 @@ class SummarizerPause:
         self._failure: _Failure | None = None
         self._warned = False
 
-    def begin(self, previous: Summary | None, count: int, failure: SummaryFailure) -> str:
+    def begin(self, previous: Summary | None, count: int, failure: SummaryFailure) -> Note:
         """Note a failure and return the note for the report. The first one also warns."""
-        reason = f"the summary is not renewed, as the summarizer failed ({failure})"
+        reason = Note(f"the summary is not renewed, as the summarizer failed ({failure})", "summarizer_failed")
         self._failure = _Failure(_end_of(previous), count, reason)
         if not self._warned:
             self._warned = True
             warnings.warn(reason, RuntimeWarning, stacklevel=2)
         return reason
 
-    def reason(self, previous: Summary | None, count: int) -> str:
-        """Return why no call is made for this question; empty if one may be made.
+    def reason(self, previous: Summary | None, count: int) -> Note | None:
+        """Return why no call is made for this question; None if one may be made.
 
         Args:
             previous: the summary so far.
@@ -110,7 +110,7 @@ class SummarizerPause:
         """
         failed = self._failure
         if failed is None or failed.after != _end_of(previous) or count >= 2 * failed.count or failed.left <= 0:
-            return ""
+            return None
         failed.left -= 1
         return failed.reason
 
@@ -131,7 +131,7 @@ VERSIONS = 8
 SPANS = 64
 """Segments of a path that are searched for summaries, newest first."""
 
-LEFT_OUT = "the summary is left out: it does not fit beside what must be sent"
+LEFT_OUT = Note("the summary is left out: it does not fit beside what must be sent", "left_out")
 
 
 RenewalSteps = Generator[SummaryRequest, SummaryReply, SummarizedInputs | None]
@@ -208,7 +208,7 @@ class RollingSummary:
         if prompt.epoch != self._epoch:
             self._epoch = prompt.epoch
             self._size.cache_clear()  # its keys hold texts that may have been forgotten
-        notes: list[str] = []
+        notes: list[Note] = []
         calls = CALLS
         while True:
             summarized = self._choose(prompt, versions)
@@ -236,9 +236,8 @@ class RollingSummary:
                     return None
                 versions = (summary, *versions)[:VERSIONS]
         if batch is not None and not calls:
-            notes.append(
-                "more has left the window than one question sums up: the next questions continue, or call summarize()"
-            )
+            text = "more has left the window than one question sums up: the next ones continue, or call summarize()"
+            notes.append(Note(text, "summary_late"))
         return replace(summarized, notes=(*summarized.notes, *notes))
 
     def _choose(self, prompt: PromptInputs, versions: Sequence[Summary]) -> SummarizedInputs:
@@ -280,7 +279,7 @@ class RollingSummary:
         return shortened(summary.text, self.rules.tokens, self._counter)
 
     def _next_batch(
-        self, prompt: PromptInputs, versions: Sequence[Summary], start: int, notes: list[str], *, urgent: bool
+        self, prompt: PromptInputs, versions: Sequence[Summary], start: int, notes: list[Note], *, urgent: bool
     ) -> _Batch | None:
         """Return the messages to sum up now; None if no summary is due.
 
@@ -300,8 +299,8 @@ class RollingSummary:
         enough = 0 if urgent else min(RENEW_SHARE * prompt.asked.open, room / 2)
         if not _is_enough(backlog, enough):
             return None
-        paused = "" if urgent else self._pause.reason(previous, start - first)
-        if paused:
+        paused = None if urgent else self._pause.reason(previous, start - first)
+        if paused is not None:
             notes.append(paused)
             return None
         return _Batch(previous, *next_batch(backlog, room), count=start - first)
@@ -316,7 +315,7 @@ class RollingSummary:
         return SummaryRequest(self.rules.summarizer, previous, tuple(item.message for item in batch.inputs))
 
     def _new_summary(
-        self, prompt: PromptInputs, batch: _Batch, reply: SummaryReply, notes: list[str]
+        self, prompt: PromptInputs, batch: _Batch, reply: SummaryReply, notes: list[Note]
     ) -> Summary | SummaryFailure:
         if isinstance(reply, SummaryFailure):
             return reply
@@ -325,7 +324,8 @@ class RollingSummary:
         if not text:
             return SummaryFailure(ValueError(f"nothing of the summary fits into summary_tokens={limit!r}"))
         if text != reply.strip():
-            notes.append(f"the summary is cut: it has {counter(reply):,} tokens and may take {limit:,}")
+            cut = f"the summary is cut: it has {counter(reply):,} tokens and may take {limit:,}"
+            notes.append(Note(cut, "left_out"))
         upto = prompt.path.at(batch.upto)
         straight = beginning(self.live.path_to(upto), upto) == beginning(prompt.path, upto)
         return Summary(
@@ -334,13 +334,13 @@ class RollingSummary:
             counter.name, counter(text) if counter.name is not None else None,
         )  # fmt: skip
 
-    def _keep(self, summary: Summary, epoch: int, notes: list[str]) -> bool:
+    def _keep(self, summary: Summary, epoch: int, notes: list[Note]) -> bool:
         """Store a summary; return False if something was forgotten meanwhile."""
         assert self.live.key is not None
         try:
             return self.live.store.keep(self.live.key, summary, epoch)
         except StoreError as error:
-            notes.append(f"the new summary is used and not stored: {error}")
+            notes.append(Note(f"the new summary is used and not stored: {error}"))
             return True
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shared_core.openai_proxy.inspector import live_sessions
 from shared_core.openai_proxy.inspector.request_ring import LONGEST, RequestRing
 from shared_core.prompt.context import ContextReport, ReportLine
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.reasons import Kind, Note, Reason
 from shared_core.view.page_data import BEGINNING
 
 REPORT = ContextReport(budget=10, reserve=0, lines=())
@@ -32,13 +32,13 @@ def test_it_keeps_what_is_shown_of_a_report_and_not_what_that_is_made_of() -> No
     alive = weakref.ref(made)
     report = ContextReport.with_lines_made_later(
         made, {kind: 6 if kind is Kind.WINDOW else 0 for kind in Kind}, budget=10, reserve=0, pending=4,
-        degraded=("late",), embedder="e", stopped="",
+        degraded=(Note("late"),), embedder="e", stopped="",
     )  # fmt: skip
     ring.note("ann", "s", "m" * 1_000, report)
     del made, report
     assert alive() is None
     (kept,) = (one.prompt for one in ring.of("ann"))
-    expected = ContextReport(10, 0, lines(2, "x" * LONGEST), pending=4, degraded=("late",), embedder="e")
+    expected = ContextReport(10, 0, lines(2, "x" * LONGEST), pending=4, degraded=(Note("late"),), embedder="e")
     assert (kept.report, kept.model) == (expected, "m" * LONGEST)
     assert max(live_sessions.PREVIEW, BEGINNING) <= LONGEST
 

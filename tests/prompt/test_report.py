@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import Context, ContextReport, ReportLine
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.reasons import Kind, Note, Reason
 from shared_core.prompt.terminal import clipped, columns, passage, words_of, wrapped
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -127,7 +127,7 @@ texts = st.text(st.characters(codec="utf-8") | st.sampled_from("日本語🙂❤
 def test_nothing_wraps_at_any_width(rows: list[tuple[str, float, Reason]], question: str, width: int) -> None:
     lines = [recalled(number, score, text, reason=reason) for number, (text, score, reason) in enumerate(rows)]
     asked = ReportLine(None, "user", Kind.QUESTION, True, Reason.QUESTION, 10, 90, question)
-    report = ContextReport(100, 20, (asked, *lines), 3, (question,))
+    report = ContextReport(100, 20, (asked, *lines), 3, (Note(question),))
     for drawn in (report.render(width=width, colour=False), report.full(width=width)):
         assert all(wide(line) <= width for line in drawn.split("\n"))
         assert "\x1b" not in drawn
