@@ -75,6 +75,7 @@ class Reason(StrEnum):
     NEWEST = "newest", "among the newest turns"
     RECALLED = "recalled", "matches the question"
     EXCERPT = "excerpt", "matches the question; a part of it is shown"
+    NEWER = "newer", "says later what a match is about"
     NEIGHBOUR = "neighbour", "shown for context around a match"
     NEIGHBOUR_EXCERPT = "neighbour_excerpt", "a part of it is shown for context around a match"
     WORDING = "wording", "the wording around what is recalled"

@@ -136,6 +136,7 @@ class Candidate:
         match: the id of the message that matches the question; None: all are neighbours of matches.
         cut: ids of the messages of which it holds an excerpt.
         reranked: the reranker's score; None if it gave none.
+        newer: whether it does not match the question itself, but says later what a match is about.
     """
 
     entries: tuple[Entry, ...]
@@ -146,6 +147,7 @@ class Candidate:
     match: str | None = None
     cut: tuple[str | None, ...] = ()
     reranked: float | None = None
+    newer: bool = False
 
     @property
     def tokens(self) -> int:
@@ -164,13 +166,14 @@ class Candidate:
             self.match,
             self.cut,
             self.reranked,
+            self.newer,
         )
 
     def why_recalled(self, entry: Entry) -> Reason:
         """Return why one of its messages is recalled."""
         matches, cut = entry.message.id == self.match, entry.message.id in self.cut
         if matches:
-            return Reason.EXCERPT if cut else Reason.RECALLED
+            return Reason.EXCERPT if cut else Reason.NEWER if self.newer else Reason.RECALLED
         return Reason.NEIGHBOUR_EXCERPT if cut else Reason.NEIGHBOUR
 
 

@@ -213,9 +213,10 @@ class _Reader:
             at = old.scope, old.line_index
             new = newer(scopes, at, self._entries[at].message.content, stems) if at in self._entries else None
             if new is not None:
-                renewed.append((at, old._replace(scope=new[0], line_index=new[1], own=False)))
+                renewed.append((at, Ranked(*new, old.score, 0.0, None, weak=False)))
         # All are read at once, and stand behind the others until their places are known.
-        found += self.read([(one, None) for _, one in renewed if (one.scope, one.line_index) not in self._entries])
+        unread = [(one, None) for _, one in renewed if (one.scope, one.line_index) not in self._entries]
+        found += [(replace(candidate, newer=True), codes) for candidate, codes in self.read(unread)]
         for at, one in renewed:
             before, place = self._place(found, at), self._place(found, (one.scope, one.line_index))
             if before < place < len(found):

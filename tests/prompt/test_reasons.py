@@ -22,6 +22,7 @@ CODES = [
     "newest",
     "recalled",
     "excerpt",
+    "newer",
     "neighbour",
     "neighbour_excerpt",
     "wording",
