@@ -20,7 +20,7 @@ from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
 from shared_core.recall.excerpts import EXCERPT_MARK, excerpt
 from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
-from shared_core.recall.newer import FIRST, SURE, Place, newer
+from shared_core.recall.newer import SURE, Place, newer
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import records_at
@@ -87,7 +87,7 @@ def read_candidates(
 def read_hits(
     live: LiveSession, rules: RecallRules, found: Found, best: Sequence[Ranked], top_k: int, epoch: int
 ) -> list[ScoredMessage]:
-    """Return the messages of the first results; those of all that are `newer` than the very first stand before these.
+    """Return the messages of the first results; the one of all that is `newer` than the very first stands before it.
 
     Raises:
         OutdatedError: something has been forgotten since the search, when the session's epoch was this one.
@@ -103,11 +103,12 @@ def read_hits(
 
     order = list(known)
     read(order[:top_k])
-    for old in order[: min(FIRST, top_k)] if rules.ranking != "dense" else ():
-        new = newer(found.scopes, old, records[old][1].message.content, found.stems) if old in records else None
-        if new in order[order.index(old) :] and known[old].reranked is None:
+    if order and order[0] in records and known[order[0]].reranked is None and rules.ranking != "dense":
+        old = order[0]
+        new = newer(found.scopes, old, records[old][1].message.content, found.stems)
+        if new in order:
             order.remove(new)
-            order.insert(order.index(old), new)
+            order.insert(0, new)
             known[new] = known[new]._replace(score=known[old].score)
     read(order[:top_k])
     hits: list[ScoredMessage] = []
@@ -203,26 +204,25 @@ class _Reader:
     def with_newer(
         self, read: Sequence[tuple[Candidate, StatementCodes]], shortlist: Sequence[tuple[Ranked, Reason | None]]
     ) -> list[tuple[Candidate, StatementCodes]]:
-        """Return candidates; what is `newer` than the best ones stands before these."""
-        found, scopes, verdict, stems = list(read), self.found.scopes, self.found.verdict, self.found.stems
-        if self.rules.ranking == "dense" or (verdict is not None and verdict.chance < SURE):
+        """Return candidates; what is `newer` than the best one stands before it."""
+        found, verdict = list(read), self.found.verdict
+        matches = (one for one, reason in shortlist if reason is None and one.own and one.reranked is None)
+        best = next(matches, None)
+        if best is None or self.rules.ranking == "dense" or (verdict is not None and verdict.chance < SURE):
             return found
-        renewed: list[tuple[Place, Ranked]] = []
-        best = [ranked for ranked, reason in shortlist if reason is None and ranked.own and ranked.reranked is None]
-        for old in best[:FIRST]:
-            at = old.scope, old.line_index
-            new = newer(scopes, at, self._entries[at].message.content, stems) if at in self._entries else None
-            if new is not None:
-                renewed.append((at, Ranked(*new, old.score, 0.0, None, weak=False)))
-        # All are read at once, and stand behind the others until their places are known.
-        unread = [(one, None) for _, one in renewed if (one.scope, one.line_index) not in self._entries]
-        found += [(replace(candidate, newer=True), codes) for candidate, codes in self.read(unread)]
-        for at, one in renewed:
-            before, place = self._place(found, at), self._place(found, (one.scope, one.line_index))
-            if before < place < len(found):
-                candidate, codes = found.pop(place)
-                likely = candidate.reason in (Reason.WEAK, Reason.UNLIKELY)
-                found.insert(before, (replace(candidate, reason=None) if likely else candidate, codes))
+        old = self._entries.get((best.scope, best.line_index))
+        text = old.message.content if old is not None else ""
+        new = newer(self.found.scopes, (best.scope, best.line_index), text, self.found.stems)
+        if new is None:
+            return found
+        if new not in self._entries:
+            unread = [(Ranked(*new, best.score, 0.0, None, weak=False), None)]
+            found += [(replace(candidate, newer=True), codes) for candidate, codes in self.read(unread)]
+        before, place = self._place(found, (best.scope, best.line_index)), self._place(found, new)
+        if before < place < len(found):
+            candidate, codes = found.pop(place)
+            likely = candidate.reason in (Reason.WEAK, Reason.UNLIKELY)
+            found.insert(before, (replace(candidate, reason=None) if likely else candidate, codes))
         return found
 
     def _place(self, found: Sequence[tuple[Candidate, StatementCodes]], at: Place) -> int:

@@ -11,7 +11,6 @@ from shared_core.prompt import report_lines
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.reasons import Kind
 from shared_core.recall.candidates import WEAK_SHOWN
-from shared_core.recall.newer import FIRST
 from shared_core.tokens import TiktokenCounter
 from tests.support.histories import CountingStore
 
@@ -81,7 +80,7 @@ def test_what_may_have_changed_is_looked_for_in_few_messages_more(
     monkeypatch.setattr("shared_core.recall.candidates.newer", lambda *_: None)
     without, once = rows_read(store, "What is the rent of my flat?")
     assert (calls <= 2, once) == (True, 1)
-    assert without <= rows <= without + FIRST
+    assert without <= rows <= without + 1
 
 
 @pytest.mark.parametrize("question", SILENT)

@@ -89,7 +89,7 @@ def test_a_turn(filled: CountedStore) -> None:
         memory.add(Message.assistant("Fine.", id="a"))
         assert trips(filled) == "append"
         memory.context("item9?")
-        assert trips(filled) == "catch_up at at"
+        assert trips(filled) == "catch_up at"
         memory.search("fine", top_k=2)  # embeds both: no prompt needed it
         assert trips(filled) == "catch_up state", "it has just stored them, so that nobody else has embedded them"
         assert filled.stats(filled.session("u", "s") or 0)["vectors"] == 200
@@ -131,9 +131,9 @@ def test_vectors_are_stored_when_a_pool_takes_a_memory_back() -> None:
 def test_a_context(filled: CountedStore) -> None:
     with of(filled) as memory:
         memory.context(QUESTION)
-        assert trips(filled) == "session check_out spaces snapshot snapshot at at"
+        assert trips(filled) == "session check_out spaces snapshot snapshot at"
         memory.context("item11 and gardens?")
-        assert trips(filled) == "catch_up at at"
+        assert trips(filled) == "catch_up at"
         memory.fork("side", at="m50")
         filled.reset()
         memory.context(QUESTION)
@@ -188,13 +188,13 @@ def test_after_another_object_forgot_something(filled: CountedStore, monkeypatch
         other.forget(ids=["m11", "m50"])
         filled.reset()
         context = memory.context(QUESTION)
-        assert trips(filled) == "catch_up find newest forgotten_since at at", "no message is indexed again"
+        assert trips(filled) == "catch_up find newest forgotten_since at", "no message is indexed again"
         other.close()
         assert trips(filled) == "catch_up find transaction snapshot keep keep keep", "its snapshots are of what is left"
     as_in_a_new_process(filled)
     with of(filled) as later:
         assert later.context(QUESTION) == context
-        assert trips(filled) == "session check_out spaces snapshot snapshot at at"
+        assert trips(filled) == "session check_out spaces snapshot snapshot at"
     with of(CountedStore(filled.store)) as anew:
         filled.store.keep(filled.store.session("u", "s") or 0, Snapshot("rows", b""))  # it reads every message
         assert anew.context(QUESTION).report.lines == context.report.lines
