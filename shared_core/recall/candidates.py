@@ -20,12 +20,12 @@ from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import ELSEWHERE, Candidate
 from shared_core.recall.excerpts import EXCERPT_MARK, excerpt
 from shared_core.recall.lengths import WHOLE, excerpt_size, recalled_tokens
-from shared_core.recall.newer import SURE, Place, newer
+from shared_core.recall.newer import SURE, newer
 from shared_core.recall.ranking import Ranked, ScoredMessage, Source
 from shared_core.recall.rules import RecallRules
-from shared_core.recall.scope import records_at
+from shared_core.recall.scope import Place, records_in
 from shared_core.recall.search import Found
-from shared_core.records import Position, Record
+from shared_core.records import Record
 from shared_core.session import LiveSession
 from shared_core.turns import Entry, Turn
 
@@ -94,46 +94,36 @@ def read_hits(
     """
     others = [scope.session_index for scope in found.scopes if isinstance(scope.session_index, UserIndex)]
     known = {(one.scope, one.line_index): one for one in best}
-    records: dict[Place, tuple[int, Record]] = {}
-
-    def read(some: Sequence[Place]) -> None:
-        places = {_place_of(found, known[at]): at for at in some if at not in records}
-        read = records_at(partial(live.records_of, epoch=epoch), places)
-        records.update({places[place]: (place[0], record) for place, record in read.items()})
-
+    read = partial(live.records_of, epoch=epoch)
     order = list(known)
-    read(order[:top_k])
+    records = records_in(found.scopes, order[:top_k], read)
     if order and order[0] in records and known[order[0]].reranked is None and rules.ranking != "dense":
         old = order[0]
-        new = newer(found.scopes, old, records[old][1].message.content, found.stems)
+        new = newer(found.scopes, old, records[old].message.content, found.stems)
         if new in order:
             order.remove(new)
             order.insert(0, new)
             known[new] = known[new]._replace(score=known[old].score)
-    read(order[:top_k])
+    records |= records_in(found.scopes, [at for at in order[:top_k] if at not in records], read)
     hits: list[ScoredMessage] = []
     for at in order[:top_k]:
         if at in records:
-            ranked, (session, record) = known[at], records[at]
+            ranked = known[at]
             sides = (ranked.lexical > 0, ranked.dense is not None)
             source: Source = "both" if all(sides) else "dense" if sides[1] else "lexical"
             hits.append(
                 ScoredMessage(
-                    record.message, ranked.score, "grounding" if ranked.grounding else source, ranked.lexical,
-                    ranked.dense, _name_of(session, live, others), ranked.reranked,
+                    records[at].message, ranked.score, "grounding" if ranked.grounding else source, ranked.lexical,
+                    ranked.dense, _name_of(found, at, live, others), ranked.reranked,
                 )
             )  # fmt: skip
     return hits
 
 
-def _name_of(session: int, live: LiveSession, others: Sequence[UserIndex]) -> str:
+def _name_of(found: Found, at: Place, live: LiveSession, others: Sequence[UserIndex]) -> str:
+    scope = found.scopes[at[0]]
+    ((session, _),) = scope.session_index.places(scope.line.rows[[at[1]]])
     return live.session_id if session == live.key else others[0].name_of(session)
-
-
-def _place_of(found: Found, ranked: Ranked) -> tuple[int, Position]:
-    """Return the session of a result, and its position there."""
-    scope = found.scopes[ranked.scope]
-    return scope.session_index.places(scope.line.rows[[ranked.line_index]])[0]
 
 
 def _left_out(found: Found) -> npt.NDArray[np.bool_]:
@@ -239,31 +229,18 @@ class _Reader:
 
     def _members(self, ranked: Ranked) -> list[int]:
         """Return the indices that a result recalls: its own, or those of its turn up to the question."""
-        if not self.by_turn:
-            return [ranked.line_index]
-        scope = self.found.scopes[ranked.scope]
-        turn = int(scope.session_index.column("turns")[scope.line.rows[ranked.line_index]])
-        return [index for index in scope.line.line.indices_of_turn(turn) if index < scope.line.upto]
+        scope, index = self.found.scopes[ranked.scope], ranked.line_index
+        return scope.turn(index) if self.by_turn else [index]
 
     def _take(self, units: Sequence[tuple[Ranked, list[int]]], epoch: int | None) -> None:
         """Read the messages of all results together; keep them, with their codes and languages."""
-        in_scope: dict[int, set[int]] = {}
-        for ranked, members in units:
-            in_scope.setdefault(ranked.scope, set()).update(members)
-        parts = [(number, self.found.scopes[number], sorted(indices)) for number, indices in sorted(in_scope.items())]
-        rows = [scope.line.rows[indices] for _, scope, indices in parts]
-        at: dict[tuple[int, Position], Place] = {}
-        for (number, scope, indices), own in zip(parts, rows, strict=True):
-            at |= zip(scope.session_index.places(own), [(number, index) for index in indices], strict=True)
-        read = records_at(partial(self.live.records_of, epoch=epoch), at)
-        records = {at[place]: record for place, record in read.items()}
+        scopes, places = self.found.scopes, [(one.scope, index) for one, members in units for index in members]
+        records = records_in(scopes, places, partial(self.live.records_of, epoch=epoch))
         self._keep(records, self._orders(units, records))
-        for (number, scope, indices), own in zip(parts, rows, strict=True):
-            columns = (scope.session_index.column(name)[own].tolist() for name in ("statements", "languages"))
-            for index, code, language in zip(indices, *columns, strict=True):
-                if (number, index) in records:
-                    key = _key(self._entries[number, index])
-                    self.said[key], self.spoken[key] = code, LANGUAGES[language]
+        for number, index in records:
+            row, column = scopes[number].line.rows[index], scopes[number].session_index.column
+            key = _key(self._entries[number, index])
+            self.said[key], self.spoken[key] = int(column("statements")[row]), LANGUAGES[column("languages")[row]]
 
     def _keep(self, records: Mapping[tuple[int, int], Record], orders: Mapping[tuple[int, int], int]) -> None:
         """Keep the entries of some records; `orders` are those of other sessions' messages among each other."""

@@ -6,7 +6,7 @@ from collections.abc import Container, Sequence
 from shared_core.index.lexical import idf_of
 from shared_core.index.session_index import ROLES
 from shared_core.index.text import read_terms
-from shared_core.recall.scope import Scope, reading
+from shared_core.recall.scope import Place, Scope, reading
 
 RARE = 20
 """A word that more messages hold tells nothing of what they are about."""
@@ -23,9 +23,6 @@ LONGEST = 300
 
 SURE = 0.4
 """How likely the conversation must hold an answer at least, so that foreign questions get nothing more."""
-
-Place = tuple[int, int]
-"""The number of a scope, and the index of a message on its line."""
 
 
 def newer(scopes: Sequence[Scope], place: Place, text: str, asked: Container[str]) -> Place | None:

@@ -25,8 +25,9 @@ from shared_core.prompt.reasons import Note
 from shared_core.recall.excerpts import excerpt
 from shared_core.recall.ranking import Ranked
 from shared_core.recall.rules import RecallRules
+from shared_core.recall.scope import records_in
 from shared_core.recall.search import Found
-from shared_core.records import Position, Record
+from shared_core.records import Record
 from shared_core.rerankers import AnyReranker
 from shared_core.session import LiveSession
 
@@ -269,7 +270,8 @@ def passages(live: LiveSession, rules: RecallRules, found: Found, best: Sequence
     the lines of its messages. A message that was found by its grounding has its grounding, too.
     """
     units = [(one, _members(found, one)) for one in best]
-    records = _records(live, found, units)
+    places = [(one.scope, index) for one, indices in units for index in indices]
+    records = records_in(found.scopes, places, live.records_of)
     texts = []
     for one, indices in units:
         there = [records[one.scope, index] for index in indices if (one.scope, index) in records]
@@ -280,24 +282,6 @@ def passages(live: LiveSession, rules: RecallRules, found: Found, best: Sequence
 
 def _members(found: Found, one: Ranked) -> list[int]:
     return [one.line_index] if one.grounding else found.scopes[one.scope].members(one.line_index)
-
-
-def _records(
-    live: LiveSession, found: Found, units: Sequence[tuple[Ranked, list[int]]]
-) -> dict[tuple[int, int], Record]:
-    """Read the messages of some units, those of each scope together; without those forgotten since."""
-    records: dict[tuple[int, int], Record] = {}
-    for number, scope in enumerate(found.scopes):
-        wanted = sorted({index for one, indices in units if one.scope == number for index in indices})
-        if wanted:
-            places = scope.session_index.places(scope.line.rows[wanted])
-            at = dict(zip(places, wanted, strict=True))
-            there: dict[int, list[Position]] = {}
-            for session, position in places:
-                there.setdefault(session, []).append(position)
-            for session, some in live.records_of(there).items():
-                records |= {(number, at[session, record.position]): record for record in some}
-    return records
 
 
 def _is_shown(message: Message, rules: RecallRules) -> bool:

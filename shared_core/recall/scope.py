@@ -25,6 +25,9 @@ Mask = npt.NDArray[np.bool_]
 ReadAt = Callable[[Mapping[int, Sequence[Position]]], Mapping[int, Sequence[Record]]]
 """Returns the messages at some positions of some sessions, by session."""
 
+Place = tuple[int, int]
+"""The number of a scope, and the index of a message on its line."""
+
 RecallUnit = Literal["message", "turn"]
 RecallTools = Literal["replies", "none", "all"]
 RecallScope = Literal["session", "user"]
@@ -143,7 +146,11 @@ class Scope:
 
     def members(self, index: int) -> list[int]:
         """Return the indices of the messages of a unit, given one of them."""
-        return [index] if self.unit == "message" else self._members(int(self._turns(np.array([index]))[0]))
+        return [index] if self.unit == "message" else self.turn(index)
+
+    def turn(self, index: int) -> list[int]:
+        """Return the indices of the messages of a turn, given one of them."""
+        return self._members(int(self._turns(np.array([index]))[0]))
 
     def newest(self, count: int) -> Indices:
         """Return the indices of the newest messages of the user and the assistant, oldest first."""
@@ -207,13 +214,20 @@ class Filter:
     as_of: float = np.inf
 
 
-def records_at(read: ReadAt, places: Iterable[tuple[int, Position]]) -> dict[tuple[int, Position], Record]:
-    """Read the messages at some positions of some sessions with one call of `read`."""
+def records_in(scopes: Sequence[Scope], places: Iterable[Place], read: ReadAt) -> dict[Place, Record]:
+    """Read some messages with one call of `read`; without those forgotten since."""
+    indices: dict[int, set[int]] = {}
+    for number, index in places:
+        indices.setdefault(number, set()).add(index)
+    at: dict[tuple[int, Position], Place] = {}
+    for number, some in sorted(indices.items()):
+        scope, own = scopes[number], sorted(some)
+        at |= zip(scope.session_index.places(scope.line.rows[own]), [(number, index) for index in own], strict=True)
     wanted: dict[int, list[Position]] = {}
-    for session, position in places:
+    for session, position in at:
         wanted.setdefault(session, []).append(position)
     found = read(wanted) if wanted else {}
-    return {(session, record.position): record for session, some in found.items() for record in some}
+    return {at[session, record.position]: record for session, some in found.items() for record in some}
 
 
 def read_at(store: Store, wanted: Mapping[int, Sequence[Position]]) -> Mapping[int, Sequence[Record]]:

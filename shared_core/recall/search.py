@@ -49,7 +49,7 @@ from shared_core.recall.scope import (
     languages,
     read_at,
     reading,
-    records_at,
+    records_in,
     speakers,
 )
 from shared_core.recall.worth import (
@@ -204,22 +204,14 @@ class Searcher:
         `recent`: take messages that were read for this question from memory, where they may be forgotten since.
         """
         indices = scope.line.indices(rows.astype(np.int32))
-        units = [self._members(scope, int(index)) for index in indices]
-        places = [scope.session_index.places(scope.line.rows[members]) for members in units]
+        units = [scope.members(index) for index in indices.tolist()]
         read = self.live.records_of if recent else partial(read_at, self.live.store)
-        records = records_at(read, [place for some in places for place in some])
+        records = records_in([scope], [(0, index) for members in units for index in members], read)
         texts = []
-        for some in places:
-            found = [records.get(place) for place in some]
-            said = [record.message for record in found if record is not None]
+        for members in units:
+            said = [records[0, index].message for index in members if (0, index) in records]
             texts.append(self.rules.text_of(said) if said else "")  # "": forgotten since; its vector is not stored
         return texts
-
-    def _members(self, scope: Scope, index: int) -> Indices:
-        if self.rules.recall_unit == "message":
-            return np.array([index])
-        turn = int(scope.session_index.column("turns")[scope.line.rows[index]])
-        return np.array([other for other in scope.line.line.indices_of_turn(turn) if other < scope.line.upto])
 
     def pending(self, scope: Scope) -> Indices:
         """Return the rows of a scope that may be found but have no vector, newest first."""
