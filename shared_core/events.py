@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import override
 
 from shared_core.arguments import function
-from shared_core.prompt.reasons import Degradation
 from shared_core.reprs import short_repr
 
 EventName = Literal[
@@ -21,12 +20,34 @@ EventName = Literal[
 ]  # fmt: skip
 """The verbs that events tell of, named as methods of `InfiniteMemory`; `"snapshot"`: a search index was saved."""
 
+Degradation = Literal[
+    "words_alone", "embedder_failed", "embedder_late", "vectors_pending", "other_embedders", "text_shortened",
+    "index_rebuilt", "not_reranked", "summarizer_failed", "summary_late", "left_out", "over_budget", "other",
+]  # fmt: skip
+"""What a prompt or a search could not have: stable codes for programs. The report says it in a sentence."""
+
 Outcome = Literal["", "failed", "late"]
 
 NO_TOKENS: Mapping[str, int] = MappingProxyType({})
 
 logger = logging.getLogger("shared_core")
 events_log = logging.getLogger("shared_core.events")
+
+
+class Note(str):
+    """A sentence on what could not be done, with what it means for programs.
+
+    Attributes:
+        codes: what a prompt or a search could not have.
+    """
+
+    codes: tuple[Degradation, ...]
+
+    def __new__(cls, text: str, *codes: Degradation) -> "Note":
+        """Return a note that equals its text."""
+        note = super().__new__(cls, text)
+        note.codes = codes or ("other",)
+        return note
 
 
 class Stage(NamedTuple):

@@ -9,6 +9,7 @@ from math import inf
 from typing import Literal, get_args
 
 from shared_core.arguments import in_range, instance, one_of, whole_number
+from shared_core.events import Note
 from shared_core.messages import Message
 from shared_core.prompt.abridged import abridged
 from shared_core.prompt.abridged import tokens as _tokens
@@ -22,7 +23,7 @@ from shared_core.prompt.frame import (
     with_grounding,
     with_summary,
 )
-from shared_core.prompt.reasons import Kind, Note, Reason
+from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.report_lines import report_lines
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Candidate, Fill, Selection, Window, fit_window

@@ -11,12 +11,13 @@ from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
 from shared_core.arguments import whole_number
+from shared_core.events import Note
 from shared_core.formats.anthropic import anthropic_request
 from shared_core.formats.fields import write_each
 from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
 from shared_core.messages import Message, Role, fields_of
-from shared_core.prompt.reasons import Kind, Note, Reason
+from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.terminal import (
     Span,
     counted,

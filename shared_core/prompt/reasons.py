@@ -1,29 +1,6 @@
 """The parts of a prompt, and the reasons why a message is in it or not."""
 
 from enum import StrEnum
-from typing import Literal
-
-Degradation = Literal[
-    "words_alone", "embedder_failed", "embedder_late", "vectors_pending", "other_embedders", "text_shortened",
-    "index_rebuilt", "not_reranked", "summarizer_failed", "summary_late", "left_out", "over_budget", "other",
-]  # fmt: skip
-"""What a prompt or a search could not have: stable codes for programs. The report says it in a sentence."""
-
-
-class Note(str):
-    """A sentence on what could not be done, with what it means for programs.
-
-    Attributes:
-        codes: what a prompt or a search could not have.
-    """
-
-    codes: tuple[Degradation, ...]
-
-    def __new__(cls, text: str, *codes: Degradation) -> "Note":
-        """Return a note that equals its text."""
-        note = super().__new__(cls, text)
-        note.codes = codes or ("other",)
-        return note
 
 
 class Kind(StrEnum):

@@ -19,9 +19,9 @@ import numpy as np
 
 from shared_core.base import RerankerModel
 from shared_core.errors import InfiniteMemoryError
+from shared_core.events import Note
 from shared_core.lifecycle import in_background
 from shared_core.messages import Message
-from shared_core.prompt.reasons import Note
 from shared_core.recall.excerpts import excerpt
 from shared_core.recall.ranking import Ranked
 from shared_core.recall.rules import RecallRules

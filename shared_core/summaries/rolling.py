@@ -9,11 +9,12 @@ from functools import lru_cache
 from itertools import islice
 
 from shared_core.errors import StoreError
+from shared_core.events import Note
 from shared_core.paths import Path, Span, beginning
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.fence import defused
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
-from shared_core.prompt.reasons import Note, Reason
+from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import Candidate, Selection
 from shared_core.records import Position, Summary
 from shared_core.session import LiveSession

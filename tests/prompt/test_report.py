@@ -9,8 +9,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
+from shared_core.events import Note
 from shared_core.prompt.context import Context, ContextReport, ReportLine
-from shared_core.prompt.reasons import Kind, Note, Reason
+from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.terminal import clipped, columns, passage, words_of, wrapped
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
