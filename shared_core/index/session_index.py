@@ -23,7 +23,8 @@ from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.postings import Postings
 from shared_core.index.removal import Removed, in_order_of_use
 from shared_core.index.text import read_terms, speaker_focus, statement_code, terms
-from shared_core.languages.detection import LANGUAGES, digest
+from shared_core.languages.detection import digest
+from shared_core.languages.language import LANGUAGES
 from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.messages import Message
 from shared_core.paths import Path, Span

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
 
 from shared_core.languages.detection import detect, own_words, script
-from shared_core.languages.english import ENGLISH
-from shared_core.languages.language import Language, fold, matcher
+from shared_core.languages.language import ENGLISH, Language, fold, matcher
 
 UNSPACED = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Thai, Lao, Burmese, Khmer, Japanese and Chinese, for the brackets of a regular expression."""

@@ -5,24 +5,7 @@ import re
 from collections.abc import Collection, Iterable
 from functools import cache
 
-from shared_core.languages.danish import DANISH
-from shared_core.languages.dutch import DUTCH
-from shared_core.languages.english import ALSO_ENGLISH, ENGLISH, IN_ENGLISH
-from shared_core.languages.finnish import FINNISH
-from shared_core.languages.french import FRENCH
-from shared_core.languages.german import GERMAN
-from shared_core.languages.italian import ITALIAN
-from shared_core.languages.language import Language
-from shared_core.languages.norwegian import NORWEGIAN
-from shared_core.languages.portuguese import PORTUGUESE
-from shared_core.languages.russian import RUSSIAN
-from shared_core.languages.spanish import SPANISH
-from shared_core.languages.swedish import SWEDISH
-
-LANGUAGES = (
-    ENGLISH, GERMAN, FRENCH, SPANISH, ITALIAN, PORTUGUESE, DUTCH, SWEDISH, DANISH, NORWEGIAN, FINNISH, RUSSIAN,
-)  # fmt: skip
-"""All languages; a text in none of them is read as English."""
+from shared_core.languages.language import ALSO_ENGLISH, ENGLISH, IN_ENGLISH, LANGUAGES, Language
 
 SIGN = 2
 """What a sign counts against 1 for another function word."""

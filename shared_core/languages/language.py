@@ -1,9 +1,13 @@
-"""The words of one language that recall tells apart, and letters without capitals and accents."""
+"""The words of each language that recall tells apart (`languages.toml`), and letters without capitals and accents."""
 
 import re
+import tomllib
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
 
 # Accents over Latin, Greek and Cyrillic letters, and the optional vowel signs of Hebrew and Arabic. Other combining
 # marks carry meaning, as in Thai and Hindi.
@@ -195,3 +199,27 @@ def unaccented(text: str) -> str:
     if text.isascii():
         return text
     return unicodedata.normalize("NFC", _ACCENTS_OF_ANY_CASE.sub("", unicodedata.normalize("NFD", text)))
+
+
+_DATA: dict[str, Any] = tomllib.loads(Path(__file__).with_name("languages.toml").read_text(encoding="utf-8"))
+
+
+def _languages() -> Iterator[Language]:
+    for fields in _DATA["languages"]:
+        not_names = any_of(fields.pop("not_names", ""))
+        for name, value in fields.items():
+            if isinstance(value, list):
+                fields[name] = "|".join(value) if isinstance(value[0], str) else tuple(map(tuple, value))
+        yield Language(**{**fields, "introduces": fields.get("introduces", NEVER).replace("NOT_NAMES", not_names)})
+
+
+LANGUAGES = tuple(_languages())
+"""All languages, the first of which is English; a text in none of them is read as English."""
+
+ENGLISH = LANGUAGES[0]
+
+ALSO_ENGLISH = frozenset(_DATA["also_english"].split())
+"""Function words of other languages that count for these, and need further ones to tell a text from an English one."""
+
+IN_ENGLISH = frozenset(_DATA["in_english"].split())
+"""Function words of other languages in what English borrows: only several tell."""

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from shared_core.index.arrays import distinct
 from shared_core.index.text import is_statement, statement_code
 from shared_core.index.user_index import UserIndex
-from shared_core.languages.detection import LANGUAGES
-from shared_core.languages.language import Language
+from shared_core.languages.language import LANGUAGES, Language
 from shared_core.paths import Path
 from shared_core.prompt.abridged import lighter
 from shared_core.prompt.assembler import Placement

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from shared_core.index.text import language_of, terms, word_spans
-from shared_core.languages.english import ENGLISH
-from shared_core.languages.language import Language
+from shared_core.languages.language import ENGLISH, Language
 from shared_core.recall.lengths import WHOLE
 
 EXCERPT_MARK = "{text} (excerpt of message {id})"

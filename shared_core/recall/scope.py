@@ -13,9 +13,7 @@ from shared_core.index.path_rows import LinePrefix
 from shared_core.index.session_index import ROLES, SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.index.vectors import PAIRED
-from shared_core.languages.detection import LANGUAGES
-from shared_core.languages.english import ENGLISH
-from shared_core.languages.language import Language
+from shared_core.languages.language import ENGLISH, LANGUAGES, Language
 from shared_core.messages import Role
 from shared_core.paths import Path
 from shared_core.records import Position, Record

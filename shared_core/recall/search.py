@@ -18,7 +18,7 @@ from shared_core.events import Note
 from shared_core.index.index_cache import IndexCache
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, text_hash
-from shared_core.languages.english import ENGLISH
+from shared_core.languages.language import ENGLISH
 from shared_core.paths import Path
 from shared_core.recall.embedder_calls import (
     Call,

@@ -16,8 +16,7 @@ from shared_core import redact
 from shared_core.cli import error_words
 from shared_core.index import text
 from shared_core.languages import detection
-from shared_core.languages.detection import LANGUAGES
-from shared_core.languages.language import matcher
+from shared_core.languages.language import LANGUAGES, matcher
 from shared_core.openai_proxy.asides import Asides
 from shared_core.prompt import fence
 from tests.attacks.regex_steps import Counted, TooManyStepsError

@@ -15,7 +15,7 @@ from shared_core.index import session_index
 from shared_core.index.path_rows import SITTING_GAP
 from shared_core.index.session_index import CACHED_LINES, PAGE, SNAPSHOT, SessionIndex
 from shared_core.index.text import language_of
-from shared_core.languages.detection import LANGUAGES
+from shared_core.languages.language import LANGUAGES
 from shared_core.records import MAIN, ROOT, Draft, Position, Snapshot
 from shared_core.stores import SQLiteStore
 from shared_core.testing.oracle import NOON, Session, draft, drafts

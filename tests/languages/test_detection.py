@@ -7,20 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.index.text import language_of, read_terms, terms
-from shared_core.languages.danish import DANISH
-from shared_core.languages.detection import LANGUAGES, digest, own_words
-from shared_core.languages.dutch import DUTCH
-from shared_core.languages.english import ALSO_ENGLISH, ENGLISH, IN_ENGLISH
-from shared_core.languages.finnish import FINNISH
-from shared_core.languages.french import FRENCH
-from shared_core.languages.german import GERMAN
-from shared_core.languages.italian import ITALIAN
-from shared_core.languages.language import Language, fold, matcher
-from shared_core.languages.norwegian import NORWEGIAN
-from shared_core.languages.portuguese import PORTUGUESE
-from shared_core.languages.russian import RUSSIAN
-from shared_core.languages.spanish import SPANISH
-from shared_core.languages.swedish import SWEDISH
+from shared_core.languages.detection import digest, own_words
+from shared_core.languages.language import ALSO_ENGLISH, IN_ENGLISH, LANGUAGES, Language, fold, matcher
+from tests.support.languages import (
+    DANISH,
+    DUTCH,
+    ENGLISH,
+    FINNISH,
+    FRENCH,
+    GERMAN,
+    ITALIAN,
+    NORWEGIAN,
+    PORTUGUESE,
+    RUSSIAN,
+    SPANISH,
+    SWEDISH,
+)
 
 
 def test_language(subtests: pytest.Subtests) -> None:

@@ -3,16 +3,8 @@
 import pytest
 
 from shared_core.index.text import language_of, question_terms, speaker_focus, terms
-from shared_core.languages.danish import DANISH
-from shared_core.languages.detection import LANGUAGES
-from shared_core.languages.english import ENGLISH
-from shared_core.languages.french import FRENCH
-from shared_core.languages.german import GERMAN
-from shared_core.languages.italian import ITALIAN
-from shared_core.languages.language import Language, fold
-from shared_core.languages.portuguese import PORTUGUESE
-from shared_core.languages.russian import RUSSIAN
-from shared_core.languages.spanish import SPANISH
+from shared_core.languages.language import LANGUAGES, Language, fold
+from tests.support.languages import DANISH, ENGLISH, FRENCH, GERMAN, ITALIAN, PORTUGUESE, RUSSIAN, SPANISH
 
 
 def test_words_are_reduced_to_the_stems_of_their_language(subtests: pytest.Subtests) -> None:

@@ -102,6 +102,7 @@ def test_the_wheel_holds_every_module_and_its_types(wheel: list[str]) -> None:
     assert inside - sources == typed | parts | stubs | {
         "shared_core/sharing/schema.json",
         "shared_core/evaluation/small_talk.json",
+        "shared_core/languages/languages.toml",
         "shared_core/openai_proxy/asides.json",
     }
     assert sources <= inside

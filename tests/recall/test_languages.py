@@ -8,16 +8,11 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.languages.english import ENGLISH
-from shared_core.languages.french import FRENCH
-from shared_core.languages.german import GERMAN
-from shared_core.languages.italian import ITALIAN
 from shared_core.languages.language import Language
-from shared_core.languages.russian import RUSSIAN
-from shared_core.languages.spanish import SPANISH
 from shared_core.prompt.reasons import Kind
 from shared_core.recall.excerpts import excerpt
 from shared_core.recall.query import DatePattern, in_conversation, parse_query, points_back, tells, with_parts
+from tests.support.languages import ENGLISH, FRENCH, GERMAN, ITALIAN, RUSSIAN, SPANISH
 
 TALK: dict[str, Any] = json.loads(Path(__file__).with_name("translated_talk.json").read_text(encoding="utf-8"))
 """A part of examples/data in four languages, with questions and the ids of their evidence."""
