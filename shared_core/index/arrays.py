@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.errors import StoreError
-from shared_core.index.removal import put_without, without
 from shared_core.records import Derived, Position, SessionState, VectorRow
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -22,10 +21,6 @@ ARRAY_BYTES = 300
 
 ENTRY_BYTES = 150
 """About what an entry of a dictionary takes, with its key and its value."""
-
-
-ROOM = 16
-"""A copy without some elements has room for one in this many more, so that the next ones are not a reason to copy."""
 
 
 class GrowingArray(Generic[Scalar]):
@@ -49,14 +44,6 @@ class GrowingArray(Generic[Scalar]):
 
     def __len__(self) -> int:
         return self._size
-
-    def without(self, indices: npt.NDArray[np.integer[Any]]) -> "GrowingArray[Scalar]":
-        """Return a copy without the elements at some ascending indices, with a little room for more."""
-        left = GrowingArray(self._buffer.dtype.type)
-        left._size = self._size - len(indices)
-        left._buffer = np.empty(left._size + left._size // ROOM, dtype=self._buffer.dtype)
-        put_without(self.values, indices, left.values)
-        return left
 
     @property
     def nbytes(self) -> int:
@@ -158,17 +145,6 @@ class TurnNumbers:
         numbers = np.append(self._numbers, np.fromiter(self._new.values(), np.int32, len(self._new)))
         order = np.argsort(codes)
         return {"turn_codes": codes[order], "turn_numbers": numbers[order]}
-
-    def of_used(self, used: npt.NDArray[np.integer[Any]]) -> "TurnNumbers":
-        """Return the numbers of some turns alone, which are numbered anew: `used` has the old number of each."""
-        arrays: Arrays = self.arrays() if self._new else {"turn_codes": self._codes, "turn_numbers": self._numbers}
-        ranks = np.full(len(self), -1, dtype=np.int32)
-        ranks[used] = np.arange(len(used), dtype=np.int32)
-        numbers = ranks[arrays["turn_numbers"]]
-        gone = np.flatnonzero(numbers < 0)
-        return TurnNumbers.from_arrays(
-            {"turn_codes": without(arrays["turn_codes"], gone), "turn_numbers": without(numbers, gone)}
-        )
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, npt.NDArray[np.generic]]) -> "TurnNumbers":

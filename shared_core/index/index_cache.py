@@ -74,8 +74,9 @@ class SharedIndex:
         return self._now.rows
 
     def vectors(self, space: str) -> Vectors:
-        """Return the vectors in a space, if they have been read."""
-        return self._now.vectors.get(space)
+        """Return the vectors in a space, if they have been read and need not be read anew."""
+        found = self._now.vectors.get(space)
+        return found if found is not None and found.drop_forgotten() else None
 
     def lease(self) -> Lease:
         """Return what keeps it in the cache."""
@@ -93,28 +94,10 @@ class SharedIndex:
 
     def refreshed(self, state: SessionState, news: News) -> SessionIndex:
         """Return the rows, up to date with a state of the session, and without what was forgotten up to then."""
-        # Rows that have begun are never emptied: of two threads with states of two epochs, both may come upon empty
-        # ones, and when the second goes on, the first may be searching them.
         now = self._now
-        now.rows.begin(state.epoch)
-        while now.rows.epoch < state.epoch:
-            now = self._renewed(now, state)
-            now.rows.begin(state.epoch)
-        now.rows.refresh(state, news)
+        while not now.rows.refresh(state, news):
+            now = self.replace(now, Spaced(SessionIndex(now.rows.store, now.rows.session), {}))
         return now.rows
-
-    def _renewed(self, old: Spaced, state: SessionState) -> Spaced:
-        """Return a copy without what was forgotten; it takes the place of the old one.
-
-        Searches that have begun go on with the old one: another thread may be waiting for vectors.
-        """
-        index = old.rows
-        forgotten = index.store.forgotten_since(index.session, index.epoch)
-        if forgotten is None:
-            return self.replace(old, Spaced(SessionIndex(index.store, index.session), {}))
-        rows = index.without(forgotten.positions, state.epoch)
-        gone = [*forgotten.positions, *forgotten.stale]
-        return self.replace(old, Spaced(rows, {name: one.without(rows, gone) for name, one in old.vectors.items()}))
 
     def replace(self, old: Spaced, new: Spaced) -> Spaced:
         """Put other rows and vectors in the place of some, unless another thread has done so; return what is there."""
@@ -125,15 +108,18 @@ class SharedIndex:
 
     def with_vectors(self, rows: SessionIndex, space: str, dimension: int) -> SessionVectors:
         """Return the vectors of some rows in a space. They are read before others see them."""
-        now = self._now
-        found = now.vectors.get(space) if now.rows is rows else None
-        if found is None:
-            read = SessionVectors(rows, space, dimension)
-            read.refresh()
-            with self._guard:
-                # If the rows are not the ones in the cache any more, something was forgotten: the search begins again.
-                found = now.vectors.setdefault(space, read) if now.rows is rows else read
-        return found
+        now, before = self._now, self._now.vectors.get(space)
+        read = SessionVectors(rows, space, dimension)
+        read.refresh()
+        # If the rows are not the ones in the cache any more, too much was forgotten: the search begins again.
+        return self._exchanged(now, before, read) if now.rows is rows else read
+
+    def _exchanged(self, now: Spaced, before: Vectors, new: SessionVectors) -> SessionVectors:
+        """Put other vectors in the place of some, unless another thread has done so; return what is there."""
+        with self._guard:
+            if now.vectors.get(new.space) is before:
+                now.vectors[new.space] = new
+            return now.vectors[new.space]
 
     def every_vectors(self) -> list[SessionVectors]:
         """Return the vectors in all spaces."""

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log1p
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -288,13 +288,6 @@ class LexicalIndex:
             self._postings.add(row, document)
             lengths.append(sum(document.values()))
         self._measure(lengths)
-
-    def without(self, gone: npt.NDArray[np.integer[Any]]) -> "LexicalIndex":
-        """Return the index without some rows, ascending; see `Postings.without`."""
-        left = LexicalIndex()
-        left._postings = self._postings.without(gone)
-        left._lengths, left._fades = self._lengths.without(gone), self._fades.without(gone)
-        return left
 
     def _measure(self, lengths: npt.ArrayLike) -> None:
         """Note the lengths of the next rows, and how much they take from their neighbours."""

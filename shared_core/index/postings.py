@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import ARRAY_BYTES, ENTRY_BYTES, distinct
-from shared_core.index.removal import postings_without, without
+from shared_core.index.arrays import ARRAY_BYTES, ENTRY_BYTES
 
 LINE_END = ord("\n")
 
@@ -41,15 +40,6 @@ class Vocabulary:
 
     def __len__(self) -> int:
         return len(self._ends)
-
-    def without(self, numbers: npt.NDArray[np.int64]) -> "Vocabulary":
-        """Return the vocabulary without some terms, given by ascending numbers."""
-        begins = np.append(np.int32(0), self._ends + np.int32(1))
-        cut = np.zeros(len(self), dtype=np.int32)
-        cut[numbers] = np.diff(begins)[numbers]
-        bytes_of = [np.arange(begins[number], begins[number + 1]) for number in numbers.tolist()]
-        text = without(self.text, np.concatenate([np.empty(0, np.int64), *bytes_of]))
-        return Vocabulary(text, without(self._ends - np.cumsum(cut, dtype=np.int32), numbers))
 
     @property
     def nbytes(self) -> int:
@@ -138,23 +128,6 @@ class Postings:
             self._new.setdefault(term, array("I")).append(row << 8 | min(frequency, MAX_FREQUENCY))
         self._added += len(document)
 
-    def without(self, gone: npt.NDArray[np.integer[Any]]) -> "Postings":
-        """Return the postings without some rows, ascending, and without the terms that only these have.
-
-        Later rows move up. These postings stay what they are.
-        """
-        left = Postings()
-        left._kept, hits = postings_without(self._kept, gone, ROW_BITS)
-        terms = np.searchsorted(self._starts, hits, side="right") - 1
-        starts = self._starts - np.cumsum(np.bincount(terms + 1, minlength=len(self._starts)))
-        emptied = distinct(terms)
-        emptied = emptied[starts[emptied + 1] == starts[emptied]]
-        left._starts = without(starts, emptied)
-        left._vocabulary = self._vocabulary.without(emptied)
-        left._new = _new_without(self._new, gone)
-        left._added = sum(map(len, left._new.values()))
-        return left
-
     def of_any(self, terms: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.integer[Any]]]:
         """Return the rows that hold any of some terms in ascending order, and how often each holds them."""
         if len(terms) == 1:
@@ -202,17 +175,3 @@ class Postings:
         postings._kept = np.asarray(arrays["postings"], dtype=np.uint32)
         postings._starts = np.append(0, np.cumsum(arrays["sizes"], dtype=np.int64))
         return postings
-
-
-def _new_without(new: Mapping[str, "array[int]"], gone: npt.NDArray[np.integer[Any]]) -> dict[str, "array[int]"]:
-    """Return the arrays of new terms without some rows; those that would be empty are left out."""
-    packed = np.frombuffer(b"".join(new.values()), dtype=np.uint32)
-    left, hits = postings_without(packed, gone, ROW_BITS)
-    ends = np.cumsum(np.fromiter(map(len, new.values()), np.int64, len(new)))
-    ends -= np.searchsorted(hits, ends)
-    data, found, start = left.tobytes(), dict[str, "array[int]"](), 0
-    for term, end in zip(new, (packed.itemsize * ends).tolist(), strict=True):
-        if end > start:
-            found[term] = array("I", data[start:end])
-        start = end
-    return found

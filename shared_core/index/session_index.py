@@ -21,7 +21,6 @@ from shared_core.index.arrays import (
 from shared_core.index.lexical import LexicalIndex
 from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.postings import Postings
-from shared_core.index.removal import Removed, in_order_of_use
 from shared_core.index.text import read_terms, speaker_focus, statement_code, terms
 from shared_core.languages.detection import digest
 from shared_core.languages.language import LANGUAGES
@@ -92,13 +91,13 @@ class SessionIndex:
     Several memories may use one index at the same time, from several threads. Rows only grow, under the index's lock,
     which is not held while the store is asked: a thread in a transaction of the store may wait for it. What a search
     holds is the beginning of a line, of rows that were there; that of columns and lines never changes, so it is read
-    without the lock. Words, names and lines that grow are read with it. What is forgotten is taken out of a copy
-    (`without`): a search that has begun keeps its rows, and the epoch tells it to begin again. With copies for new
-    rows, each turn would cost as much as the whole session.
+    without the lock. Words, names and lines that grow are read with it. What is forgotten leaves every line, and with
+    it every result: its row stays, and no snapshot is saved any more, so that its words do not reach the store again.
+    A search that has begun keeps its line, and the epoch tells it to begin again.
 
     Attributes:
         lock: held while words, names and lines are read or grow; reentrant.
-        removed: of which index it was made by `without`, and what it was made without.
+        gone: the rows of what was forgotten, ascending.
 
     Args:
         store: the store that holds the messages; the index does not keep it alive.
@@ -110,10 +109,7 @@ class SessionIndex:
         self.session = session
         self.lock = fork_safe_lock(lock_depth)
         self.damaged = False
-        self._clear(epoch=-1)
-
-    def _clear(self, epoch: int) -> None:
-        self.epoch = epoch
+        self.epoch = -1
         self.last_seq = 0
         self.names: list[str] = []
         self.turns = TurnNumbers()
@@ -123,7 +119,7 @@ class SessionIndex:
         self._rows_of: dict[int, GrowingArray[np.int32]] = {}
         self._depths_of: dict[int, GrowingArray[np.int32]] = {}
         self._lines: OrderedDict[tuple[Span, ...], PathLine] = OrderedDict()
-        self.removed = Removed(0, np.empty(0, dtype=np.int32))
+        self.gone = np.empty(0, dtype=np.int32)
         self.saved = 0
         self._needs_rewrite = False
 
@@ -172,15 +168,16 @@ class SessionIndex:
 
     def refresh(
         self, state: SessionState, news: Callable[[int, int], Sequence[Record]] = lambda seq, epoch: ()
-    ) -> None:
-        """Read new messages from the store. If something was forgotten, read everything again.
+    ) -> bool:
+        """Take out what was forgotten, and read new messages from the store. False: all has to be read anew.
 
         Args:
             state: the session's.
             news: returns all messages after a number that were read in an epoch, or none if it does not know them all.
         """
-        if state.epoch > self.epoch:  # a smaller one is older than what another thread has seen
-            self._begin(state.epoch, before=state.epoch)
+        self.begin(state.epoch)
+        if not self.drop_forgotten(state):
+            return False
         while (after := self.last_seq) < state.last_seq:
             records = news(after, self.epoch) or self.store.find(self.session, After(after, PAGE))
             with self.lock:
@@ -189,58 +186,40 @@ class SessionIndex:
                         self._add(records)
                     else:
                         self.last_seq = state.last_seq  # the newest messages were forgotten
+        return True
 
     def begin(self, epoch: int) -> None:
         """Begin with the snapshot, if there is one of this epoch; nothing happens to an index that has begun."""
         if self.epoch < 0:
-            self._begin(epoch, before=0)
+            found = read_snapshot(self.store, self.session, SNAPSHOT)
+            with self.lock:
+                if self.epoch < 0:  # else another thread has begun meanwhile
+                    self.epoch = epoch
+                    self._take_snapshot(found)
 
-    def _begin(self, epoch: int, *, before: int) -> None:
-        """Begin with the snapshot, unless another thread has begun with an epoch that is not before another."""
-        found = read_snapshot(self.store, self.session, SNAPSHOT)
-        with self.lock:
-            if self.epoch < before:
-                self._clear(epoch)
-                self._take_snapshot(found)
+    def drop_forgotten(self, state: SessionState) -> bool:
+        """Take out what was forgotten up to a state of the session. False: all has to be read anew."""
+        while (epoch := self.epoch) < state.epoch:  # a smaller one is older than what another thread has seen
+            forgotten = self.store.forgotten_since(self.session, epoch)
+            if forgotten is None or 2 * len(self.gone) > len(self):
+                return False
+            with self.lock:
+                if self.epoch == epoch:  # else another thread has taken it out meanwhile
+                    self._take_out(forgotten.positions)
+                    self.epoch = state.epoch
+        return True
 
-    def without(self, positions: Sequence[Position], epoch: int) -> "SessionIndex":
-        """Return an index without some messages, as it would be if built anew; this one stays what it is.
-
-        Building anew reads and analyses every message. With 2,000, a question after a forgetting took 285 ms of
-        processor time by that, and takes 75 by this; one without a forgetting takes 70.
-
-        Args:
-            positions: the messages that were forgotten, as far as they are here.
-            epoch: the session's now.
-        """
-        with self.lock:
-            index = self._empty()
-            index._clear(epoch)
-            self._leave_out(index, positions)
-            return index
-
-    def _empty(self) -> "SessionIndex":
-        return SessionIndex(self.store, self.session)
-
-    def _leave_out(self, index: "SessionIndex", positions: Sequence[Position]) -> None:
-        """Fill an empty index with all of this one but some messages."""
-        index.removed = Removed(len(self), self.gone(positions))
-        gone = index.removed.rows
-        columns = {name: column.without(gone) for name, column in self._columns.items()}
-        columns["turns"].values[:], used = in_order_of_use(self.column("turns"), gone, len(self.turns))
-        index.turns = self.turns.of_used(used)
-        columns["speakers"].values[:], used = in_order_of_use(self.column("speakers"), gone, len(self.names))
-        index.names = [self.names[code] for code in used.tolist()]
-        index._columns = columns
-        index.lexical = self.lexical.without(gone)
-        index.grounding = self.grounding.without(gone)
-        index._enter_segments(0)
-        index.last_seq = self.last_seq
-
-    def gone(self, positions: Sequence[Position]) -> Ints:
-        """Return the rows of some messages, those that are here, in order."""
+    def _take_out(self, positions: Sequence[Position]) -> None:
+        """Take the rows of some messages, as far as they are here, off every line."""
         rows = self.rows_at(positions)
-        return distinct(rows[rows >= 0])
+        self.gone = distinct(np.append(self.gone, rows[rows >= 0]))
+        for segment in {position.segment for position in positions} & self._rows_of.keys():
+            left, depths = self._rows_of.pop(segment).values, self._depths_of.pop(segment).values
+            there = ~np.isin(left, self.gone)
+            if there.any():
+                self._rows_of[segment] = GrowingArray(np.int32, left[there])
+                self._depths_of[segment] = GrowingArray(np.int32, depths[there])
+        self._lines.clear()
 
     def _add(self, records: Sequence[Record]) -> None:
         messages = [record.message for record in records]
@@ -422,7 +401,12 @@ class SessionIndex:
         line.extend(rows, times, turns, len(self))
 
     def snapshot_due(self, least: int) -> bool:
-        """Return whether to save a snapshot: at least `least` rows are new, and a twentieth, as it is written whole."""
+        """Return whether to save a snapshot: at least `least` rows are new, and a twentieth, as it is written whole.
+
+        After something was forgotten, the next process saves one, which reads the messages that are left.
+        """
+        if len(self.gone):
+            return False
         return self._needs_rewrite or len(self) - self.saved >= max(least, len(self) // 20)
 
     def save_snapshot(self) -> None:

@@ -75,8 +75,6 @@ class SessionVectors:
         self._parts: list[str] = []
         self._ends: list[int] = []
         self._unsaved: list[VectorRow] = []
-        self._held: list[VectorRow] = []
-        self._followed: tuple[SessionVectors, frozenset[Position]] | None = None
         self.shortened: list[Shortened] = []
         self._claimed: set[int] = set()
         self._pid = os.getpid()
@@ -91,24 +89,15 @@ class SessionVectors:
     @property
     def nbytes(self) -> int:
         """About how many bytes they take in memory, with those of messages that are not stored yet."""
-        return self.vectors.nbytes + sum(len(data) + 200 for _, _, data in [*self._held, *self._unsaved])
-
-    @property
-    def _made_again(self) -> bool:
-        """Whether vectors that are not stored yet are made again if something is forgotten.
-
-        Those of turns stand for more than one message, and whoever forgot one of those did not see them.
-        """
-        return "#" in self.space
+        return self.vectors.nbytes + sum(len(data) + 200 for _, _, data in self._unsaved)
 
     def refresh(self) -> None:
-        """Load the stored vectors, once per epoch. Call this after the rows have been refreshed."""
-        if self._epoch == self.session_index.epoch:
+        """Load the stored vectors, once. Call this after the rows have been refreshed."""
+        if self._epoch >= 0:
             return
-        self._begin_anew()
         self._epoch = self.session_index.epoch
-        self._needs_rewrite = False
-        self._load_snapshot()
+        if not len(self.session_index.gone):  # else the rows of a snapshot are others
+            self._load_snapshot()
         if not self._parts:
             every = iter(self._store.vectors(self.session_index.session, self.space))
             while page := list(islice(every, PAGE)):
@@ -121,25 +110,24 @@ class SessionVectors:
             stored = self._store.vectors(self.session_index.session, self.space, positions)
             self._take([(position, data) for position, _, data in stored])
 
-    def without(self, session_index: SessionIndex, positions: Sequence[Position]) -> "SessionVectors":
-        """Return the vectors for an index that `SessionIndex.without` made of this one's, without some of them.
+    def drop_forgotten(self) -> bool:
+        """Take out what is not stored yet of messages that were forgotten. False: all have to be read anew.
 
-        Args:
-            session_index: the index.
-            positions: messages whose vectors go: those forgotten, and those whose texts lost a part.
+        The vector of a message that was forgotten is not found any more, as its row is on no line. One that stands for
+        several messages may have lost one of them.
         """
-        left = type(self)(session_index, self.space, self.dimension)
-        left._epoch, gone = session_index.epoch, frozenset(positions)
         with self.session_index.lock:
-            new = [*self._held, *self._unsaved]
-            if self._made_again:
-                gone |= {position for position, _, _ in new}
-            # Vectors of rows that were added since the copy was made stay here: it reads the rows, and adopts them.
-            left.vectors = self.vectors.without(self.session_index.gone(list(gone)), session_index.removed)
-            if not self._made_again:
-                left._unsaved = [row for row in new if row[0] not in gone]
-                self._followed = left, gone  # a batch may arrive here that was claimed before
-        return left
+            if self._epoch != self.session_index.epoch:
+                if "#" in self.space:
+                    return False
+                self._unsaved = self._left(self._unsaved)
+                self._epoch = self.session_index.epoch
+            return True
+
+    def _left(self, rows: Sequence[VectorRow]) -> list[VectorRow]:
+        """Return the vectors of messages that have not been forgotten."""
+        there = self.session_index.rows_at([position for position, _, _ in rows]) >= 0
+        return [row for row, is_there in zip(rows, there.tolist(), strict=True) if is_there]
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
         """Return which of the rows wanted have no vector here, newest first."""
@@ -174,16 +162,12 @@ class SessionVectors:
         return self._epoch
 
     def checked_epoch(self) -> int:
-        """Return the session's epoch now. If something was forgotten since the vectors were loaded, hold the new ones.
-
-        Part of a text may be forgotten: its old vector must not be stored. `without` sorts out which are still right.
-        """
-        epoch = self._store.state(self.session_index.session).epoch
-        if epoch != self._epoch:
+        """Return the session's epoch now. What is not stored yet is given up if it may not be right any more."""
+        state = self._store.state(self.session_index.session)
+        if state.epoch != self._epoch and not (self.session_index.drop_forgotten(state) and self.drop_forgotten()):
             with self.session_index.lock:
-                self._held += self._unsaved
                 self._unsaved = []
-        return epoch
+        return state.epoch
 
     def claim(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the rows that no other caller has claimed, and claim them until `release`."""
@@ -222,6 +206,7 @@ class SessionVectors:
             if position not in valid and text in equal
         ]
         with self.session_index.lock:
+            copies = self._left(copies)
             self._unsaved += copies
             self._take([*valid.items(), *((position, data) for position, _, data in copies)])
         lacking -= {*valid, *(position for position, _, _ in copies)}
@@ -229,21 +214,11 @@ class SessionVectors:
 
     def put(self, rows: Sequence[tuple[Position, str, Vectors]]) -> None:
         """Add new vectors: (message, hash of its text, vectors of its pieces). `save` stores them."""
-        self._add([(position, text, encode_vector(pieces)) for position, text, pieces in rows])
-
-    def _add(self, rows: Sequence[VectorRow]) -> None:
         with self.session_index.lock:
-            self._unsaved += rows
+            new = self._left([(position, text, encode_vector(pieces)) for position, text, pieces in rows])
+            self._unsaved += new
             # Search the vectors as decoded from half precision, so that a reopened store ranks the same.
-            self._take([(position, data) for position, _, data in rows])
-            followed = self._followed
-            if followed is not None:
-                self._unsaved = []
-        if followed is not None:
-            left, gone = followed
-            kept = [row for row in rows if row[0] not in gone]
-            having = left._having([position for position, _, _ in kept])
-            left._add([row for row in kept if row[0] not in having])
+            self._take([(position, data) for position, _, data in new])
 
     def _having(self, positions: Sequence[Position]) -> set[Position]:
         """Return those of some messages that have a vector here."""
@@ -255,7 +230,7 @@ class SessionVectors:
 
         Args:
             epoch: the session's when their texts were known to be those in the store, from `checked_epoch`. None: when
-                the vectors were loaded. If something was forgotten since, they stay here, see `without`.
+                the vectors were loaded or last followed. If something was forgotten since, they stay here.
         """
         rows, epoch = self.unsaved, self._epoch if epoch is None else epoch
         if rows is not None and self._store.keep(self.session_index.session, rows, epoch):
@@ -286,7 +261,9 @@ class SessionVectors:
             self.vectors.add(np.repeat([row for row, _ in new], pieces), vectors)
 
     def snapshot_due(self, least: int) -> bool:
-        """Return whether to save a snapshot: there are at least `least` new vectors."""
+        """Return whether to save a snapshot: there are at least `least` new vectors, and nothing was forgotten."""
+        if len(self.session_index.gone):
+            return False
         return self._needs_rewrite or len(self.vectors) - self.saved >= least
 
     def save_snapshot(self) -> None:

@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from copy import copy
 from typing import NamedTuple
 
 from shared_core.records import ROOT, MainChanges, Mark, SessionKey, SessionState
@@ -80,12 +79,6 @@ class UserChanges:
         """The number of the last change."""
         return self._count
 
-    def copy(self) -> "UserChanges":
-        """Return a copy that goes its own way."""
-        other = copy(self)
-        other._told = self._told.copy()
-        return other
-
 
 class Unfollowed:
     """The sessions whose last change somebody has not followed yet.
@@ -104,9 +97,3 @@ class Unfollowed:
             self.sessions.update(told.key.key for told in changes.since(self._upto))
             self._upto = changes.count
         return self.sessions
-
-    def copy(self) -> "Unfollowed":
-        """Return a copy that goes its own way."""
-        other = copy(self)
-        other.sessions = set(self.sessions)
-        return other

@@ -1,7 +1,7 @@
 """The rows of all sessions of a user in one index, along whose line one branch main follows another."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,6 +18,7 @@ from shared_core.lifecycle import Depth
 from shared_core.paths import ROOT_PATH, Path, walk
 from shared_core.records import (
     Derived,
+    Forgotten,
     MainNews,
     Position,
     Record,
@@ -286,41 +287,41 @@ class UserIndex(SessionIndex):
     # What was forgotten
 
     @override
-    def _empty(self) -> "UserIndex":
-        return UserIndex(self.store, self.user_id)
-
-    def without_sessions(
-        self, gone: Mapping[int, tuple[Sequence[Position], int] | None]
-    ) -> tuple["UserIndex", list[Position]]:
-        """Return an index without what was forgotten of some sessions, and its positions here; this one stays as it is.
+    def drop_forgotten(self, state: SessionState | None = None, asking: int | None = None) -> bool:
+        """Take out what was forgotten up to now. False: all has to be read anew.
 
         Args:
-            gone: session -> the positions that were forgotten and the epoch now; None: all of it goes.
+            state: ignored; every session has one of its own.
+            asking: see `outdated`.
         """
-        with self.lock:
-            positions = [self.numbered(key, one) for key, some in gone.items() if some is not None for one in some[0]]
-            whole = [session for session, some in gone.items() if some is None]
-            if whole:
-                positions += self.positions(np.flatnonzero(np.isin(self.sessions(), whole)))
-            index = self.without(positions, self.epoch + 1)
-            assert isinstance(index, UserIndex)
-            index._numbers = dict(self._numbers)
-            index._names = dict(self._names)
-            index.changes, index.unfollowed = self.changes.copy(), self.unfollowed.copy()
-            index._numbers_of = {session: [*numbers] for session, numbers in self._numbers_of.items()}
-            index._merged = {session: path for session, path in self._merged.items() if session not in whole}
-            for name in ("_session_of", "_segment_of", "_first", "_last"):
-                values = getattr(self, name).values
-                setattr(index, name, GrowingArray(values.dtype.type, values))
-            for session, known in self.known.items():
-                some = gone.get(session)
-                if session not in gone:
-                    index._know(session, known)
-                elif some is not None:
-                    index._know(session, known._replace(epoch=max(some[1], known.epoch)))
-                else:
-                    index._last.values[index._numbers_of.get(session, [])] = -1
-            return index, positions
+        while outdated := self.outdated(asking):
+            if 2 * len(self.gone) > len(self):
+                return False
+            found = {
+                session: None if epoch is None else self.store.forgotten_since(session, epoch)
+                for session, epoch in outdated
+            }
+            with self.lock:
+                for session, epoch in outdated:
+                    known = self.known.get(session)
+                    if known is not None and epoch in (None, known.epoch):  # else another thread has taken it out
+                        self._drop(session, found[session])
+                        self.epoch += 1
+        return True
+
+    def _drop(self, session: int, forgotten: Forgotten | None) -> None:
+        """Take out what a session has forgotten; None: all of the session."""
+        if forgotten is not None:
+            now = self.changes[session].state.epoch
+            self._know(session, self.known[session]._replace(epoch=now))
+            self._take_out([self.numbered(session, position) for position in forgotten.positions])
+        else:
+            self._know(session, self.known[session]._replace(space=""))
+            del self.known[session]
+            self._merged.pop(session, None)
+            self._last.values[self._numbers_of.get(session, [])] = -1
+            self._take_out(self.positions(np.flatnonzero(self.sessions() == session)))
+        self._version += 1
 
     # The line
 
@@ -363,6 +364,7 @@ class UserIndex(SessionIndex):
             last[self._numbers_of.get(asking, [])] = -1
         segments, depths = self.column("segments"), self.column("depths")
         rows = np.flatnonzero((depths >= self._first.values[segments]) & (depths <= last[segments])).astype(np.int32)
+        rows = np.setdiff1d(rows, self.gone, assume_unique=True)
         ranks, indices, shifts = rank_of[segments[rows]], depths[rows], np.zeros(len(rows), dtype=np.int32)
         for session, path in self._merged.items():
             if session != asking:
@@ -411,11 +413,6 @@ class UserVectors(SessionVectors):
         self.upto: dict[int, int] = {}
         self.unfollowed = Unfollowed()
 
-    @property
-    @override
-    def _made_again(self) -> bool:
-        return True
-
     @override
     def refresh(self) -> None:
         return
@@ -433,14 +430,6 @@ class UserVectors(SessionVectors):
             if new is not None and not (new.spaces and of_other(new.spaces[0])):
                 found += [(index.numbered(session, position), data) for position, _, data in new.vectors]
         self._take(found)
-
-    @override
-    def without(self, session_index: SessionIndex, positions: Sequence[Position]) -> "UserVectors":
-        left = super().without(session_index, positions)
-        assert isinstance(left, UserVectors)
-        assert isinstance(session_index, UserIndex)
-        left.upto = {session: upto for session, upto in self.upto.items() if session in session_index.known}
-        return left  # which looks at every session once: its index counts changes by itself
 
     @override
     def snapshot_due(self, least: int) -> bool:
@@ -469,35 +458,23 @@ class SharedUserIndex(SharedIndex):
             of_other: see `UserIndex.follow`.
         """
         now = self._now
-        while True:
+        assert isinstance(now.rows, UserIndex)
+        index = now.rows
+        index.ask()
+        while not index.drop_forgotten(asking=asking):
+            now = self.replace(now, Spaced(UserIndex(index.store, index.user_id), {}))
+            assert isinstance(now.rows, UserIndex)
             index = now.rows
-            assert isinstance(index, UserIndex)
             index.ask()
-            outdated = index.outdated(asking)
-            if not outdated:
-                break
-            now = self._taken_out(now, index, outdated)  # perhaps another thread's, which knows less than this one
         vectors = None
         if space is not None:
-            with self._guard:
-                found = now.vectors.setdefault(space[0], UserVectors(index, *space))
+            found = now.vectors.get(space[0])
+            if found is None or not found.drop_forgotten():
+                found = self._exchanged(now, found, UserVectors(index, *space))
             assert isinstance(found, UserVectors)
             vectors = found
         index.follow(asking, vectors, of_other)
         return index, vectors
-
-    def _taken_out(self, old: Spaced, index: UserIndex, outdated: Iterable[tuple[int, int | None]]) -> Spaced:
-        """Return a copy without what was forgotten; it takes the place of the old one."""
-        gone: dict[int, tuple[Sequence[Position], int] | None] = {}
-        stale: list[Position] = []
-        for session, epoch in outdated:
-            now = index.changes[session].state.epoch
-            forgotten = None if epoch is None else index.store.forgotten_since(session, epoch)
-            gone[session] = None if forgotten is None else (forgotten.positions, now)
-            stale += [] if forgotten is None else [index.numbered(session, one) for one in forgotten.stale]
-        rows, positions = index.without_sessions(gone)
-        left = {name: one.without(rows, [*positions, *stale]) for name, one in old.vectors.items()}
-        return self.replace(old, Spaced(rows, left))
 
 
 class UserVectorSource:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy.typing as npt
 
 from shared_core.base import Vectors
 from shared_core.index.arrays import to_single_precision
-from shared_core.index.removal import put_without
 
 Half = npt.NDArray[np.float16]
 Mask = npt.NDArray[np.bool_]
@@ -43,8 +41,7 @@ def single_threaded_faiss() -> Iterator[Any]:
 class HalfBlocks:
     """All vectors in half precision, searched exactly. This halves the memory without a measurable loss of recall.
 
-    One thread may add vectors while another reads those that were there before. Blocks that two share are not written
-    to.
+    One thread may add vectors while another reads those that were there before.
 
     Attributes:
         expected: the least number of vectors to come. Memory for them is allocated at once, in whole blocks.
@@ -59,7 +56,6 @@ class HalfBlocks:
         self._size = 0
         self._blocks: list[Any] = []
         self._starts: list[int] = []
-        self._shared = False
 
     def __len__(self) -> int:
         return self._size
@@ -75,9 +71,8 @@ class HalfBlocks:
                 start = 0
             part = vectors[taken : taken + BLOCK - start]
             end = start + len(part)
-            if self._shared or self._blocks[-1].codes.size() < end * 2 * self.dimension:
+            if self._blocks[-1].codes.size() < end * 2 * self.dimension:
                 self._blocks[-1] = self._grown(self._blocks[-1], start, end)
-                self._shared = False
             _view(self._blocks[-1])[start:end] = part
             self._blocks[-1].ntotal = end
             self._size += len(part)
@@ -86,26 +81,6 @@ class HalfBlocks:
     def _append(self, block: Any) -> None:
         self._starts.append(self._size)
         self._blocks.append(block)
-        self._shared = False
-
-    def without(self, numbers: Numbers) -> "HalfBlocks":
-        """Return all but some vectors, given by ascending numbers; the other blocks are shared."""
-        left = HalfBlocks(self.dimension)
-        bounds = [*self._starts, self._size][1:]
-        for block, start, stop in zip(self._blocks, self._starts, bounds, strict=True):
-            gone = numbers[(numbers >= start) & (numbers < stop)] - start
-            if len(gone) == stop - start:
-                continue
-            left._append(block)
-            if len(gone):
-                left._blocks[-1] = self._new_block(stop - start)
-                put_without(_view(block)[: stop - start], gone, _view(left._blocks[-1])[: stop - start - len(gone)])
-                left._blocks[-1].ntotal = stop - start - len(gone)
-            left._size += stop - start - len(gone)
-            # The last block is written to when vectors are added.
-            left._shared = not len(gone)
-        self._shared = True
-        return left
 
     def _new_block(self, room: int) -> Any:
         with single_threaded_faiss() as faiss:
@@ -207,35 +182,16 @@ class ShortCodes:
             self._index.pq.cp.max_points_per_centroid = len(sample)
             self._index.train(self._padded(sample))
 
-        self._gone: Numbers = np.empty(0, dtype=np.int64)  # numbers in FAISS, ascending
-        self._shared = False
-
     def __len__(self) -> int:
-        return int(self._index.ntotal) - len(self._gone)
+        return int(self._index.ntotal)
 
     def _padded(self, vectors: Vectors) -> Vectors:
         return np.pad(vectors, ((0, 0), (0, self._padding))) if self._padding else np.ascontiguousarray(vectors)
 
     def add(self, vectors: Vectors) -> None:
         """Append the codes of vectors, shape (n, dimension)."""
-        with single_threaded_faiss() as faiss:
-            if self._shared:
-                self._index, self._shared = faiss.clone_index(self._index), False
+        with single_threaded_faiss():
             self._index.add(self._padded(vectors))
-
-    def without(self, numbers: Numbers) -> "ShortCodes":
-        """Return the codes without some, given by ascending numbers; later ones move up. These stay what they are.
-
-        The codes that are left are shared until one of both grows. Those of the others stay in memory, but are not
-        found: half a byte for every few numbers of a vector, and no text. Codes that are made again do not have them.
-        """
-        left = copy(self)
-        left._shared = self._shared = True
-        left._gone = np.union1d(self._gone, self._in_faiss(numbers))
-        return left
-
-    def _in_faiss(self, numbers: Numbers) -> Numbers:
-        return numbers + np.searchsorted(self._gone - np.arange(len(self._gone)), numbers, side="right")
 
     def nearest(self, query: Vectors, count: int) -> Numbers:
         """Return the numbers of the vectors whose codes are nearer than the `count`-th nearest, in ascending order.
@@ -244,15 +200,10 @@ class ShortCodes:
         are at most `count`, all are returned.
         """
         with single_threaded_faiss():
-            near, found = self._index.search(self._padded(query.reshape(1, -1)), count + len(self._gone))
-        there = (found[0] >= 0) & ~np.isin(found[0], self._gone)
-        cosines, numbers = near[0][there][:count], found[0][there][:count]
+            near, found = self._index.search(self._padded(query.reshape(1, -1)), count)
+        there = found[0] >= 0
+        cosines, numbers = near[0][there], found[0][there]
         if len(self) > count:
             numbers = numbers[cosines > cosines[-1]]
-        ascending: Numbers = np.sort(numbers - np.searchsorted(self._gone, numbers))
+        ascending: Numbers = np.sort(numbers)
         return ascending
-
-    @property
-    def gone(self) -> int:
-        """How many codes of vectors that are gone have to be looked past."""
-        return len(self._gone)

@@ -9,8 +9,7 @@ from typing_extensions import override
 
 from shared_core.base import Vectors
 from shared_core.index.arrays import GrowingArray
-from shared_core.index.removal import Removed, move_up
-from shared_core.index.vector_storage import CENTROIDS, Half, HalfBlocks, Mask, Numbers, ShortCodes
+from shared_core.index.vector_storage import Half, HalfBlocks, Mask, Numbers, ShortCodes
 from shared_core.lifecycle import Background, Work
 
 Ints = npt.NDArray[np.int32]
@@ -169,33 +168,6 @@ class VectorIndex(ABC):
         known = rows[self.has(int(rows.max(initial=-1)) + 1)[rows]]
         return self._vectors(self._first.values[known].astype(np.int64))
 
-    def _numbers_of(self, rows: Ints, count: int) -> Numbers:
-        """Return the numbers of the vectors of some rows, and of those from row `count` on, ascending."""
-        known = rows[rows < len(self._has)]
-        known = known[self._has.values[known]]
-        firsts, pieces = self._first.values[known].tolist(), self._pieces.values[known].tolist()
-        ranges = [np.arange(first, first + many) for first, many in zip(firsts, pieces, strict=True)]
-        return np.unique(np.concatenate([np.flatnonzero(self.owners >= count), *ranges]))
-
-    def _take_rest(self, whole: "VectorIndex", rows: Ints, numbers: Numbers, removed: Removed) -> None:
-        """Begin with what another index knows of its rows, all but some; see `FaissVectorIndex.without`."""
-        gone = removed.rows
-        self._owners = whole._owners.without(numbers)
-        move_up(self.owners, gone)
-        later = np.arange(removed.total, len(whole._has), dtype=np.int32)
-        cut = np.append(gone[gone < min(len(whole._has), removed.total)], later)
-        self._first, self._pieces = whole._first.without(cut), whole._pieces.without(cut)
-        self._has = whole._has.without(cut)
-        stale = rows[(rows < removed.total) & ~np.isin(rows, gone)]
-        move_up(stale, gone)
-        stale = stale[stale < len(self._has)]
-        self._has.values[stale] = False
-        self._first.values[stale] = self._pieces.values[stale] = 0
-        move_up(self._first.values, numbers)
-        several = np.flatnonzero(np.isin(whole._several.values, np.append(rows, later)))
-        self._several = whole._several.without(several)
-        move_up(self._several.values, gone)
-
     @abstractmethod
     def _keep(self, vectors: Half) -> None:
         """Append vectors."""
@@ -225,10 +197,6 @@ CHUNK = 8_192
 TRAINED_ON = 16_384
 """Vectors from which the centroids are trained: 1,000 for each. Four times as many do not improve recall."""
 
-
-GONE_SHARE = 256
-"""Codes are made again once one for this many is gone: of 100,000, a search then lists a third more."""
-
 SHORTLIST_FROM = 100_000
 """A shortlist is used if at least this many vectors may be returned.
 
@@ -254,8 +222,6 @@ class FaissVectorIndex(VectorIndex):
 
     Codes are made in the background, and made again whenever the number of vectors has doubled. Until they are ready,
     searches are exact. Codes depend only on the rows and their vectors, not on when or in which order these were added.
-    Those of vectors that stay when others are forgotten are kept, and used until the ones are ready that an index built
-    anew has: they are made if a vector was forgotten from which the centroids were trained.
     The cosines of vectors on a shortlist are computed exactly.
 
     Args:
@@ -267,7 +233,6 @@ class FaissVectorIndex(VectorIndex):
         self._blocks = HalfBlocks(dimension)
         self._codes: ShortCodes | None = None
         self._coded_for = 0
-        self._sampled = np.uint64(0)
         self._work: Background | None = None
 
     @override
@@ -292,37 +257,6 @@ class FaissVectorIndex(VectorIndex):
         stop = len(self) if stop is None else min(stop, len(self))
         return self._blocks.between(start, stop)
 
-    def without(self, rows: Ints, removed: Removed) -> "FaissVectorIndex":
-        """Return an index of the rows that are left, without the vectors of some; this one stays what it is.
-
-        Vectors are shared in blocks, but for blocks that lose one.
-
-        Args:
-            rows: whose vectors go; they may be among those that are left.
-            removed: which rows there were, and which are not left; those behind them have moved up.
-        """
-        numbers = self._numbers_of(np.append(rows, removed.rows), removed.total)
-        left = FaissVectorIndex(self.dimension)
-        left._take_rest(self, rows, numbers, removed)
-        left._blocks = self._blocks.without(numbers)
-        if self._codes is not None and len(left) >= SHORTLIST_FROM:  # with fewer, searches are exact
-            self._follow()
-            left._codes = self._codes.without(numbers)
-            worn = left._codes.gone > len(left) // GONE_SHARE
-            if not (worn or self._changes_sample(numbers, left)):
-                left._coded_for, left._sampled = self._coded_for, self._sampled
-        return left
-
-    def _changes_sample(self, numbers: Numbers, left: "FaissVectorIndex") -> bool:
-        """Return whether the codes of what is left may be others: of a vector in the sample, or that moves up to it."""
-        due = self._coded_for
-        if len(left) < due:
-            return True
-        now, then = _pool(self.owners, due), _pool(left.owners, due)
-        out = numbers[np.isin(numbers, now)]
-        moved = self._vectors(out), left._vectors(then[due - len(out) :])
-        return any(bool((_keys(vectors) <= self._sampled).any()) for vectors in moved)
-
     @override
     def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[Numbers, Vectors]:
         found = len(self) - self._left_out(allowed)
@@ -341,7 +275,7 @@ class FaissVectorIndex(VectorIndex):
         self._follow()
         wanted = max(SHORTLIST, PER_ASKED * top_k)
         count = wanted * len(self) // found
-        if self._codes is None or SHARE * (count + self._codes.gone) > len(self):
+        if self._codes is None or SHARE * count > len(self):
             return None
         numbers = self._codes.nearest(query, count)
         if allowed is not None:
@@ -369,20 +303,13 @@ class FaissVectorIndex(VectorIndex):
         """Return the next `CHUNK` vectors from a number on."""
         return self._vectors(np.arange(start, min(start + CHUNK, len(self))))
 
-    def _sample(self, due: int) -> tuple[Vectors, np.uint64]:
-        """Return a sample of the first rows' vectors, and the largest key of these.
+    def _sample(self, due: int) -> Vectors:
+        """Return vectors of the first rows, sampled evenly, however and whenever they were added."""
+        by_row = np.argsort(self.owners, kind="stable")[:due].astype(np.int64)
+        return self._vectors(by_row[np.linspace(0, due - 1, min(due, TRAINED_ON)).astype(np.int64)])
 
-        It does not depend on when or in which order they were added, and is the same without one that is not in it.
-        """
-        # A concurrent `add` appends after the rows read here.
-        pool = _pool(self.owners, due)
-        parts = [_keys(self._vectors(pool[start : start + CHUNK])) for start in range(0, due, CHUNK)]
-        keys, first = np.unique(np.concatenate(parts), return_index=True)
-        chosen = np.resize(first[:TRAINED_ON], max(CENTROIDS, len(first[:TRAINED_ON])))  # FAISS wants as many
-        return self._vectors(pool[chosen]), keys[:TRAINED_ON][-1]
-
-    def _publish(self, codes: ShortCodes, due: int, sampled: np.uint64) -> None:
-        self._codes, self._coded_for, self._sampled, self._work = codes, due, sampled, None
+    def _publish(self, codes: ShortCodes, due: int) -> None:
+        self._codes, self._coded_for, self._work = codes, due, None
 
     def settle(self) -> None:
         """Wait until the codes that are due have been made."""
@@ -398,25 +325,12 @@ class FaissVectorIndex(VectorIndex):
             work.stop()
 
 
-def _pool(owners: Ints, due: int) -> Numbers:
-    """Return the numbers of the first rows' vectors, `due` of them, by row."""
-    return np.argsort(owners, kind="stable")[:due].astype(np.int64)
-
-
-def _keys(vectors: Vectors) -> npt.NDArray[np.uint64]:
-    """Return a key for each vector, as if drawn by lot, but equal for equal ones: the smallest ones are in a sample."""
-    bits = np.ascontiguousarray(vectors.astype(np.float16)).view(np.uint16).astype(np.uint64)
-    factors = np.random.default_rng(len(bits.T)).integers(2**64, size=bits.shape[1], dtype=np.uint64)
-    keys: npt.NDArray[np.uint64] = bits @ factors  # the upper bits, which decide, are well mixed
-    return keys
-
-
 def _code(index_of: "weakref.ref[FaissVectorIndex]", due: int) -> Work:
     """Make codes for an index. Stop early if the index no longer exists."""
     index = index_of()
     if index is None:
         return
-    sample, sampled = index._sample(due)
+    sample = index._sample(due)
     del index
     codes = ShortCodes(sample)
     while True:
@@ -428,4 +342,4 @@ def _code(index_of: "weakref.ref[FaissVectorIndex]", due: int) -> Work:
             break
         codes.add(index._chunk_from(len(codes)))
         del index
-    index._publish(codes, due, sampled)
+    index._publish(codes, due)

@@ -24,7 +24,10 @@ Steps = Generator[EmbedRequest, EmbedReply, int]
 def refreshed(session: Session, index: SessionIndex | None = None) -> SessionIndex:
     """Catch up with the store."""
     index = SessionIndex(session.store, session.key) if index is None else index
-    index.refresh(session.store.state(session.key))
+    state = session.store.state(session.key)
+    if not index.refresh(state):
+        index = SessionIndex(session.store, session.key)
+        assert index.refresh(state)
     return index
 
 

