@@ -270,6 +270,9 @@ class PromptBuilder:
         base, fits = None, self.assembler.window(asked, older).reaches_all
         if self.searcher.rules.scope == "user" or not fits:
             base = self.assembler.window(asked, older, recall=self.assembler.room_for_recall(asked, older))
+        if fits and not self.live.replaced:  # the system prompt has room where it was said, if that was in mid-talk
+            said = {entry.message.id: entry for entry in self.live.prompt() if entry.turn_no >= 0}
+            asked = replace(asked, stays=tuple(said.get(entry.message.id, entry) for entry in asked.stays))
         before = self.live.path.at(stored.entries[0].order) if stored is not None else None
         alone = tuple(entry for turn in unsent if whole for entry in turn.entries)
         plan = Plan(state, self.live.path, asked, tuple(older), base, before, alone, fits, ())

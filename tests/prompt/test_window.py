@@ -345,8 +345,15 @@ def test_a13_system_messages_in_between_are_sent_and_paid(sized: Sized) -> None:
     messages = sized.messages([("u", 3), ("s", 4), ("u", 5)])
     for limit, kept in ((12, [0, 1, 2]), (11, [1, 2]), (9, [1, 2])):
         assert ids(by_message(messages, sized.name, limit)) == kept
-        # A memory takes it for the system prompt, which comes first.
-        assert ids(by_turn(messages, sized.name, limit).messages) == sorted(kept, key=[1, 0, 2].index)
+        # A memory takes it for the system prompt, which comes first once something is left out.
+        assert ids(by_turn(messages, sized.name, limit).messages) == kept
+
+
+def test_a_system_prompt_that_replaces_one_stands_in_front() -> None:
+    with InfiniteMemory(ranking="lexical") as memory:
+        for message in (Message.user("a"), Message.system("b"), Message.user("c"), Message.system("d")):
+            memory.add(message)
+        assert [message.content for message in memory.context("e").messages] == ["d", "a", "c", "e"]
 
 
 def test_a14_an_empty_conversation_is_an_empty_prompt(sized: Sized) -> None:
