@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.as_of import Past
-from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.event_source import Watch
 from shared_core.messages import Message
 from shared_core.paths import Path
@@ -374,11 +373,6 @@ class PromptBuilder:
         """Save snapshots, and stop background work. What the embedder returns after that is not stored."""
         self.searcher.late.closed = True
         try:
-            if self.live.outdated and self.searcher.sessions.opened():
-                # The index in memory still holds what was forgotten. Without a branch or a store, the next one is made
-                # from the messages.
-                with suppress(UnknownReferenceError, StoreError):
-                    self.refresh_and_save(least=least)
             self.save_snapshots(least=least)
         finally:
             self.searcher.sessions.close()

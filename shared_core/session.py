@@ -140,7 +140,6 @@ class LiveSession:
     Attributes:
         head: the branch or position that is checked out.
         path: the path to it, as of the last `sync`.
-        outdated: whether this object has forgotten messages since then.
         rows_read: how many messages it has read from the store.
         rows_cached: how many messages that recall needed were in memory.
     """
@@ -152,7 +151,6 @@ class LiveSession:
         self.sizer = sizer
         self.head = Head(MAIN)
         self.news = News()
-        self.outdated = False
         self.rows_read = self.rows_cached = 0
         self._key: int | None = None
         self._segments: dict[int, Segment] = {}
@@ -211,7 +209,6 @@ class LiveSession:
     def note_forgotten(self) -> None:
         """Drop what was read, because this object has forgotten some of it."""
         self._forget_cache()
-        self.outdated = True
 
     def go(self, head: Head) -> None:
         """Check out another branch or position."""
@@ -227,7 +224,6 @@ class LiveSession:
         if self.key is None:
             return SessionState(ROOT, 0, 0)
         state, newest = self._look(self.key, ahead)
-        self.outdated = False
         at = state.head if self.head.branch is not None else self.head.at
         if at is None:
             names = [branch.name for branch in self.store.branches(self.key)]

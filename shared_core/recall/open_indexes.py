@@ -173,7 +173,7 @@ class OpenIndexes:
             key, lease = leases.pop()
             shared, place = lease.index, (id(store), key)
             more = unread if key == self.live.key else 0
-            if isinstance(key, int) and (self.live.outdated or shared.snapshot_due(least - more)):
+            if isinstance(key, int) and shared.snapshot_due(least - more):
                 self.cache.save_later(lease, place, partial(_update, store, key, shared), least, self.saved)
             else:
                 shared.rows.fold()
