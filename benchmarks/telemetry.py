@@ -41,7 +41,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from shared_core import InfiniteMemory, Message
 from shared_core.events import OnEvent
-from shared_core.telemetry import OpenTelemetryEvents
+from shared_core.events.telemetry import OpenTelemetryEvents
 
 __all__ = ["WAYS", "Taken", "main", "measure", "ratios"]
 

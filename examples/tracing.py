@@ -21,8 +21,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from shared_core import InfiniteMemory, Message
+from shared_core.events.telemetry import OpenTelemetryEvents
 from shared_core.sharing.readers.openai import read_messages
-from shared_core.telemetry import OpenTelemetryEvents
 
 CONVERSATION = Path(__file__).parent / "data" / "conversation.json"
 

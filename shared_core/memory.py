@@ -26,8 +26,8 @@ from shared_core.base import Embedder, TokenCounter, drive
 from shared_core.checkout import Checkout, Writer
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
-from shared_core.event_source import EventSource, of_hits, of_messages, reported
 from shared_core.events import OnEvent, as_hook
+from shared_core.events.source import EventSource, of_hits, of_messages, reported
 from shared_core.followed_history import FollowedHistory
 from shared_core.forget import ForgetVerbs
 from shared_core.history import Removed, follow
@@ -175,7 +175,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         on_event: called with a `MemoryEvent` after each verb: its name and duration, the sizes of the prompt, ids and
             scores, and what could not be done. It holds nothing that was said unless the hook is one of
             `with_content(…)`. What it raises is logged once. It is called in the thread that did the work.
-            `OpenTelemetryEvents` of `shared_core.telemetry` makes spans and metrics. None: nothing is told.
+            `OpenTelemetryEvents` of `shared_core.events.telemetry` makes spans and metrics. None: nothing is told.
         index_cache: holds the search index in memory, with those of the other memories on this store; see
             `IndexCache`. None: the one that belongs to the store, which takes up to a gigabyte.
         durability: `"full"` makes a stored message survive a power cut, `"process"` a killed process only, which is

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.as_of import Past
-from shared_core.event_source import Watch
+from shared_core.events.source import Watch
 from shared_core.messages import Message
 from shared_core.paths import Path
 from shared_core.prompt.abridged import tokens_without_media, with_results

@@ -11,7 +11,7 @@ from shared_core.errors import MissingExtraError
 from shared_core.serving.bearer_tokens import BearerTokens, require_tokens
 
 if TYPE_CHECKING:
-    from shared_core.telemetry import OpenTelemetryEvents
+    from shared_core.events.telemetry import OpenTelemetryEvents
 
 __all__ = [
     "Drain",
@@ -72,7 +72,7 @@ def telemetry_hook() -> "OpenTelemetryEvents | None":
     """
     if not installed("opentelemetry.trace"):
         return None
-    from shared_core.telemetry import OpenTelemetryEvents
+    from shared_core.events.telemetry import OpenTelemetryEvents
 
     return OpenTelemetryEvents()
 

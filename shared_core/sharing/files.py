@@ -12,7 +12,7 @@ from shared_core.arguments import file_path, one_of
 from shared_core.base import TokenCounter
 from shared_core.checkout import Checkout
 from shared_core.errors import InputFileError, UnknownReferenceError
-from shared_core.event_source import EventSource, Watch, reported
+from shared_core.events.source import EventSource, Watch, reported
 from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message
 from shared_core.paths import ROOT_PATH, unused_branch_name

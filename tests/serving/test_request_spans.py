@@ -22,12 +22,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shared_core import SessionPool
+from shared_core.events.telemetry import OpenTelemetryEvents
 from shared_core.mcp_server.transports import PATHS as MCP_PATHS
 from shared_core.openai_proxy.app import ALL_PATHS, PATHS, create_app
 from shared_core.openai_proxy.inspector.endpoints import API, POLLED
 from shared_core.openai_proxy.upstream import Upstream
 from shared_core.serving.request_spans import RequestSpans
-from shared_core.telemetry import OpenTelemetryEvents
 from shared_core.testing import HashingEmbedder
 from tests.openai_proxy.servers import ModelServer, Script, served, until
 from tests.support.documents import ROOT

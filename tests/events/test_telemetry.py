@@ -18,13 +18,13 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from shared_core import AsyncInfiniteMemory, BudgetError, InfiniteMemory, Message
 from shared_core.events import MemoryEvent, Stage
+from shared_core.events.telemetry import CAPTURE, DURATION_BUCKETS, MOST_IDS, OpenTelemetryEvents, captures_content
 from shared_core.prompt.reasons import Kind
-from shared_core.telemetry import CAPTURE, DURATION_BUCKETS, MOST_IDS, OpenTelemetryEvents, captures_content
 from shared_core.testing import HashingEmbedder
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 SECRET = "xyzzy4471"
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {"max_tokens": 810, "reserve_tokens": 10, "token_counter": len, "message_overhead": 0}
 """A window so small that an older message must be recalled; tokens are characters."""
 
@@ -295,7 +295,7 @@ with SessionPool(on_event=telemetry_hook(), ranking="lexical") as pool, pool.use
     memory.add(Message.user("hello"))
     assert memory.context("hello").messages
 try:
-    import shared_core.telemetry
+    import shared_core.events.telemetry
 except MissingExtraError as error:
     print(error)
 print(sorted(name for name in sys.modules if name.startswith("opentelemetry")))

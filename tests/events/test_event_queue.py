@@ -5,16 +5,15 @@ import os
 import subprocess
 import sys
 import threading
-from collections import deque
-from contextvars import Context, ContextVar
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
 
-from shared_core.event_queue import MOST, EventQueue
 from shared_core.events import MemoryEvent
+from shared_core.events.telemetry import MOST_WAITING, EventQueue
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def numbered(number: int) -> MemoryEvent:
@@ -30,71 +29,32 @@ def test_events_wait_until_a_flush_and_keep_their_order_and_context() -> None:
         caller.reset(token)
     assert seen == []
     queue.flush()
-    assert seen == [(0, "ann"), (1, "ben")]
     queue.flush()
-    assert len(seen) == 2
+    assert seen == [(0, "ann"), (1, "ben")]
 
 
-def test_a_thread_handles_them_and_ends() -> None:
-    handled, threads = threading.Event(), list[threading.Thread]()
-
-    def handle(event: MemoryEvent) -> None:
-        threads.append(threading.current_thread())
-        if event.count == 1:
-            handled.set()
-
-    queue = EventQueue(handle, 0.001)
-    for number in range(2):
-        queue.put(numbered(number))
-    assert handled.wait(20)
-    threads[-1].join(20)
-    assert not threads[-1].is_alive()
-    handled.clear()
-    queue.put(numbered(1))
-    assert handled.wait(20), "another thread begins"
-
-
-def test_an_event_that_comes_as_the_thread_ends_is_handled() -> None:
-    """The deque brings it in the moment in which the thread finds that nothing waits."""
-    seen, handled = list[int](), threading.Event()
+def test_a_thread_handles_them_time_and_again() -> None:
+    handled, seen = threading.Event(), list[int]()
 
     def handle(event: MemoryEvent) -> None:
         seen.append(event.count)
-        if event.count == 2:
-            handled.set()
+        handled.set()
 
-    queue, bringers, looks = EventQueue(handle, 0.001), list[threading.Thread](), list[int]()
-
-    class Bringing(deque[tuple[Context, MemoryEvent]]):
-        def __bool__(self) -> bool:
-            if not len(self) and 1 in seen:
-                looks.append(len(looks))
-            if len(looks) == 2 and not bringers:  # it has handled all, and looks once more before it ends
-                bringers.append(threading.Thread(target=queue.put, args=(numbered(2),)))
-                bringers[0].start()
-                bringers[0].join(0.2)
-                return False
-            return len(self) > 0
-
-    queue._waiting = Bringing()
-    queue.put(numbered(1))
-    assert handled.wait(20)
-    assert seen == [1, 2]
-
-
-def test_without_delay_they_are_handled_at_once() -> None:
-    seen: list[int] = []
-    queue = EventQueue(lambda event: seen.append(event.count), 0)
-    queue.put(numbered(5))
-    assert seen == [5]
-
-
-def test_no_more_wait_than_may() -> None:
-    seen: list[int] = []
-    queue = EventQueue(lambda event: seen.append(event.count), 3_600)
-    for number in range(MOST + 1):
+    queue = EventQueue(handle, 0.001)
+    for number in range(3):
+        handled.clear()
         queue.put(numbered(number))
-    assert seen == list(range(MOST + 1))
+        assert handled.wait(20)
+    assert seen == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("delay", "count"), [(0, 1), (3_600, MOST_WAITING + 1)])
+def test_without_delay_or_room_they_are_handled_at_once(delay: float, count: int) -> None:
+    seen: list[int] = []
+    queue = EventQueue(lambda event: seen.append(event.count), delay)
+    for number in range(count):
+        queue.put(numbered(number))
+    assert seen == list(range(count))
 
 
 def test_an_event_that_cannot_be_handled_does_not_stop_the_next(caplog: pytest.LogCaptureFixture) -> None:
@@ -117,8 +77,8 @@ def test_an_event_that_cannot_be_handled_does_not_stop_the_next(caplog: pytest.L
 def test_a_forked_child_handles_its_own_events_only() -> None:
     code = """
 import os, sys
-from shared_core.event_queue import EventQueue
 from shared_core.events import MemoryEvent
+from shared_core.events.telemetry import EventQueue
 
 def numbered(number):
     return MemoryEvent(name="add", session_id="s", time_ns=0, seconds=0.0, count=number)

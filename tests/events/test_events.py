@@ -17,7 +17,7 @@ from shared_core.testing import HashingEmbedder
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 SECRET = "xyzzy4471"
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {"max_tokens": 810, "reserve_tokens": 10, "token_counter": len, "message_overhead": 0}
 """A window so small that an older message must be recalled; tokens are characters."""
 
