@@ -27,9 +27,9 @@ from langchain_infinite_memory.sessions import SessionKey, Sessions
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.history.normal_form import normal_forms
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
-from shared_core.normal_form import normal_forms
 from shared_core.prompt.context import Context
 
 OnError = Literal["window", "raise"]

@@ -45,8 +45,8 @@ from langchain_infinite_memory.threads import ModelInput, ThreadMemory, ThreadPr
 from langchain_infinite_memory.tool_calls import with_added_results
 from shared_core.arguments import name_value, one_of, texts
 from shared_core.errors import BudgetError
-from shared_core.forget import ForgetResult
 from shared_core.pool import SessionPool
+from shared_core.session.forget import ForgetResult
 from shared_core.store import Store
 from shared_core.tokens import as_counter, message_tokens, tools_tokens
 

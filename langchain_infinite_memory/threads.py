@@ -35,7 +35,6 @@ from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.aio import adrive
 from shared_core.base import drive
 from shared_core.errors import BudgetError, UnknownReferenceError
-from shared_core.forget import ForgetResult
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
@@ -43,6 +42,7 @@ from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.reasons import Kind
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import MAIN
+from shared_core.session.forget import ForgetResult
 
 logger = logging.getLogger("langchain_infinite_memory")
 

@@ -21,12 +21,12 @@ from llama_index_infinite_memory.settings import EmbedModel, as_reranker, check_
 from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.arguments import instance, name_value
-from shared_core.forget import ForgetResult
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.template import RecallTemplate
 from shared_core.results import ScoredMessage
+from shared_core.session.forget import ForgetResult
 from shared_core.store import Store
 from shared_core.strippers import Stripper, strip, stripper_list
 

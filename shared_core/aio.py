@@ -9,9 +9,8 @@ from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 from shared_core.field_errors import shown
-from shared_core.followed_history import FollowedHistory
-from shared_core.forget import ForgetResult
-from shared_core.history import Removed
+from shared_core.history.followed_history import FollowedHistory
+from shared_core.history.matcher import Removed
 from shared_core.lifecycle import beside
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike, Role
@@ -20,11 +19,12 @@ from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.scope import RecallScope
 from shared_core.records import Branch, SessionInfo, Summary
-from shared_core.redact import Redact
+from shared_core.session.forget import ForgetResult
+from shared_core.session.system_prompt import SystemPrompt
 from shared_core.sharing.files import FileFormat
 from shared_core.sharing.importer import ImportResult
+from shared_core.sharing.redact import Redact
 from shared_core.summaries.requests import AnySummarizer
-from shared_core.system_prompt import SystemPrompt
 from shared_core.threads import threads_of
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash

@@ -16,8 +16,8 @@ from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow, Shorten
 from shared_core.prompt.window import Fill
 from shared_core.records import Newest
+from shared_core.session.turns import Entry, Size, Turn, assign_turns, group_turns, tool_groups, turns_before
 from shared_core.tokens import as_counter, message_tokens
-from shared_core.turns import Entry, Size, Turn, assign_turns, group_turns, tool_groups, turns_before
 
 
 def sliding_window(

@@ -21,19 +21,15 @@ from shared_core.arguments import (
     user_message,
     whole_number,
 )
-from shared_core.as_of import Past, past_of
 from shared_core.base import Embedder, TokenCounter, drive
-from shared_core.checkout import Checkout, Writer
 from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
 from shared_core.events import OnEvent, as_hook
 from shared_core.events.source import EventSource, of_hits, of_messages, reported
-from shared_core.followed_history import FollowedHistory
-from shared_core.forget import ForgetVerbs
-from shared_core.history import Removed, follow
+from shared_core.history.followed_history import FollowedHistory
+from shared_core.history.matcher import Removed, follow
 from shared_core.index.index_cache import IndexCache
 from shared_core.lifecycle import Depth, fork_safe_lock
-from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps
 from shared_core.prompt.assembler import Assembler, Placement
@@ -57,16 +53,19 @@ from shared_core.recall.signals import Ranking
 from shared_core.recall.worth import Recall
 from shared_core.records import SessionInfo, Summary, title_of
 from shared_core.rerankers import AnyReranker, as_reranker
-from shared_core.session import LiveSession, Sizer
+from shared_core.session.checkout import Checkout, Stamps, Writer
+from shared_core.session.forget import ForgetVerbs
+from shared_core.session.live import LiveSession, Sizer
+from shared_core.session.message_sequence import MessageSequence
+from shared_core.session.past import Past, past_of
+from shared_core.session.system_prompt import SystemPrompt, prompt_text
 from shared_core.sharing.files import FileVerbs
-from shared_core.stamps import Stamps
 from shared_core.store import ALL, Store, give_title
 from shared_core.stores import open_store
 from shared_core.strippers import Stripper, strip, stripper_list
 from shared_core.summaries.requests import AnySummarizer, SummaryRules
 from shared_core.summaries.rolling import RollingSummary
 from shared_core.summaries.wording import SummaryTemplate
-from shared_core.system_prompt import SystemPrompt, prompt_text
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.tree.verbs import TreeVerbs
 

@@ -10,10 +10,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.as_of import Past
 from shared_core.events.source import Watch
 from shared_core.messages import Message
-from shared_core.paths import Path
 from shared_core.prompt.abridged import tokens_without_media, with_results
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
@@ -28,12 +26,14 @@ from shared_core.recall.reranking import RERANKED, Reranking, RerankReply, Reran
 from shared_core.recall.scope import Filter, reading
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
 from shared_core.records import Position, SessionState, Summary
-from shared_core.session import PAGE, LiveSession, OutdatedError
+from shared_core.session.live import PAGE, LiveSession, OutdatedError
+from shared_core.session.past import Past
+from shared_core.session.paths import Path
+from shared_core.session.system_prompt import FRONT, is_prompt
+from shared_core.session.turns import Entry, Turn, group_turns, turns_before
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
 from shared_core.summaries.rolling import LEFT_OUT, PromptInputs, RollingSummary, SummarizedInputs
-from shared_core.system_prompt import FRONT, is_prompt
 from shared_core.tokens import message_tokens, tools_tokens
-from shared_core.turns import Entry, Turn, group_turns, turns_before
 
 LARGE_BATCH = 256
 """Texts embedded at a time by `index`, when no question waits."""

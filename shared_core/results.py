@@ -10,12 +10,12 @@ cherry_pick, rebase, stash            CherryPickResult, Stash
 import_file                           ImportResult
 """
 
-from shared_core.followed_history import FollowedHistory
-from shared_core.forget import ForgetResult
+from shared_core.history.followed_history import FollowedHistory
 from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import Branch, SessionInfo, Summary
+from shared_core.session.forget import ForgetResult
 from shared_core.sharing.importer import ImportResult
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash

@@ -30,7 +30,7 @@ from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("shared_core", "langchain_infinite_memory", "llama_index_infinite_memory")
-TARGETS = ("tree", "prompt", "recall", "stores/tree_rules.py", "history.py", "whole_history.py")
+TARGETS = ("tree", "prompt", "recall", "stores/tree_rules.py", "history")
 PLUGINS = [word for plugin in ("xdist", "pytest_cov", "timeout", "hypothesispytest") for word in ("-p", plugin)]
 PYTEST = [sys.executable, "-m", "pytest", "--disable-plugin-autoload", *PLUGINS, "-q"]
 DURATION = re.compile(r"^([\d.]+)s (?:call|setup|teardown) +(.+?) *$", re.M)

@@ -25,8 +25,8 @@ from shared_core import (
 from shared_core.base import Vectors
 from shared_core.embedders import CallableEmbedder
 from shared_core.errors import EmbedderMismatchError
-from shared_core.message_sequence import MessageSequence
 from shared_core.results import Kind
+from shared_core.session.message_sequence import MessageSequence
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.event_loop import nothing_blocks
 from tests.support.histories import NOON, history, ids, texts

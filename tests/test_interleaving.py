@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message, StoreError, ToolCall, UnknownReferenceError
-from shared_core.checkout import Checkout
+from shared_core.session.checkout import Checkout
 from shared_core.stores import SQLiteStore
 
 pytestmark = pytest.mark.interleaved

@@ -30,7 +30,7 @@ from shared_core.embedders import MINILM, STATIC, StaticEmbedder, static_availab
 from shared_core.errors import EmbedderMismatchError
 from shared_core.records import After
 from shared_core.results import Kind, Reason
-from shared_core.session import NEWS, TAIL_KEPT
+from shared_core.session.live import NEWS, TAIL_KEPT
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import CharacterCounter, tools_tokens
 from tests.support.histories import NOON, CountingStore, history, ids, texts

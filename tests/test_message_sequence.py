@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore
 from shared_core.errors import UnknownReferenceError
-from shared_core.message_sequence import MessageSequence
 from shared_core.records import Position, Record
+from shared_core.session.message_sequence import MessageSequence
 from shared_core.testing import HashingEmbedder
 from tests.stores.dict_store import DictStore
 

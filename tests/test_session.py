@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shared_core import InfiniteMemory, Message
 from shared_core.errors import UnknownReferenceError
 from shared_core.records import Position, Record, SessionState
-from shared_core.session import News
+from shared_core.session.live import News
 from shared_core.store import Store
 from shared_core.stores import open_store
 from tests.support.histories import ids

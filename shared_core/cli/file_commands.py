@@ -16,11 +16,11 @@ from shared_core.cli.options import CommonOptions, EmbedderName, MaxTokens, Rese
 from shared_core.cli.printing import confirm, count, import_summary, progress, say, session_line, write_json
 from shared_core.memory import InfiniteMemory
 from shared_core.prompt.terminal import printable
-from shared_core.redact import Redact, drop_grounding, drop_tool_results, replace_names
 from shared_core.sharing.files import SUFFIXES, FileFormat, SeveralSessionsError, export_sessions, import_sessions
 from shared_core.sharing.format import is_ours
 from shared_core.sharing.importer import ImportResult
 from shared_core.sharing.readers import FORMATS
+from shared_core.sharing.redact import Redact, drop_grounding, drop_tool_results, replace_names
 from shared_core.stores import open_store, read_address
 from shared_core.stores.sqlite.backup import restore
 from shared_core.view import gather, write_page

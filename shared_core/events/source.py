@@ -14,7 +14,7 @@ from shared_core.recall.embedder_calls import Call, Embedded, EmbedRequest
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.reranking import RerankFailure, RerankRequest
 from shared_core.recall.search import Found
-from shared_core.session import LiveSession
+from shared_core.session.live import LiveSession
 from shared_core.summaries.requests import SummaryFailure, SummaryRequest
 
 Result = TypeVar("Result")

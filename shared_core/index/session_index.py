@@ -26,8 +26,8 @@ from shared_core.languages.detection import digest
 from shared_core.languages.language import LANGUAGES
 from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.messages import Message
-from shared_core.paths import Path, Span
 from shared_core.records import After, Position, Record, SessionState, Snapshot
+from shared_core.session.paths import Path, Span
 from shared_core.store import Store
 
 ROLES = ("system", "user", "assistant", "tool")

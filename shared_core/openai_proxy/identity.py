@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+from shared_core.history.normal_form import fingerprint, normal_forms, says_the_same
+from shared_core.history.recognition import said_of, without_prompts
 from shared_core.messages import Message
-from shared_core.normal_form import fingerprint, normal_forms, says_the_same
 from shared_core.openai_proxy.refusal import Refused
-from shared_core.recognition import said_of, without_prompts
 from shared_core.records import After, Record, Says, SessionKey
 from shared_core.serving.bearer_tokens import ANY_USER
 from shared_core.store import Store

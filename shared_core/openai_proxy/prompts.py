@@ -13,10 +13,10 @@ from typing_extensions import override
 
 from shared_core.errors import BudgetError
 from shared_core.events import EventHook, MemoryEvent
-from shared_core.followed_history import FollowedHistory
+from shared_core.history.followed_history import FollowedHistory
+from shared_core.history.normal_form import says_the_same
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.normal_form import says_the_same
 from shared_core.openai_proxy.asides import Asides
 from shared_core.openai_proxy.identity import new_session, session_like
 from shared_core.openai_proxy.inspector.request_ring import RequestRing

@@ -3,13 +3,13 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from shared_core.followed_history import FollowedHistory
 from shared_core.formats.fields import short
+from shared_core.history.followed_history import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.openai_proxy.refusal import Refused
-from shared_core.paths import walk
 from shared_core.records import Position, Record, SessionKey
+from shared_core.session.paths import walk
 from shared_core.store import Store
 
 NAMES_READ = 16

@@ -7,7 +7,7 @@ from itertools import chain
 
 from shared_core.formats.parts import OPENAI_FORMAT
 from shared_core.messages import Message, Payload
-from shared_core.turns import Entry, Size, Turn, calls_of
+from shared_core.session.turns import Entry, Size, Turn, calls_of
 
 MEDIA_LEFT_OUT = "[media left out]"
 """What the model is told where images, sound or files of an older turn are not sent again."""

@@ -27,8 +27,8 @@ from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.report_lines import report_lines
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Candidate, Fill, Selection, Window, fit_window
+from shared_core.session.turns import Entry, Turn, chronological
 from shared_core.tokens import message_tokens, tokens_around
-from shared_core.turns import Entry, Turn, chronological
 
 Placement = Literal["grounding", "messages", "system"]
 

@@ -15,8 +15,8 @@ from shared_core.messages import join as join
 from shared_core.prompt.abridged import fit_groups, stubs_of
 from shared_core.prompt.abridged import tokens as _size
 from shared_core.prompt.fence import defused
+from shared_core.session.turns import Entry, Turn, chronological, tool_groups
 from shared_core.tokens import message_tokens
-from shared_core.turns import Entry, Turn, chronological, tool_groups
 
 LONG_WORD = 40
 """At most this many characters are given up to cut between words."""

@@ -8,7 +8,7 @@ from shared_core.prompt.context import ReportLine
 from shared_core.prompt.frame import Frame, render_grounding
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.window import Candidate, Selection, Window
-from shared_core.turns import Entry
+from shared_core.session.turns import Entry
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Literal
 from shared_core.base import TokenCounter
 from shared_core.messages import BLANK_LINE, Message
 from shared_core.prompt.fence import defused, folded, speaker
-from shared_core.turns import Entry
+from shared_core.session.turns import Entry
 
 _FIELDS = re.compile(r"(\{(?:speaker|text|time)\})")
 

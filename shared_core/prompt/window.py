@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Literal
 
 from shared_core.prompt.reasons import Reason
-from shared_core.turns import Entry, Turn
+from shared_core.session.turns import Entry, Turn
 
 Fill = Literal["stop", "skip"]
 

@@ -12,7 +12,6 @@ from shared_core.index.arrays import distinct
 from shared_core.index.text import is_statement, statement_code
 from shared_core.index.user_index import UserIndex
 from shared_core.languages.language import LANGUAGES, Language
-from shared_core.paths import Path
 from shared_core.prompt.abridged import lighter
 from shared_core.prompt.assembler import Placement
 from shared_core.prompt.reasons import Reason
@@ -25,8 +24,9 @@ from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import Place, records_in
 from shared_core.recall.search import Found
 from shared_core.records import Record
-from shared_core.session import LiveSession
-from shared_core.turns import Entry, Turn
+from shared_core.session.live import LiveSession
+from shared_core.session.paths import Path
+from shared_core.session.turns import Entry, Turn
 
 WEAK_SHOWN = 8
 """Weak candidates that are reported anyway, so that the report shows what the floor keeps out."""

@@ -20,7 +20,7 @@ from shared_core.recall.scope import (
     RecallScope,
 )
 from shared_core.records import Record, SessionState
-from shared_core.session import LiveSession
+from shared_core.session.live import LiveSession
 from shared_core.store import Store
 
 

@@ -29,7 +29,7 @@ from shared_core.recall.scope import records_in
 from shared_core.recall.search import Found
 from shared_core.records import Record
 from shared_core.rerankers import AnyReranker
-from shared_core.session import LiveSession
+from shared_core.session.live import LiveSession
 
 RERANKED = 30
 """How many of the best results a reranker sees. The others keep their ranks."""

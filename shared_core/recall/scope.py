@@ -15,8 +15,8 @@ from shared_core.index.session_vectors import SessionVectors
 from shared_core.index.vectors import PAIRED
 from shared_core.languages.language import ENGLISH, LANGUAGES, Language
 from shared_core.messages import Role
-from shared_core.paths import Path
 from shared_core.records import Position, Record
+from shared_core.session.paths import Path
 from shared_core.store import Store
 
 Mask = npt.NDArray[np.bool_]

@@ -19,7 +19,6 @@ from shared_core.index.index_cache import IndexCache
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, text_hash
 from shared_core.languages.language import ENGLISH
-from shared_core.paths import Path
 from shared_core.recall.embedder_calls import (
     Call,
     EmbedReply,
@@ -64,7 +63,8 @@ from shared_core.recall.worth import (
     verdict,
 )
 from shared_core.records import Record, SessionState
-from shared_core.session import LiveSession
+from shared_core.session.live import LiveSession
+from shared_core.session.paths import Path
 
 POOL_TOKENS = 16
 """A list has one candidate per this many tokens of room, and at least `POOL`."""

@@ -18,11 +18,11 @@ from typing_extensions import override
 
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.paths import Head, Path, read, walk
 from shared_core.records import MAIN, After, Branch, Position, Record, Ref, Stretch
-from shared_core.redact import Redact, redacted
+from shared_core.session.paths import Head, Path, read, walk
 from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.sharing.position_writer import PositionWriter
+from shared_core.sharing.redact import Redact, redacted
 from shared_core.store import Store
 from shared_core.stores.sqlite.database_file import is_database
 

@@ -10,15 +10,14 @@ from typing import Literal, get_args
 
 from shared_core.arguments import file_path, one_of
 from shared_core.base import TokenCounter
-from shared_core.checkout import Checkout
 from shared_core.errors import InputFileError, UnknownReferenceError
 from shared_core.events.source import EventSource, Watch, reported
-from shared_core.message_sequence import MessageSequence
 from shared_core.messages import Message
-from shared_core.paths import ROOT_PATH, unused_branch_name
-from shared_core.paths import Path as BranchPath
 from shared_core.records import Draft
-from shared_core.redact import Redact, redacted
+from shared_core.session.checkout import Checkout
+from shared_core.session.message_sequence import MessageSequence
+from shared_core.session.paths import ROOT_PATH, unused_branch_name
+from shared_core.session.paths import Path as BranchPath
 from shared_core.sharing.conversations import collector_paused, import_conversations
 from shared_core.sharing.documents import markdown, openai_list
 from shared_core.sharing.export import Progress, Source, atomically, branch_end, write_sessions
@@ -33,6 +32,7 @@ from shared_core.sharing.foreign import (
 from shared_core.sharing.format import SessionLine, is_ours, read_header, read_lines
 from shared_core.sharing.importer import Imported, ImportResult, Target, import_export
 from shared_core.sharing.readers import Foreign, read_foreign
+from shared_core.sharing.redact import Redact, redacted
 from shared_core.store import Store
 from shared_core.stores import open_store
 from shared_core.tokens import as_counter, body_tokens
@@ -70,7 +70,7 @@ class FileVerbs:
                 the other formats the one that is checked out.
             vectors: also write the vectors of the messages, so that they need not be embedded again after an import.
             redact: a rule, or several rules applied in order. A rule is a `callable(message)` that returns the message
-                as it is written, with the same id, or None to leave it out. `shared_core.redact` offers
+                as it is written, with the same id, or None to leave it out. `shared_core.sharing.redact` offers
                 `drop_grounding`, `drop_tool_results` and `replace_names`. A message's payload, the form a framework
                 gave it, may repeat the text: a rule of your own should drop it, too.
             progress: called with how many messages are done and how many there are; for JSONL only.

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.messages import Message, content_of
-from shared_core.paths import Head
 from shared_core.records import MAIN, Branch, Draft, Newest, Position, Record, Restored, Segment
+from shared_core.session.paths import Head
+from shared_core.session.system_prompt import is_prompt, prompt_joined
 from shared_core.sharing.format import NumberedLine
 from shared_core.sharing.importer import BATCH, Imported, ImportResult, Target, import_lines
 from shared_core.sharing.readers import Conversation, Entry, Foreign
 from shared_core.sharing.session_merge import CountTokens, other_id
 from shared_core.sharing.session_tree import SessionTree
 from shared_core.store import Store
-from shared_core.system_prompt import is_prompt, prompt_joined
 
 MAX_NAMED = 10
 """The number of conversations that an error lists."""

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from shared_core.errors import DuplicateError, InputFileError, StoreError, StoreUnavailableError, UnknownReferenceError
-from shared_core.paths import Head
 from shared_core.records import Position, Record, VectorRows
 from shared_core.reprs import short_repr
+from shared_core.session.paths import Head
 from shared_core.sharing.export import Progress
 from shared_core.sharing.format import (
     FORMAT,

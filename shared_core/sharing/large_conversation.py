@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from shared_core.errors import DuplicateError
 from shared_core.messages import Message, content_of
-from shared_core.paths import Path, walk
 from shared_core.records import Branch, Create, Draft, Newest, Position, Record, Restored, Segment
+from shared_core.session.paths import Path, walk
+from shared_core.session.turns import assign_turns
 from shared_core.sharing.foreign import (
     InsertionPoint,
     Job,
@@ -24,7 +25,6 @@ from shared_core.sharing.foreign import (
 from shared_core.sharing.importer import ATTEMPTS, BATCH, Imported, MetOthersError, NoStageError, Target
 from shared_core.sharing.readers import Conversation
 from shared_core.sharing.session_tree import SessionTree
-from shared_core.turns import assign_turns
 
 
 def import_large(job: Job, conversation: Conversation, target: Target) -> Imported:

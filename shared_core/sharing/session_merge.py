@@ -7,8 +7,9 @@ from typing import TypeAlias
 
 from shared_core.errors import InfiniteMemoryError
 from shared_core.messages import Message, content_of
-from shared_core.paths import EARLIER, Head
 from shared_core.records import MAIN, Branch, Create, Move, Newest, Position, Record, Ref, Restored
+from shared_core.session.paths import EARLIER, Head
+from shared_core.session.system_prompt import is_prompt, prompt_joined
 from shared_core.sharing.format import (
     BranchLine,
     FileRef,
@@ -25,7 +26,6 @@ from shared_core.sharing.format import (
 from shared_core.sharing.position_map import PositionMap
 from shared_core.sharing.session_tree import SessionTree
 from shared_core.store import Store
-from shared_core.system_prompt import is_prompt, prompt_joined
 
 CountTokens = Callable[[Message], tuple[str, int] | None]
 """Returns the name of a token counter and its count of a message. None: not counted."""

@@ -10,8 +10,8 @@ from itertools import chain, islice
 import numpy as np
 
 from shared_core.messages import Message
-from shared_core.paths import Span, walk
 from shared_core.records import MAIN, STAGED, Newest, Position, Record, Restored, Segment, Stretch, VectorRows
+from shared_core.session.paths import Span, walk
 from shared_core.sharing.ancestors import Ancestors
 from shared_core.sharing.format import MAX_NUMBER, LineError, VectorValue
 from shared_core.store import Store

@@ -8,7 +8,6 @@ from typing import assert_never
 
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message, content_of
-from shared_core.paths import Span, beginning, walk
 from shared_core.records import (
     MAIN,
     Appended,
@@ -30,8 +29,9 @@ from shared_core.records import (
     Segment,
     Stretch,
 )
+from shared_core.session.paths import Span, beginning, walk
+from shared_core.session.turns import assign_turns
 from shared_core.stores.rows import BranchEnd, Rows, SummaryReach
-from shared_core.turns import assign_turns
 
 
 def segment_at(rows: Rows, session: int, segment: int) -> Segment:

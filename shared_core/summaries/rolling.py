@@ -10,14 +10,15 @@ from itertools import islice
 
 from shared_core.errors import StoreError
 from shared_core.events import Note
-from shared_core.paths import Path, Span, beginning
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.fence import defused
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.window import Candidate, Selection
 from shared_core.records import Position, Summary
-from shared_core.session import LiveSession
+from shared_core.session.live import LiveSession
+from shared_core.session.paths import Path, Span, beginning
+from shared_core.session.turns import Turn
 from shared_core.summaries.requests import (
     Backlog,
     SummaryFailure,
@@ -29,7 +30,6 @@ from shared_core.summaries.requests import (
     read_backlog,
 )
 from shared_core.summaries.wording import normalized, occurs_in, shortened
-from shared_core.turns import Turn
 
 
 @dataclass(frozen=True, slots=True)

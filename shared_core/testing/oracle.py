@@ -6,7 +6,6 @@ from functools import partial
 from itertools import takewhile
 
 from shared_core.messages import Message, Role
-from shared_core.paths import walk
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -25,8 +24,9 @@ from shared_core.records import (
     Record,
     Segment,
 )
+from shared_core.session.paths import walk
+from shared_core.session.turns import assign_turns
 from shared_core.store import Store
-from shared_core.turns import assign_turns
 
 __all__ = ["ALL", "NOON", "Session", "Tree", "check", "draft", "drafts"]
 

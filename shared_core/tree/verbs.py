@@ -5,10 +5,10 @@ from typing import get_args
 
 from shared_core.arguments import function, one_of, texts, whole_number
 from shared_core.base import drive
-from shared_core.checkout import Checkout
 from shared_core.events.source import EventSource, Watch, of_messages, reported
 from shared_core.messages import Message
 from shared_core.records import Branch
+from shared_core.session.checkout import Checkout
 from shared_core.summaries.requests import AnySummarizer, SummaryRules
 from shared_core.tree import branches, copies, merge
 from shared_core.tree.branches import Diff, ReflogEntry

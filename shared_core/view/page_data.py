@@ -15,11 +15,11 @@ from shared_core.arguments import whole_number
 from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message
-from shared_core.paths import Head
 from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.terminal import on_one_line
 from shared_core.records import After, Position, Record
+from shared_core.session.paths import Head
 from shared_core.store import Store
 from shared_core.stores import open_store, store_exists
 from shared_core.tree.copies import Stash

@@ -17,8 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
+from shared_core.history.normal_form import fingerprint
 from shared_core.index.session_vectors import encode_vector, text_hash
-from shared_core.normal_form import fingerprint
 from shared_core.stores import SQLiteStore
 from shared_core.stores.postgres import PostgresStore
 from shared_core.testing.hashing_embedder import HashingEmbedder

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from shared_core import redact
 from shared_core.cli import error_words
 from shared_core.index import text
 from shared_core.languages import detection
 from shared_core.languages.language import LANGUAGES, matcher
 from shared_core.openai_proxy.asides import Asides
 from shared_core.prompt import fence
+from shared_core.sharing import redact
 from tests.attacks.regex_steps import Counted, TooManyStepsError
 
 PACKAGES = ("shared_core", "langchain_infinite_memory", "llama_index_infinite_memory")
@@ -128,8 +128,8 @@ MADE: Mapping[str, Callable[[], list[re.Pattern[str]]]] = {
         re.compile(ending) for one in LANGUAGES for ending, _ in one.endings
     ],
     "shared_core/index/text.py:_marks": lambda: [text._marks()[1]],
-    "shared_core/redact.py:_as_word": lambda: [re.compile(f"[^\\W{text.UNSPACED}]")],
-    "shared_core/redact.py:replace_names": lambda: [
+    "shared_core/sharing/redact.py:_as_word": lambda: [re.compile(f"[^\\W{text.UNSPACED}]")],
+    "shared_core/sharing/redact.py:replace_names": lambda: [
         re.compile("|".join(map(redact._as_word, ["Ann Lee", "Zoe", "東京"])))
     ],
     "shared_core/summaries/wording.py:occurs_in": lambda: [re.compile(r"(?<!\w)as\ was\ said(?!\w)")],

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, SessionPool, prune, sliding_window
+from shared_core.history.normal_form import normal_forms
 from shared_core.messages import MessageLike, content_of
-from shared_core.normal_form import normal_forms
 from shared_core.prompt.context import Context
 from tests.formats.requests import chat_dicts
 

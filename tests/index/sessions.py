@@ -9,11 +9,11 @@ import numpy.typing as npt
 from shared_core.base import Embedder, drive
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.paths import Path as TreePath
-from shared_core.paths import walk
 from shared_core.recall.embedder_calls import EmbedReply, EmbedRequest
 from shared_core.recall.embedding import backfill
 from shared_core.records import Position
+from shared_core.session.paths import Path as TreePath
+from shared_core.session.paths import walk
 from shared_core.testing.oracle import Session
 
 __all__ = ["Steps", "fill", "path_to", "refreshed", "texts_of", "vectors_of"]

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from shared_core import InfiniteMemory, Message
 from shared_core.messages import CUT, Payload
 from shared_core.prompt.abridged import MEDIA_LEFT_OUT, abridged, tokens_without_media, with_results, without_media
+from shared_core.session.turns import Entry, Turn
 from shared_core.strippers import TOOL_RESULTS, strip
 from shared_core.tokens import message_tokens
-from shared_core.turns import Entry, Turn
 
 PICTURE = Payload(format="test/1", data={"image": "..."})
 LONG = "w " * 300

@@ -12,7 +12,7 @@ from shared_core import Context, InfiniteMemory, Message, RecallTemplate, ToolCa
 from shared_core.prompt.assembler import Placement
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.window import fit_window
-from shared_core.turns import Entry, Turn
+from shared_core.session.turns import Entry, Turn
 from tests.support.prompt_oracle import slack_rule
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from shared_core.messages import Message
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
+from shared_core.session.turns import Entry
 from shared_core.tokens import as_counter, message_tokens
-from shared_core.turns import Entry
 
 OVERHEAD = 4
 DAY = datetime(2024, 5, 7, tzinfo=UTC)

@@ -16,7 +16,6 @@ from shared_core.index.lexical import BLOCK
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
-from shared_core.paths import walk
 from shared_core.recall import ranking
 from shared_core.recall.query import parse_query
 from shared_core.recall.ranking import Opening, Ranked, rank
@@ -33,6 +32,7 @@ from shared_core.recall.signals import (
     ScopeSearch,
 )
 from shared_core.records import MAIN, Draft
+from shared_core.session.paths import walk
 from shared_core.stores import SQLiteStore
 
 DAY = datetime(2023, 5, 7, tzinfo=UTC)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from shared_core import InfiniteMemory, Message, SQLiteStore
 from shared_core.index.index_cache import cache_of
 from shared_core.index.user_index import SharedUserIndex, UserIndex
-from shared_core.paths import walk
 from shared_core.records import MAIN
+from shared_core.session.paths import walk
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.paths import walk
 from shared_core.records import Position, Segment
+from shared_core.session.paths import walk
 from shared_core.sharing.ancestors import Ancestors
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message, ToolCall, UnknownReferenceError
 from shared_core.messages import Payload
-from shared_core.redact import drop_tool_results
+from shared_core.sharing.redact import drop_tool_results
 from shared_core.testing import HashingEmbedder
 from tests.support.histories import NOON, history, ids, texts
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from itertools import count
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
-from shared_core.normal_form import fingerprint
+from shared_core.history.normal_form import fingerprint
 from shared_core.records import (
     After,
     Branch,

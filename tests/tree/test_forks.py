@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from shared_core import DuplicateError, InfiniteMemory, Message, RecallTemplate, UnknownReferenceError
 from shared_core.errors import AmbiguousReferenceError
-from shared_core.paths import Path, Span, walk
 from shared_core.records import MAIN, Position, Segment
 from shared_core.results import Reason
+from shared_core.session.paths import Path, Span, walk
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import CountingStore, history, ids
@@ -280,7 +280,7 @@ def test_every_view_is_the_path_from_the_head_to_the_root(steps: list[tuple[str,
     with closing(SQLiteStore(":memory:")) as store, pytest.MonkeyPatch.context() as patch:
         patch.setattr("shared_core.session.PAGE", 3)
         patch.setattr("shared_core.session.TAIL_KEPT", 2)
-        patch.setattr("shared_core.paths.PAGE", 3)
+        patch.setattr("shared_core.session.paths.PAGE", 3)
         oracle, places, embedder = Oracle(), (Place(), Place()), HashingEmbedder(16)
         memories = [
             # Everything on the branch is close enough to be found.

@@ -9,7 +9,7 @@ import pytest
 
 from shared_core import InfiniteMemory
 from shared_core.records import MAIN, Draft
-from shared_core.session import PAGE
+from shared_core.session.live import PAGE
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import CountingStore, history, ids
 from tests.tree.two_branches import changed, rows, said, say

@@ -25,7 +25,7 @@ class Verbs(RuleBasedStateMachine):
         self.patch = pytest.MonkeyPatch()
         self.patch.setattr("shared_core.session.PAGE", 3)
         self.patch.setattr("shared_core.session.TAIL_KEPT", 2)
-        self.patch.setattr("shared_core.paths.PAGE", 3)
+        self.patch.setattr("shared_core.session.paths.PAGE", 3)
         self.twin = Twin(SQLiteStore(":memory:"))
         self.steps = 0
 

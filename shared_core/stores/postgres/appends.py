@@ -19,6 +19,7 @@ from shared_core.records import (
     SessionState,
     VectorRows,
 )
+from shared_core.session.turns import assign_turns
 from shared_core.stores.postgres.derived_tables import PUT_SPACE, PUT_VECTORS, vector_columns
 from shared_core.stores.postgres.failures import is_broken
 from shared_core.stores.postgres.message_tables import (
@@ -35,7 +36,6 @@ from shared_core.stores.postgres.texts import FORM, plain, text
 from shared_core.stores.postgres.transactions import Statement, columns
 from shared_core.stores.postgres.tree_tables import branch_row, head_of, segment_checksum
 from shared_core.stores.tree_rules import check_unmoved, new_records, refuse_other_content
-from shared_core.turns import assign_turns
 
 ATTEMPTS = 3
 """How often it is tried; if others moved the session each time, it is locked and read."""

@@ -9,7 +9,7 @@ from typing import Any, assert_never
 from psycopg.errors import ProgramLimitExceeded, UniqueViolation
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
-from shared_core.normal_form import fingerprint
+from shared_core.history.normal_form import fingerprint
 from shared_core.records import (
     After,
     Criterion,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, assert_never
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
-from shared_core.normal_form import fingerprint
+from shared_core.history.normal_form import fingerprint
 from shared_core.records import (
     After,
     Criterion,

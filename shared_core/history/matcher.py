@@ -5,20 +5,20 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from typing import Literal, NamedTuple
 
-from shared_core.checkout import Checkout, if_unmoved, no_changes
 from shared_core.errors import StaleHeadError
-from shared_core.followed_history import Followed
-from shared_core.followed_history import FollowedHistory as FollowedHistory
+from shared_core.history.followed_history import Followed
+from shared_core.history.followed_history import FollowedHistory as FollowedHistory
+from shared_core.history.normal_form import fingerprint, normal_form, normal_forms, says_the_same
+from shared_core.history.recognition import REPEATED, asked_at, longest_match, overlap, said_of, without_prompts
+from shared_core.history.stored_forms import saying
+from shared_core.history.whole_history import WholeHistory, forgotten_first
 from shared_core.messages import Message
-from shared_core.normal_form import fingerprint, normal_form, normal_forms, says_the_same
-from shared_core.paths import Path
-from shared_core.recognition import REPEATED, asked_at, longest_match, overlap, said_of, without_prompts
 from shared_core.records import MAIN, After, InTurn, Position, Record
-from shared_core.session import LiveSession
-from shared_core.stored_forms import saying
-from shared_core.system_prompt import is_prompt, kept_of
-from shared_core.turns import Entry
-from shared_core.whole_history import WholeHistory, forgotten_first
+from shared_core.session.checkout import Checkout, if_unmoved, no_changes
+from shared_core.session.live import LiveSession
+from shared_core.session.paths import Path
+from shared_core.session.system_prompt import is_prompt, kept_of
+from shared_core.session.turns import Entry
 
 Removed = Literal["keep", "leave_out"]
 """What happens to stored messages that a history lacks."""

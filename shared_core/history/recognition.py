@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from itertools import takewhile
 
+from shared_core.history.normal_form import NormalForm
 from shared_core.messages import Message
-from shared_core.normal_form import NormalForm
 from shared_core.records import MadeFrom, Record
+from shared_core.session.system_prompt import is_prompt
 from shared_core.store import Store
-from shared_core.system_prompt import is_prompt
 
 REPEATED = 3
 """The fewest messages that tell a history that went back from one whose words happen to be the same."""

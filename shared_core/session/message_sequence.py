@@ -7,10 +7,10 @@ from typing import NamedTuple, overload
 from shared_core.arguments import whole_number
 from shared_core.errors import UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.paths import PAGE, Path, Span, kept, read, resolve
 from shared_core.records import Position, Record
+from shared_core.session.paths import PAGE, Path, Span, kept, read, resolve
+from shared_core.session.system_prompt import is_prompt
 from shared_core.store import Store
-from shared_core.system_prompt import is_prompt
 
 
 class Around(NamedTuple):

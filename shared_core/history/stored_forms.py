@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from functools import cached_property
 
+from shared_core.history.normal_form import fingerprint, says_the_same
+from shared_core.history.recognition import families
 from shared_core.messages import Message
-from shared_core.normal_form import fingerprint, says_the_same
-from shared_core.recognition import families
 from shared_core.records import Record, Says
-from shared_core.session import LiveSession
+from shared_core.session.live import LiveSession
 
 FAMILIES = 64
 """For how many messages copies are looked up at a time."""

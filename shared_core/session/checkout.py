@@ -2,21 +2,21 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 from types import MappingProxyType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
-from shared_core.messages import Message
-from shared_core.normal_form import says_the_same
-from shared_core.paths import Head, Path, Span, read, resolve, unused_branch_name
+from shared_core.history.normal_form import says_the_same
+from shared_core.messages import Message, in_utc
 from shared_core.records import Appended, Change, Draft, Expect, Move, Position, Record, VectorRows
-from shared_core.session import LiveSession
-from shared_core.stamps import Stamps
-from shared_core.system_prompt import is_prompt, kept_of, said_together
+from shared_core.session.live import LiveSession
+from shared_core.session.paths import Head, Path, Span, read, resolve, unused_branch_name
+from shared_core.session.system_prompt import is_prompt, kept_of, said_together
+from shared_core.session.turns import Entry
 from shared_core.tokens import body_tokens
-from shared_core.turns import Entry
 
 Changes = Callable[[str], Sequence[Change]]
 """Returns the changes to make in the same transaction, given the name of the branch."""
@@ -55,6 +55,45 @@ def if_unmoved(epoch: int, head: Position, changes: Changes = no_changes) -> Cha
 def with_move(why: str, head: Position, changes: Changes = no_changes) -> Changes:
     """Return changes that also note in the reflog where a branch ends before messages are added to it."""
     return lambda name: [Move(name, head, why, head), *changes(name)]
+
+
+@dataclass(frozen=True, slots=True)
+class Stamps:
+    """Completes messages that have no id or no time.
+
+    Args:
+        clock: returns the time.
+        new_id: returns an id, each time another one.
+    """
+
+    clock: Callable[[], datetime]
+    new_id: Callable[[], str]
+
+    def id(self) -> str:
+        """Return a new id; ValueError if `new_id` returns none."""
+        made = self.new_id()
+        if not isinstance(made, str) or not made:
+            raise ValueError(f"new_id returned {made!r}; it must return a text that is not empty")
+        return made
+
+    def time(self) -> datetime:
+        """Return the time, with a zone; ValueError if `clock` returns none that can be stored."""
+        now = self.clock()
+        if not isinstance(now, datetime):
+            raise ValueError(f"clock returned {now!r}; it must return a datetime")
+        try:
+            return in_utc(now)
+        except ValueError as error:
+            raise ValueError(f"clock returned a time that cannot be stored: {error}") from error
+
+    def completed(self, message: Message) -> Message:
+        """Return a message with an id and a time."""
+        changes: dict[str, Any] = {}
+        if message.id is None:
+            changes["id"] = self.id()
+        if message.created_at is None:
+            changes["created_at"] = self.time()
+        return message.replace(**changes) if changes else message
 
 
 class Writer:

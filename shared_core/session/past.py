@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from shared_core.arguments import moment
-from shared_core.checkout import Checkout
 from shared_core.errors import UnknownReferenceError
 from shared_core.recall.embedding import EmbedderChoice
 from shared_core.recall.open_indexes import OpenIndexes
 from shared_core.records import ROOT, Position
+from shared_core.session.checkout import Checkout
 
 EXPECTED = "expected a time, such as '2026-01-31' or a datetime, or the id of a message"
 

@@ -8,7 +8,6 @@ from functools import lru_cache
 from shared_core.base import TokenCounter
 from shared_core.errors import UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.paths import ROOT_PATH, Head, Path, Span, walk
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -22,10 +21,11 @@ from shared_core.records import (
     Segment,
     SessionState,
 )
+from shared_core.session.paths import ROOT_PATH, Head, Path, Span, walk
+from shared_core.session.system_prompt import in_front, is_prompt, newest_prompt
+from shared_core.session.turns import Entry, Turn, group_turns
 from shared_core.store import Store
-from shared_core.system_prompt import in_front, is_prompt, newest_prompt
 from shared_core.tokens import body_tokens, message_tokens
-from shared_core.turns import Entry, Turn, group_turns
 
 PAGE = 64
 """Messages read at a time, backwards from the head."""

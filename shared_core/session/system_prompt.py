@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from shared_core.messages import Message
-from shared_core.turns import Entry
+from shared_core.session.turns import Entry
 
 FRONT = -3
 """The turn number of the system prompt: it comes before a greeting, and before messages of other sessions."""

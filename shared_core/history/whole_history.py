@@ -5,14 +5,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from shared_core.history.normal_form import says_the_same
+from shared_core.history.recognition import asked_at, families, without_prompts
+from shared_core.history.stored_forms import StoredForms, is_form_of
 from shared_core.messages import Message
-from shared_core.normal_form import says_the_same
-from shared_core.paths import beginning
-from shared_core.recognition import asked_at, families, without_prompts
 from shared_core.records import Position, Record
-from shared_core.session import LiveSession
-from shared_core.stored_forms import StoredForms, is_form_of
-from shared_core.system_prompt import is_prompt
+from shared_core.session.live import LiveSession
+from shared_core.session.paths import beginning
+from shared_core.session.system_prompt import is_prompt
 
 FIRST_LOOK = 4
 """How many messages are read first, next to another one on its path; then twice as many, and so on."""

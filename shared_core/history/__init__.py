@@ -1,0 +1,1 @@
+"""A history that a client sends again: which of its messages are stored already, and which are new."""
