@@ -1,6 +1,7 @@
 """What our memory costs: storing and indexing, the first question, turns, and additions beside what the disk allows."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from latency_peers import chat_message, tokenizer
 from latency_talk import conversation, in_chunks
 from latency_turns import FRAMING, MAX_TOKENS, PROMPT_TOKENS, TOKENIZER, Plan, Way, take_turns
 
-from shared_core import InfiniteMemory, Message
+from shared_core import InfiniteMemory, Message, SQLiteStore, Store
 from shared_core.embedders import as_embedder
 
 __all__ = ["MINILM", "adapted", "additions", "asked", "asked_without_recall", "ingest", "opened", "stored"]
@@ -74,10 +75,10 @@ class Adapted(Way):
         self.memory.close()
 
 
-def open_memory(path: Path | None, **arguments: Any) -> InfiniteMemory:
+def open_memory(store: Path | Store | None, **arguments: Any) -> InfiniteMemory:
     """Return a memory with the defaults, which are written down where the others are given the same."""
     limits: dict[str, Any] = {"max_tokens": MAX_TOKENS, "reserve_tokens": MAX_TOKENS - PROMPT_TOKENS}
-    return InfiniteMemory(path, **limits, token_counter=TOKENIZER, message_overhead=FRAMING, **arguments)
+    return InfiniteMemory(store, **limits, token_counter=TOKENIZER, message_overhead=FRAMING, **arguments)
 
 
 def stored(size: int, folder: Path, _plan: Plan) -> Figures:
@@ -148,7 +149,7 @@ def additions(_size: int, folder: Path, plan: Plan) -> Figures:
     numbers = count()
 
     def add(durability: str, times: int) -> list[Span]:
-        with open_memory(folder / DATABASE, durability=durability) as memory:
+        with closing(SQLiteStore(folder / DATABASE, durability=durability)) as store, open_memory(store) as memory:
             memory.add(Message.user("warm up"))
             return [_added(memory, [Message.user(f"one more, the {next(numbers)}th")]) for _ in range(times)]
 

@@ -152,7 +152,7 @@ def filled(folder: Path, size: int, clients: int) -> Path:
     making = path.with_suffix(".making")
     for left in folder.glob(f"{making.name}*"):
         left.unlink()
-    with SessionPool(making, durability="process") as pool:
+    with SessionPool(making) as pool:
         for number in range(clients):
             with pool.use(f"talk-{number}") as memory:
                 for chunk in in_chunks(conversation(size // clients, seed=7 + number)):

@@ -49,10 +49,11 @@ class Asked:
 def ask_many(store: Store, sessions: Sessions, count: int) -> tuple[list[Span], list[Span]]:
     """Return how long the first and another question takes in each of some sessions, chosen at random."""
     chosen = Random(5).sample(range(sessions.count), min(count, sessions.count))
-    asked, cache = iter(questions(2 * len(chosen))), IndexCache()
+    asked = iter(questions(2 * len(chosen)))
+    IndexCache.of(store).release(store)
     cold, warm = list[Span](), list[Span]()
     for first in range(0, len(chosen), BATCH):
-        memories = list(_opened(store, sessions, chosen[first : first + BATCH], cache))
+        memories = list(_opened(store, sessions, chosen[first : first + BATCH]))
         cold += [timed(partial(memory.context, next(asked))) for memory in memories]
         warm += [timed(partial(memory.context, next(asked))) for memory in memories]
         for memory in memories:
@@ -60,10 +61,10 @@ def ask_many(store: Store, sessions: Sessions, count: int) -> tuple[list[Span], 
     return cold, warm
 
 
-def _opened(store: Store, sessions: Sessions, numbers: Sequence[int], cache: IndexCache) -> Iterator[InfiniteMemory]:
+def _opened(store: Store, sessions: Sessions, numbers: Sequence[int]) -> Iterator[InfiniteMemory]:
     for number in numbers:
         user, session = sessions.key(number)
-        yield InfiniteMemory(store, session_id=session, user_id=user, index_cache=cache)
+        yield InfiniteMemory(store, session_id=session, user_id=user)
 
 
 def ask_large(store: Store, sessions: Sessions, count: int, openings: int) -> tuple[list[Span], list[Span]]:
@@ -71,7 +72,8 @@ def ask_large(store: Store, sessions: Sessions, count: int, openings: int) -> tu
     asked = iter(questions(count + openings, 12))
     cold, warm = list[Span](), list[Span]()
     for opening in range(openings):
-        (memory,) = _opened(store, sessions, [0], IndexCache())
+        IndexCache.of(store).release(store)
+        (memory,) = _opened(store, sessions, [0])
         with memory:
             cold.append(timed(partial(memory.context, next(asked))))
             if opening == openings - 1:

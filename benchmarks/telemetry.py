@@ -24,7 +24,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,7 +39,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from shared_core import InfiniteMemory, Message
+from shared_core import InfiniteMemory, Message, SQLiteStore
 from shared_core.events import OnEvent
 from shared_core.events.telemetry import OpenTelemetryEvents
 
@@ -124,10 +124,10 @@ def measure(messages: int, rounds: int, batch: int, folder: Path) -> dict[str, T
     took = {name: Taken([], []) for name in WAYS}
     chance = random.Random(3)
     with ExitStack() as opened:
-        memories = {
-            name: opened.enter_context(InfiniteMemory(folder / f"{number}.db", on_event=way.hook, durability="process"))
-            for number, (name, way) in enumerate(ways.items())
-        }
+        memories = {}
+        for number, (name, way) in enumerate(ways.items()):
+            store = opened.enter_context(closing(SQLiteStore(folder / f"{number}.db", durability="process")))
+            memories[name] = opened.enter_context(InfiniteMemory(store, on_event=way.hook))
         for name, memory in memories.items():
             for chunk in in_chunks(conversation(messages)):
                 memory.add(chunk)

@@ -84,14 +84,15 @@ def bounded(folder: Path, sessions: int, held: int) -> None:
             for number in range(sessions):
                 with pool.use(str(number), "ann") as memory:
                     memory.add(messages(number, 20))
-        probe = IndexCache()
-        with SessionPool(store, ranking="lexical", index_cache=probe) as pool:
+        cache = IndexCache.of(store)
+        cache.release(store)
+        with SessionPool(store, ranking="lexical") as pool:
             for number in range(20):
                 with pool.use(str(number), "ann") as memory:
                     memory.search("boat")
-        each = probe.nbytes // 20
-        cache = IndexCache(held * each)
-        with SessionPool(store, ranking="lexical", index_cache=cache) as pool:
+        each = cache.nbytes // 20
+        cache.max_bytes = held * each
+        with SessionPool(store, ranking="lexical") as pool:
             sizes = []
             for number in range(sessions):
                 with pool.use(str(number), "ann") as memory:

@@ -107,7 +107,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         chosen = Settings.of(store=store, **settings)
         if chat_history is not None:
             chat_history = chat_messages("chat_history", chat_history)
-        opened = shared_store(store, durability=chosen.others.get("durability", "full"))
+        opened = shared_store(store)
         made = Conversation(opened, session_id=self.session_id, user_id=self.user_id, settings=chosen)
         if isinstance(chat_store, InfiniteChatStore) and chat_store.holds(made, self.chat_store_key):
             raise ValueError("chat_store: it is the session of this buffer, in the same store; leave chat_store= out")

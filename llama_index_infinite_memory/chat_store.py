@@ -60,7 +60,7 @@ class InfiniteChatStore(BaseChatStore):
     def __init__(self, store: StoreLike = None, *, user_id: str | None = None, **settings: Any) -> None:
         super().__init__(user_id=user_id)  # type: ignore[call-arg]
         self._settings = Settings.of(store=store, **settings)
-        self._opened = shared_store(store, durability=self._settings.others.get("durability", "full"))
+        self._opened = shared_store(store)
         self._name = uuid.uuid4().hex
         _stores[self._name] = self
 

@@ -15,8 +15,8 @@ from shared_core.stores import open_store, read_address
 
 StoreLike = SessionPool | Store | str | Path | None
 
-_open: "weakref.WeakValueDictionary[tuple[int, int, str], OpenStore]" = weakref.WeakValueDictionary()
-"""Device and inode of a file, and its durability, to the store that is open on it."""
+_open: "weakref.WeakValueDictionary[tuple[int, int], OpenStore]" = weakref.WeakValueDictionary()
+"""Device and inode of a file, to the store that is open on it."""
 
 POOLS = 8
 """The number of pools over one that was given, those used last, that stay open: one for each of so many settings."""
@@ -61,7 +61,7 @@ class OpenStore:
         return memory, lambda: pool.give_back(memory)
 
 
-def shared_store(store: "StoreLike | OpenStore", *, durability: str = "full") -> OpenStore:
+def shared_store(store: "StoreLike | OpenStore") -> OpenStore:
     """Return a store for a conversation; for a file that is open in this process, the store that is open.
 
     Raises:
@@ -75,12 +75,12 @@ def shared_store(store: "StoreLike | OpenStore", *, durability: str = "full") ->
         return OpenStore(store, ours=False)
     path = _file(store)
     if path is None:
-        return OpenStore(open_store(store, durability=durability), ours=True)
+        return OpenStore(open_store(store), ours=True)
     with _lock:
-        found = _open.get((*_identity(path), durability)) if os.path.exists(path) else None
+        found = _open.get(_identity(path)) if os.path.exists(path) else None
         if found is None:
-            found = OpenStore(open_store(path, durability=durability), path=path, ours=True)
-            _open[(*_identity(path), durability)] = found
+            found = OpenStore(open_store(path), path=path, ours=True)
+            _open[_identity(path)] = found
         return found
 
 

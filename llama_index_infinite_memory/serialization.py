@@ -147,7 +147,7 @@ def _store_of(data: Mapping[str, Any], source: _Source | None) -> OpenStore:
     if store is None:
         return shared_store(source.store() if source is not None else None)
     require_file(store, may_be_new=bool(data.get("messages")))
-    return shared_store(store, durability=(data.get("settings") or {}).get("durability", "full"))
+    return shared_store(store)
 
 
 def require_file(store: StoreLike, *, may_be_new: bool) -> None:

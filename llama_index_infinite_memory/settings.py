@@ -152,7 +152,7 @@ class Settings:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `InfiniteMemory`."""
-        given = {n: v for n, v in self.others.items() if n != "durability" and n not in MEDIA_ARGUMENTS.values()}
+        given = {n: v for n, v in self.others.items() if n not in MEDIA_ARGUMENTS.values()}
         if given.get("summarizer") is not None:
             given["summarizer"] = as_summarizer(given["summarizer"])
         if given.get("reranker") is not None:

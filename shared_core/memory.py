@@ -1,11 +1,10 @@
 """InfiniteMemory: stores everything said in a chat and builds, for each question, the best prompt that fits."""
 
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from shared_core.arguments import (
     function,
@@ -28,7 +27,6 @@ from shared_core.events import OnEvent, as_hook
 from shared_core.events.source import EventSource, of_hits, of_messages, reported
 from shared_core.history.followed_history import FollowedHistory
 from shared_core.history.matcher import Removed, follow
-from shared_core.index.index_cache import IndexCache
 from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps
@@ -175,12 +173,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             scores, and what could not be done. It holds nothing that was said unless the hook is one of
             `with_content(…)`. What it raises is logged once. It is called in the thread that did the work.
             `OpenTelemetryEvents` of `shared_core.events.telemetry` makes spans and metrics. None: nothing is told.
-        index_cache: holds the search index in memory, with those of the other memories on this store; see
-            `IndexCache`. None: the one that belongs to the store, which takes up to a gigabyte.
-        durability: `"full"` makes a stored message survive a power cut, `"process"` a killed process only, which is
-            faster. It applies if `store` is a path.
         clock: returns the time for messages that have none, as a datetime with a time zone.
-        new_id: returns the id for messages that have none. It must be unique in the session.
 
     Raises:
         ValueError, TypeError: an argument is out of range, of a wrong type, or unknown. The message says what to pass.
@@ -207,9 +200,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         summary_placement: SummaryPlacement = "system", summary_template: SummaryTemplate | None = None,
         embed_budget_ms: float = 200, reranker: AnyReranker | str | None = None, rerank_budget_ms: float = 1_000,
         strippers: Iterable[Stripper] = (), on_event: OnEvent | None = None,
-        index_cache: IndexCache | None = None,
-        durability: Literal["full", "process"] = "full", clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:  # fmt: skip
         prompt_budget(max_tokens, reserve_tokens)
         self.max_tokens, self.reserve_tokens = max_tokens, reserve_tokens
@@ -217,15 +208,12 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         if system is not None and not isinstance(system, str):
             function("system", system, "() -> str | None, or a text")
         function("clock", clock, "() -> datetime")
-        function("new_id", new_id, "() -> str")
         hook = as_hook(on_event)
         self._system, self._strippers = system, stripper_list(strippers)
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
         template, summary = recall_template or RecallTemplate(), summary_template or SummaryTemplate()
         instance("recall_template", template, RecallTemplate)
-        if index_cache is not None:
-            instance("index_cache", index_cache, IndexCache)
         self._summing = SummaryRules(summarizer, summary_tokens, summarizer_tokens, summary_placement, summary)
         framer = Framer(
             as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow,
@@ -244,13 +232,13 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         lock = fork_safe_lock(Depth.MEMORY)
         # The store is opened last, so that an invalid argument neither creates a file nor leaves one open.
         self._owns_store = not isinstance(store, Store)
-        opened = open_store(store, durability=durability).for_user(user_id)
-        stamps = Stamps(clock, new_id)
+        opened = open_store(store).for_user(user_id)
+        stamps = Stamps(clock)
         live = LiveSession(opened, user_id, session_id, Sizer(framer.counter, framer.overhead))
         self._store, self._lock = opened, lock
         self._checkout = Checkout(live, Writer(live, framer.counter, stamps), lock)
         rolling = RollingSummary(live, assembler, self._summing, lock, clock=stamps.time)
-        self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules, index_cache), rolling, lock)
+        self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
         self._checkout.writer.own_vectors = self._prompts.searcher.sessions.own_vectors
         self._events: EventSource | None = None
         if hook is not None:

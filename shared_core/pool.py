@@ -6,13 +6,13 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from shared_core.arguments import whole_number
 from shared_core.embedders import as_embedder
 from shared_core.errors import StoreError
 from shared_core.events import as_hook
-from shared_core.index.index_cache import IndexCache, cache_of
+from shared_core.index.index_cache import IndexCache
 from shared_core.memory import InfiniteMemory
 from shared_core.records import SessionInfo
 from shared_core.store import ALL, Store
@@ -30,7 +30,6 @@ class SessionPool:
     Args:
         store: the store, as for `InfiniteMemory`. It is opened once, for all sessions.
         size: how many unused memories are kept. Those used least recently are closed first.
-        durability: as for `InfiniteMemory`.
         settings: the other arguments of `InfiniteMemory`, the same for all sessions.
 
     Raises:
@@ -38,10 +37,7 @@ class SessionPool:
         TypeError: `session_id` or `user_id` is among the settings; `use` takes them.
     """
 
-    def __init__(
-        self, store: str | Path | Store | None = None, *, size: int = 64,
-        durability: Literal["full", "process"] = "full", **settings: Any,
-    ) -> None:  # fmt: skip
+    def __init__(self, store: str | Path | Store | None = None, *, size: int = 64, **settings: Any) -> None:
         for name in {"session_id", "user_id"} & settings.keys():
             raise TypeError(f"{name}: a pool serves all sessions; pass it to use()")
         self._size = whole_number("size", size, least=0)
@@ -57,7 +53,7 @@ class SessionPool:
         self._sharing: weakref.WeakSet[SessionPool] = weakref.WeakSet()
         self._closed = False
         self._owns_store = not isinstance(store, Store)
-        self.store = open_store(store, durability=durability)
+        self.store = open_store(store)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -151,8 +147,7 @@ class SessionPool:
         for memory in spare:
             memory.close()
         if self._owns_store:
-            cache: IndexCache | None = self._settings.get("index_cache")
-            (cache_of(self.store) if cache is None else cache).release(self.store)
+            IndexCache.of(self.store).release(self.store)
             self.store.close()
 
     def __enter__(self) -> "SessionPool":

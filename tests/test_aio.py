@@ -29,7 +29,7 @@ from shared_core.results import Kind
 from shared_core.session.message_sequence import MessageSequence
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.event_loop import nothing_blocks
-from tests.support.histories import NOON, history, ids, texts
+from tests.support.histories import NOON, history, ids, texts, with_ids
 
 SETTINGS: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
 
@@ -114,8 +114,8 @@ def test_both_faces_return_the_same(tmp_path: Path) -> None:
     async def both() -> tuple[list[Any], list[Any]]:
         numbers = [map("new {}".format, count()).__next__ for _ in range(2)]
         settings = {"embedder": HashingEmbedder(), **SETTINGS}
-        at_once = InfiniteMemory(tmp_path / "a.db", new_id=numbers[0], **settings)
-        later = await AsyncInfiniteMemory.open(tmp_path / "b.db", new_id=numbers[1], **settings)
+        at_once = with_ids(InfiniteMemory(tmp_path / "a.db", **settings), numbers[0])
+        later = AsyncInfiniteMemory(with_ids(InfiniteMemory(tmp_path / "b.db", **settings), numbers[1]))
         return await tour(at_once), await tour(later)
 
     expected, found = asyncio.run(both())
@@ -293,7 +293,7 @@ def test_fifty_at_once_lose_nothing(path: Path) -> None:
 
     async def work() -> None:
         embedder = HashingEmbedder()
-        async with await AsyncInfiniteMemory.open(path, embedder=embedder, durability="process", **SETTINGS) as memory:
+        async with await AsyncInfiniteMemory.open(path, embedder=embedder, **SETTINGS) as memory:
             await memory.add(history(40))
             await asyncio.gather(*(exchange(memory, number) for number in range(50)))
             messages = [message async for message in memory.messages()]

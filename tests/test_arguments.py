@@ -19,7 +19,6 @@ from shared_core import (
     AsyncInfiniteMemory,
     BudgetError,
     Grounding,
-    IndexCache,
     InfiniteMemory,
     Message,
     SessionPool,
@@ -35,7 +34,7 @@ HI = Message.user("hello")
 
 NAMES = {
     "AsyncInfiniteMemory": AsyncInfiniteMemory, "Grounding": Grounding, "GroundingItem": GroundingItem, "HI": HI,
-    "IndexCache": IndexCache, "InfiniteMemory": InfiniteMemory, "Message": Message, "SessionPool": SessionPool,
+    "InfiniteMemory": InfiniteMemory, "Message": Message, "SessionPool": SessionPool,
     "ToolCall": ToolCall, "prune": prune, "sliding_window": sliding_window,
 }  # fmt: skip
 """What the calls of the table refer to, besides a `memory` with a message `u1` and its answer `a1`."""
@@ -142,7 +141,6 @@ WRONG: dict[str, st.SearchStrategy[Any]] = {
     "summary_placement": none_of("system", "grounding"),
     "embed_budget_ms": outside(0),
     "rerank_budget_ms": outside(0),
-    "durability": none_of("full", "process"),
 }
 """Values that a setting must not have."""
 
@@ -155,8 +153,8 @@ def test_a_setting_out_of_its_range_is_named(wrong: tuple[str, Any]) -> None:
 
 
 def test_every_setting_that_has_a_range_is_tried() -> None:
-    free = {"store", "token_counter", "embedder", "embed_text", "recall_template", "reranker", "clock", "new_id"}
-    free |= {"summarizer", "summary_template", "system", "strippers", "index_cache", "on_event", "shorten_grounding"}
+    free = {"store", "token_counter", "embedder", "embed_text", "recall_template", "reranker", "clock"}
+    free |= {"summarizer", "summary_template", "system", "strippers", "on_event", "shorten_grounding"}
     assert set(WRONG) == set(inspect.signature(InfiniteMemory).parameters) - free
 
 

@@ -407,7 +407,7 @@ def test_a_tool_result_without_its_call_is_kept_and_not_sent(store: CountingStor
 WRITER = """
 import sys
 from shared_core import InfiniteMemory, Message
-memory = InfiniteMemory(sys.argv[1], durability="process")
+memory = InfiniteMemory(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(25):
@@ -423,7 +423,7 @@ def test_processes_that_append_at_the_same_moment_mix_no_turns(path: Path) -> No
     writers = [
         subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for name in "ab"
     ]
-    with InfiniteMemory(path, durability="process") as memory:
+    with InfiniteMemory(path) as memory:
         memory.add(Message.user("first", id="u0"))
         for writer in writers:
             assert writer.stdout is not None

@@ -287,7 +287,7 @@ def test_no_byte_is_left_in_a_large_database(tmp_path: Path, seed: int) -> None:
     secrets = [secret(number) for number in range(60)]
     messages = [*history(600), *secrets]
     chance.shuffle(messages)
-    with InfiniteMemory(tmp_path / "chat.db", embedder=embedder, durability="process") as memory:
+    with InfiniteMemory(tmp_path / "chat.db", embedder=embedder) as memory:
         for start in range(0, len(messages), 60):
             memory.add(messages[start : start + 60])
             memory.index()

@@ -33,7 +33,7 @@ from shared_core.results import Kind, Reason
 from shared_core.session.live import NEWS, TAIL_KEPT
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import CharacterCounter, tools_tokens
-from tests.support.histories import NOON, CountingStore, history, ids, texts
+from tests.support.histories import NOON, CountingStore, history, ids, texts, with_ids
 from tests.support.scripted_embedder import ScriptedEmbedder, minilm
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50}
@@ -58,7 +58,7 @@ def of_kind(context: Context, kind: Kind, *, included: bool = True) -> list[str 
 
 def test_a_message_comes_back_as_it_is_stored(store: CountingStore) -> None:
     numbers = iter(range(9))
-    memory = InfiniteMemory(store, clock=lambda: NOON, new_id=lambda: f"n{next(numbers)}")
+    memory = with_ids(InfiniteMemory(store, clock=lambda: NOON), lambda: f"n{next(numbers)}")
     assert memory.add(Message.user("hi")) == [Message.user("hi", id="n0", created_at=NOON, turn_id="n0")]
     later = NOON + timedelta(days=1)
     given = Message.assistant("yes", id="mine", created_at=later, name="Bo", grounding="fact", pinned=True)
@@ -522,8 +522,6 @@ DEFAULTS: dict[str, Any] = {
     "reranker": None,
     "rerank_budget_ms": 1000,
     "on_event": None,
-    "index_cache": None,
-    "durability": "full",
 }
 
 
@@ -531,7 +529,6 @@ def test_the_defaults() -> None:
     parameters = inspect.signature(InfiniteMemory).parameters
     found = {name: parameter.default for name, parameter in parameters.items()}
     assert callable(found.pop("clock"))
-    assert callable(found.pop("new_id"))
     assert found == DEFAULTS
     positional = [name for name, parameter in parameters.items() if parameter.kind is not parameter.KEYWORD_ONLY]
     assert positional == ["store"]

@@ -15,7 +15,7 @@ __all__ = ["PRESENT", "Setting", "parsed", "settings_of"]
 PRESENT = "present"
 """The name of the setting that the others are compared with."""
 
-NEVER_TRIED = {"self", "store", "session_id", "user_id", "durability"}
+NEVER_TRIED = {"self", "store", "session_id", "user_id"}
 """What says where the conversation is, not how it is recalled."""
 
 Setting = Mapping[str, Any]

@@ -9,7 +9,6 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeAlias
 
-from shared_core.arguments import whole_number
 from shared_core.companions import Companions
 from shared_core.errors import StoreError
 from shared_core.index.session_index import SessionIndex
@@ -171,19 +170,20 @@ class IndexCache:
     memory uses stays for the next, until the bound is reached: then those used least recently go first. The memories
     that a pool keeps for later do not count as open, so they cost next to nothing.
 
-    Every store has a cache of its own with the default bound. Pass one to `InfiniteMemory` or `SessionPool` to choose
-    another bound, or to let several stores share one.
+    Every store has one; `IndexCache.of(store)` returns it.
 
-    Args:
-        max_bytes: about how many bytes of memory the indexes may take together. Those in use are never dropped, so they
-            may take more.
-
-    Raises:
-        ValueError: `max_bytes` is negative.
+    Attributes:
+        max_bytes: about how many bytes of memory the indexes may take together. Assign it to choose another bound.
+            Indexes in use are never dropped, so they may take more.
     """
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        self.max_bytes = whole_number("max_bytes", max_bytes, least=0)
+    @staticmethod
+    def of(store: Store) -> "IndexCache":
+        """Return the cache that belongs to a store; it exists as long as the store."""
+        return _caches.of(store)
+
+    def __init__(self) -> None:
+        self.max_bytes = MAX_BYTES
         self._lock = fork_safe_lock(Depth.CACHE)
         self._kept: OrderedDict[Place, SharedIndex] = OrderedDict()
         self._stores: dict[int, weakref.ref[Store]] = {}
@@ -308,8 +308,3 @@ class IndexCache:
 
 
 _caches = Companions(lambda _: IndexCache())
-
-
-def cache_of(store: Store) -> IndexCache:
-    """Return the cache that belongs to a store; it exists as long as the store."""
-    return _caches.of(store)

@@ -5,7 +5,7 @@ from functools import partial
 
 from shared_core.base import Embedder
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
-from shared_core.index.index_cache import IndexCache, Key, Lease, Saved, SharedIndex, cache_of
+from shared_core.index.index_cache import IndexCache, Key, Lease, Saved, SharedIndex
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, embedder_key
 from shared_core.index.user_index import NO_SESSION, SharedUserIndex, UserIndex, UserVectors
@@ -30,16 +30,15 @@ class OpenIndexes:
     Args:
         live: the session.
         rules: what may be recalled.
-        cache: holds the indexes; None: that of the store.
 
     Attributes:
         saved: called when snapshots were saved; see `SharedIndex.save_snapshots`.
     """
 
-    def __init__(self, live: LiveSession, rules: RecallRules, cache: IndexCache | None = None) -> None:
+    def __init__(self, live: LiveSession, rules: RecallRules) -> None:
         self.live = live
         self.rules = rules
-        self.cache = cache_of(live.store) if cache is None else cache
+        self.cache = IndexCache.of(live.store)
         self.saved: Saved | None = None
         self._force = False
         self._checked = False

@@ -15,7 +15,6 @@ import numpy.typing as npt
 from shared_core.base import Embedder, Vectors
 from shared_core.errors import EmbedderError
 from shared_core.events import Note
-from shared_core.index.index_cache import IndexCache
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, text_hash
 from shared_core.languages.language import ENGLISH
@@ -136,11 +135,10 @@ class Searcher:
 
     def __init__(
         self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules,
-        cache: IndexCache | None = None,
     ) -> None:  # fmt: skip
         self.live = live
         self.rules = rules
-        self.sessions = OpenIndexes(live, rules, cache)
+        self.sessions = OpenIndexes(live, rules)
         self.clock: Callable[[], float] = time.monotonic
         self.late = LateCalls()
         self._warned = self._logged = False

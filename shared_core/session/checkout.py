@@ -1,5 +1,6 @@
 """Checkout: what one memory object has checked out, and the storing of messages there."""
 
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -63,18 +64,11 @@ class Stamps:
 
     Args:
         clock: returns the time.
-        new_id: returns an id, each time another one.
+        id: returns an id, each time another one.
     """
 
     clock: Callable[[], datetime]
-    new_id: Callable[[], str]
-
-    def id(self) -> str:
-        """Return a new id; ValueError if `new_id` returns none."""
-        made = self.new_id()
-        if not isinstance(made, str) or not made:
-            raise ValueError(f"new_id returned {made!r}; it must return a text that is not empty")
-        return made
+    id: Callable[[], str] = lambda: uuid.uuid4().hex
 
     def time(self) -> datetime:
         """Return the time, with a zone; ValueError if `clock` returns none that can be stored."""
@@ -141,15 +135,7 @@ class Writer:
         )
         drafts = [self.draft(message, copied.get(message.id or "")) for message in new]
         drafts = [replace(draft, alone=True) for draft in drafts] if alone else drafts
-        own = {message.id for message in messages}
-        try:
-            records = self._append(drafts, turn, changes) if drafts else ()
-        except DuplicateError as error:
-            if error.id is None or error.id in own:
-                raise
-            raise DuplicateError(
-                f"new_id returned {error.id!r}, which is taken; it must return another id each time", id=error.id
-            ) from error
+        records = self._append(drafts, turn, changes) if drafts else ()
         for record in records:
             if record.message.role == "user":
                 self.open_turn = record.message.turn_id

@@ -32,20 +32,19 @@ def __getattr__(name: str) -> Any:
     return PostgresStore
 
 
-def open_store(store: str | Path | Store | None = None, *, durability: str = "full") -> Store:
+def open_store(store: str | Path | Store | None = None) -> Store:
     """Return the store at an address.
 
     Args:
         store: a path or `sqlite:///path`, in which a leading `~` is your home; `postgresql://…` for a `PostgresStore`,
             whose other arguments may follow, as in `?schema=chats&pool_size=4`; a `Store`, which is returned as it is;
             or None for a store in memory.
-        durability: see `SQLiteStore`; a server, or a `Store` that is given, has its own.
 
     Raises:
         MissingExtraError: the extra that PostgreSQL needs is not installed.
         StoreError: the database cannot be opened.
         TypeError: it is neither a text, a path nor a `Store`.
-        ValueError: this version does not know this kind of address, or this `durability`.
+        ValueError: this version does not know this kind of address.
     """
     if isinstance(store, Store):
         return store
@@ -53,7 +52,7 @@ def open_store(store: str | Path | Store | None = None, *, durability: str = "fu
         raise TypeError(f"{shown('store', store)}: expected the path of a database file, a Store, or None")
     place = ":memory:" if store is None else read_address(store)
     if isinstance(place, Path) or store is None:
-        return SQLiteStore(place, durability=durability)
+        return SQLiteStore(place)
     from shared_core.stores.postgres import PostgresStore
 
     address, arguments = split_arguments(place)

@@ -142,7 +142,7 @@ class Attacker:
             "keep_grounding": chance.choice(["newest", "all", "none"]), "recall_tools": chance.choice(["all", "none"]),
             "summary_placement": chance.choice(["system", "grounding"]),
             "excerpt_tokens": chance.choice([None, 20]), "message_overhead": chance.choice([0, 4]),
-            "durability": "process", **(sums if chance.random() < 0.4 else {}),
+            **(sums if chance.random() < 0.4 else {}),
         }  # fmt: skip
 
 

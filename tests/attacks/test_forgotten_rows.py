@@ -24,7 +24,7 @@ from shared_core.stores.postgres import PostgresStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.stores.conftest import server  # noqa: F401
 from tests.stores.postgres_server import Server
-from tests.support.histories import NOON, history
+from tests.support.histories import NOON, history, with_ids
 
 Dump = dict[str, list[tuple[Any, ...]]]
 Way = Callable[[InfiniteMemory, str, Path], None]
@@ -55,10 +55,11 @@ def _rows(cursor: Any) -> list[tuple[Any, ...]]:
 def memory_of(store: Any) -> InfiniteMemory:
     """Return a memory whose ids and times are the same in every database."""
     seconds, numbers = itertools.count(), itertools.count()
-    return InfiniteMemory(
+    memory = InfiniteMemory(
         store, embedder=HashingEmbedder(), max_tokens=300, reserve_tokens=50, embed_budget_ms=1e6,
-        clock=lambda: NOON + timedelta(seconds=next(seconds)), new_id=lambda: f"id-{next(numbers)}",
+        clock=lambda: NOON + timedelta(seconds=next(seconds)),
     )  # fmt: skip
+    return with_ids(memory, lambda: f"id-{next(numbers)}")
 
 
 def added(memory: InfiniteMemory, secret: str, folder: Path) -> None:

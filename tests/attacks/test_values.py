@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import DuplicateError, InfiniteMemory, Message
+from shared_core import InfiniteMemory, Message
 
 TOO_EARLY = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
 TOO_LATE = datetime(9999, 12, 31, 23, 59, tzinfo=timezone(timedelta(hours=-12)))
@@ -68,23 +68,6 @@ def test_the_first_and_the_last_time_of_utc_are_stored_and_found() -> None:
 def test_a_clock_that_returns_no_time_is_named(clock: Callable[[], Any], said: str) -> None:
     with InfiniteMemory(clock=clock) as memory, pytest.raises(ValueError, match=said):
         memory.add(Message.user("Hello."))
-
-
-@pytest.mark.parametrize("made", [7, None, "", b"a"])
-def test_new_id_must_return_a_text(made: Any) -> None:
-    with InfiniteMemory(new_id=lambda: made) as memory, pytest.raises(ValueError, match="new_id returned"):
-        memory.add(Message.user("Hello."))
-
-
-def test_an_id_that_new_id_returns_twice_is_its_fault() -> None:
-    with InfiniteMemory(new_id=lambda: "a") as memory:
-        with pytest.raises(DuplicateError, match="'a'"):
-            memory.add([Message.user("Hello."), Message.assistant("Hi.")])
-        memory.add(Message.user("Hello."))
-        with pytest.raises(DuplicateError, match="'a'"):
-            memory.add(Message.user("Goodbye."))
-        with pytest.raises(DuplicateError):
-            memory.add(Message.user("Goodbye.", id="a"))
 
 
 class Counter:

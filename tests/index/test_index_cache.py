@@ -4,6 +4,7 @@ import gc
 import random
 import threading
 import tracemalloc
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core import IndexCache, InfiniteMemory, Message, SessionPool, SQLiteStore, UnknownReferenceError, lifecycle
-from shared_core.index.index_cache import SharedIndex, cache_of
+from shared_core.index.index_cache import SharedIndex
 from shared_core.index.session_index import SNAPSHOT, SessionIndex
 from shared_core.records import SessionState
 from shared_core.store import Store
@@ -43,9 +44,21 @@ def found(memory: InfiniteMemory, query: str, **how: Any) -> list[tuple[str | No
     return [(hit.message.id, hit.score) for hit in memory.search(query, 30, **how)]
 
 
+def anew(memory: InfiniteMemory) -> InfiniteMemory:
+    """Return a memory that shares no index with others."""
+    memory._prompts.searcher.sessions.cache = IndexCache()
+    return memory
+
+
 def fresh(store: Store, name: str, query: str, **how: Any) -> list[tuple[str | None, float]]:
-    with of(store, name, index_cache=IndexCache(), **how) as memory:
+    with anew(of(store, name, **how)) as memory:
         return found(memory, query)
+
+
+def bounded(store: Store, max_bytes: int) -> IndexCache:
+    cache = IndexCache.of(store)
+    cache.max_bytes = max_bytes
+    return cache
 
 
 def indexes(memory: InfiniteMemory) -> list[SharedIndex]:
@@ -61,7 +74,7 @@ def test_all_memories_on_a_store_share_the_index_of_a_session(store: Store) -> N
         for memory, last in ((one, "s m39"), (two, "side"), (three, "side")):
             memory.search("gardens")
             assert last in {id for id, _ in found(memory, "gardens item39")}
-        assert len(cache_of(store)) == 1
+        assert len(IndexCache.of(store)) == 1
         assert indexes(one) == indexes(two) == indexes(three)
 
 
@@ -70,27 +83,24 @@ def test_one_that_is_closed_leaves_its_index_for_the_next(store: Store) -> None:
         memory.add(talk("s"))
         memory.search("item3")
         rows = indexes(memory)[0].rows
-    assert len(cache_of(store)) == 1
+    assert len(IndexCache.of(store)) == 1
     with of(store) as memory:
         memory.search("item3")
         assert indexes(memory)[0].rows is rows
 
 
 def test_a_cache_ends_with_its_store() -> None:
-    cache = IndexCache()
-    for _ in range(3):
-        store = SQLiteStore(":memory:")
-        with of(store, index_cache=cache) as memory:
-            memory.add(talk("s"))
-            memory.search("item3")
-        store.close()
-        assert len(cache) == 1
-        del store, memory
-        gc.collect()
-        assert (len(cache), cache.nbytes) == (0, 0)
-    with of(SQLiteStore(":memory:"), index_cache=cache) as memory:
-        assert memory.search("item3") == []
-    with InfiniteMemory(index_cache=cache) as memory:
+    store = SQLiteStore(":memory:")
+    with of(store) as memory:
+        memory.add(talk("s"))
+        memory.search("item3")
+    gone = weakref.ref(IndexCache.of(store))
+    store.close()
+    del store, memory
+    gc.collect()
+    assert gone() is None
+    with InfiniteMemory() as memory:
+        cache = IndexCache.of(memory._store)
         memory.add(talk("s"))
         memory.search("item3")
         assert len(cache) == 1
@@ -101,9 +111,9 @@ def test_a_cache_ends_with_its_store() -> None:
 @settings(max_examples=5, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 11), st.sampled_from(["ask", "add", "forget"])), max_size=40))
 def test_answers_through_a_small_cache_are_those_of_a_fresh_object(uses: list[tuple[int, str]]) -> None:
-    cache = IndexCache(100_000)
     store = SQLiteStore(":memory:")
-    with closing(store), SessionPool(store, size=6, index_cache=cache, **SETTINGS) as pool:
+    cache = bounded(store, 100_000)
+    with closing(store), SessionPool(store, size=6, **SETTINGS) as pool:
         for number in range(12):
             with pool.use(str(number), "ann") as memory:
                 memory.add(talk(str(number)))
@@ -119,8 +129,8 @@ def test_answers_through_a_small_cache_are_those_of_a_fresh_object(uses: list[tu
 
 
 def test_those_used_least_recently_go_and_none_in_use(store: Store) -> None:
-    cache = IndexCache(150_000)
-    with SessionPool(store, index_cache=cache, **SETTINGS) as pool, ExitStack() as held:
+    cache = bounded(store, 150_000)
+    with SessionPool(store, **SETTINGS) as pool, ExitStack() as held:
         kept = [held.enter_context(pool.use(f"kept {number}", "ann")) for number in range(3)]
         for memory in kept:
             memory.add(talk(memory.session_id))
@@ -140,8 +150,8 @@ def test_those_used_least_recently_go_and_none_in_use(store: Store) -> None:
 
 
 def test_without_room_only_what_is_in_use_is_kept(store: Store) -> None:
-    cache = IndexCache(0)
-    with SessionPool(store, index_cache=cache, **SETTINGS) as pool:
+    cache = bounded(store, 0)
+    with SessionPool(store, **SETTINGS) as pool:
         for number in (1, 2, 1, 2):
             with pool.use(str(number), "ann") as memory:
                 memory.add(talk(f"{number}"))
@@ -153,7 +163,7 @@ def test_without_room_only_what_is_in_use_is_kept(store: Store) -> None:
 def test_what_is_counted_is_about_what_is_allocated() -> None:
     """Of sessions of 20 messages, which took 127 KB each when every word had an object of its own."""
     with closing(SQLiteStore(":memory:")) as store, SessionPool(store, **SETTINGS) as pool:
-        cache = cache_of(store)
+        cache = IndexCache.of(store)
         for number in range(7):
             with pool.use(str(number), "ann") as memory:
                 memory.add(talk(str(number), 20))
@@ -182,11 +192,11 @@ def test_a_pool_saves_a_snapshot_in_the_background(tmp_path: Path) -> None:
             memory.add(talk("s", 255))
             memory.search("item3")
             key = memory._checkout.live.key or 0
-        settle(cache_of(pool.store))
+        settle(IndexCache.of(pool.store))
         assert pool.store.snapshot(key, SNAPSHOT) is None
         with pool.use("s", "ann") as memory:
             memory.add(Message.user("and one more", id="last"))
-        settle(cache_of(pool.store))
+        settle(IndexCache.of(pool.store))
         assert pool.store.snapshot(key, SNAPSHOT) is not None, "what is stored and not searched yet counts, too"
         again = SessionIndex(pool.store, key)
         again.refresh(SessionState(None, 0, 0))
@@ -262,7 +272,8 @@ def test_threads_share_indexes_while_messages_come_and_go(tmp_path: Path) -> Non
     store = SQLiteStore(tmp_path / "chat.db", durability="process")
     gone: list[str] = []
     failures: list[BaseException] = []
-    with closing(store), SessionPool(store, index_cache=IndexCache(300_000), **SETTINGS) as pool:
+    with closing(store), SessionPool(store, **SETTINGS) as pool:
+        bounded(store, 300_000)
         for name in "ab":
             with pool.use(name, "ann") as memory:
                 memory.add(talk(name, 30))
@@ -290,12 +301,11 @@ def test_threads_share_indexes_while_messages_come_and_go(tmp_path: Path) -> Non
 def check_all_branches(pool: SessionPool, name: str, gone: Sequence[str]) -> None:
     """Compare what is found on each branch with what an object finds that begins anew."""
     for branch in opened_branches(pool.store, name):
-        anew = of(pool.store, name, index_cache=IndexCache())
-        with pool.use(name, "ann") as memory, anew:
+        with pool.use(name, "ann") as memory, anew(of(pool.store, name)) as other:
             memory.checkout(branch)
-            anew.checkout(branch)
+            other.checkout(branch)
             for scope in ("session", "user"):
-                now, expected = (found(one, "item3 zebra", scope=scope) for one in (memory, anew))
+                now, expected = (found(one, "item3 zebra", scope=scope) for one in (memory, other))
                 assert not {id for id, _ in now} & set(gone)
                 assert {id: round(score, 4) for id, score in now} == {id: round(score, 4) for id, score in expected}
 

@@ -92,7 +92,7 @@ def test_two_at_once_on_one_thread(tmp_path: Path, *, tools: bool) -> None:
             await asyncio.gather(*(aask(one, text) for text in texts[2 * number : 2 * number + 2]))
         await aask(one, "goodbye")
 
-    with closing(memory(tmp_path / "memory.db", durability="process")) as middleware:
+    with closing(memory(tmp_path / "memory.db")) as middleware:
         asyncio.run(work(middleware))
         steps = ["", "a is there", "b is there", "", "c is there"] if tools else []
         expected = {text: [*steps, f"fine: {text}"] for text in texts}
@@ -121,7 +121,7 @@ def test_many_threads_at_once_and_nothing_blocks(tmp_path: Path, count: int, *, 
         with nothing_blocks():
             return await asyncio.gather(*(one_thread(one, number) for number in range(count)))
 
-    with closing(memory(tmp_path / "memory.db", durability="process", max_tokens=120)) as middleware:
+    with closing(memory(tmp_path / "memory.db", max_tokens=120)) as middleware:
         assert asyncio.run(work(middleware)) == [f"{number}" for number in range(count)]
         for number in range(count):
             found = turns(middleware, f"{number}")

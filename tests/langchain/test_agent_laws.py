@@ -34,7 +34,7 @@ class Client:
         self.reopen()
 
     def reopen(self) -> None:
-        self.memory = memory(self.path, max_tokens=10**6, durability="process")
+        self.memory = memory(self.path, max_tokens=10**6)
         self.agent = agent(self.model, self.memory, checkpointer=self.saver)
 
     @property
@@ -115,7 +115,7 @@ class Summed(Client):
         super().__init__(seed, path, way)
 
     def reopen(self) -> None:
-        self.memory = memory(self.path, max_tokens=10**6, durability="process")
+        self.memory = memory(self.path, max_tokens=10**6)
         keep = 1 + self.order * 2
         sums = SummarizationMiddleware(
             Model(reply=lambda messages: AIMessage("SUMMARY")), trigger=("messages", 8), keep=("messages", keep)

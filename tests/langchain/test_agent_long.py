@@ -40,7 +40,7 @@ def run(middleware: Any, checkpointer: Any) -> Model:
 
 @pytest.mark.slow
 def test_a_long_conversation(tmp_path: Path) -> None:
-    middleware = memory(tmp_path / "memory.db", max_tokens=4096, durability="process")
+    middleware = memory(tmp_path / "memory.db", max_tokens=4096)
     with closing(middleware), sqlite_saver(tmp_path / "graph.db") as saver:
         model = run(middleware, saver)
     sizes = [size(sent) for sent in model.sent]

@@ -822,7 +822,7 @@ def test_fifty_sessions_without_holding_up_the_event_loop(tmp_path: Path) -> Non
         await asyncio.sleep(0)
         return "re: " + text_of(value)
 
-    chain = with_infinite_memory(inner, store=tmp_path / "chat.db", durability="process", **SMALL)
+    chain = with_infinite_memory(inner, store=tmp_path / "chat.db", **SMALL)
 
     async def talk(session: str) -> None:
         config: Any = {"configurable": {"session_id": session}}

@@ -167,7 +167,7 @@ class TestMessages:
 
     def test_a_memory_closed_meanwhile_stores_nothing(self, embedder: Waiting, tmp_path: Path) -> None:
         path = tmp_path / "chat.db"
-        memory = opened(embedder, path, durability="process")
+        memory = opened(embedder, path)
         talk(memory)
         pending = memory.context(QUESTION).report.pending
         memory.close()
@@ -206,7 +206,7 @@ class TestMessages:
             assert (memory.context(QUESTION).report.pending > 12, embedder.calls) == (True, 0)
 
     def test_a_fork_leaves_the_call_to_its_parent(self, embedder: Waiting, tmp_path: Path) -> None:
-        with opened(embedder, tmp_path / "chat.db", durability="process") as memory:
+        with opened(embedder, tmp_path / "chat.db") as memory:
             talk(memory)
             pending = memory.context(QUESTION).report.pending
             if not (child := os.fork()):
@@ -480,7 +480,7 @@ class Numbered(Embedder):
         return (row / np.linalg.norm(row)).astype(np.float32)
 
 
-LONG: dict[str, Any] = {"max_tokens": 400, "reserve_tokens": 0, "durability": "process"}
+LONG: dict[str, Any] = {"max_tokens": 400, "reserve_tokens": 0}
 THINGS = ("boiler", "tower", "locker", "wedding", "river", "deadline", "piano", "garden")
 
 
@@ -537,14 +537,14 @@ def test_a_prompt_beside_a_batch_is_that_without_it(embedder: Waiting, tmp_path:
     """The newest are embedded first, whole batches, and those of a batch that was given up count as pending."""
     path = tmp_path / "chat.db"
     embedder.holds = ""
-    with opened(embedder, path, durability="process") as memory:
+    with opened(embedder, path) as memory:
         talk(memory, 40)
         memory.index()
         memory.add([Message.user(f"later {number}", id=f"l{number}") for number in range(80)])
         embedder.holds = "documents"
         beside = memory.context(QUESTION)
         assert (beside.report.pending > SMALL_BATCH, embedder.calls) == (True, 2)
-        with opened(Waiting(), path, durability="process", embed_budget_ms=0) as other:
+        with opened(Waiting(), path, embed_budget_ms=0) as other:
             assert content(other.context(QUESTION)) == content(beside)
         arrive(memory, embedder)
         pending = [f"later {number}" for number in range(beside.report.pending)]

@@ -100,9 +100,9 @@ class TestWaiting:
                 return super().embed_documents(texts)
 
         path, embedder = tmp_path / "chat.db", Forgetful()
-        with InfiniteMemory(path, embedder=embedder, durability="process") as memory:
+        with InfiniteMemory(path, embedder=embedder) as memory:
             memory.add([Message.user(f"word{number}", id=f"m{number}") for number in range(600)])
-            with InfiniteMemory(path, durability="process") as other:
+            with InfiniteMemory(path) as other:
                 embedder.forget = lambda: other.forget(ids=["m7", "m599"])
                 memory.index()
             assert memory.stats()["vectors"] == 598
@@ -127,7 +127,7 @@ def test_a_process_forgets_the_question_itself(tmp_path: Path) -> None:
     store = HookedStore(path, durability="process")
     with (
         InfiniteMemory(store, embedder=HashingEmbedder(), max_tokens=120, reserve_tokens=0) as memory,
-        InfiniteMemory(path, durability="process") as other,
+        InfiniteMemory(path) as other,
     ):
         for number in range(20):
             memory.add([Message.user(f"tower {number}"), Message.assistant(f"the tower number {number} by the river")])

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore
-from shared_core.index.index_cache import cache_of
+from shared_core.index.index_cache import IndexCache
 from shared_core.index.user_index import SharedUserIndex, UserIndex
 from shared_core.records import MAIN
 from shared_core.session.paths import walk
@@ -51,7 +51,7 @@ def hits(memory: InfiniteMemory, query: str, **how: Any) -> set[tuple[str, str]]
 
 
 def user_index(store: Store) -> UserIndex:
-    [index] = [one for one in cache_of(store)._kept.values() if isinstance(one, SharedUserIndex)]
+    [index] = [one for one in IndexCache.of(store)._kept.values() if isinstance(one, SharedUserIndex)]
     rows = index.rows
     assert isinstance(rows, UserIndex)
     return rows
@@ -189,7 +189,7 @@ def test_vectors_that_another_session_lacks_are_made_once_and_kept(store: Store)
         assert len(embedder.documents) == count
         assert store.spaces(key) == [], "a question writes nothing"
     assert len(list(store.vectors(key, store.spaces(key)[0]))) == 40
-    cache_of(store).release(store)
+    IndexCache.of(store).release(store)
     with of(store, "asks", embedder=embedder) as memory:
         memory.search("boat", scope="user")
         assert len(embedder.documents) == count

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message, SessionPool
-from shared_core.index.index_cache import cache_of
+from shared_core.index.index_cache import IndexCache
 from shared_core.records import MAIN, Position, Snapshot, VectorRows
 from shared_core.store import PAGE, Store
 from shared_core.stores import SQLiteStore
@@ -36,7 +36,7 @@ def filled(counted: CountedStore) -> CountedStore:
 
 
 def as_in_a_new_process(store: CountedStore) -> None:
-    cache_of(store).release(store)
+    IndexCache.of(store).release(store)
     store.reset()
 
 

@@ -88,7 +88,7 @@ def test_open_store_takes_a_path_a_store_or_nothing(
     monkeypatch.setenv("HOME", str(path.parent))
     monkeypatch.setenv("USERPROFILE", str(path.parent))
     for place in (path, str(path), f"sqlite:///{path}", f"~/{path.name}", Path("~") / path.name, None):
-        with closing(open_store(place, durability="process")) as opened:
+        with closing(open_store(place)) as opened:
             assert isinstance(opened, SQLiteStore)
             assert opened.session(None, "s") is None
             opened.create_session(None, f"{place}")

@@ -2,20 +2,28 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any
 
-from shared_core import Message
+from shared_core import InfiniteMemory, Message
 from shared_core.records import After, Snapshot, VectorRows
 from shared_core.store import ALL, Store
 from shared_core.stores import SQLiteStore
 
-__all__ = ["NOON", "CountingStore", "history", "ids", "stored_ids", "texts"]
+__all__ = ["NOON", "CountingStore", "history", "ids", "stored_ids", "texts", "with_ids"]
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
 NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
+
+
+def with_ids(memory: InfiniteMemory, new_id: Callable[[], str]) -> InfiniteMemory:
+    """Return a memory that gives these ids to messages that have none."""
+    writer = memory._checkout.writer
+    writer.stamps = replace(writer.stamps, id=new_id)
+    return memory
 
 
 def history(count: int, start: int = 0) -> list[Message]:

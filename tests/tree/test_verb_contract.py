@@ -18,7 +18,7 @@ from shared_core import DuplicateError, InfiniteMemory, Message, UnknownReferenc
 from shared_core.errors import AmbiguousReferenceError
 from shared_core.records import MAIN, After
 from shared_core.stores import SQLiteStore
-from tests.support.histories import ids
+from tests.support.histories import ids, with_ids
 from tests.tree.two_branches import changed, parted, path, rows, said, say
 
 Verb = Callable[[Any], Any]
@@ -75,7 +75,7 @@ REFUSED: list[tuple[str, Verb, type[Exception], str]] = [
     ("stash apply", lambda m: m.stash_apply(-1), ValueError, "number=-1"),
     ("stash pop", lambda m: m.stash_pop(1), UnknownReferenceError, "stash 1"),
     ("stash pop", lambda m: m.stash_pop("0"), ValueError, "number='0'"),
-    ("stash pop", lambda m: opened(m._store, new_id=lambda: "u1").stash_pop(), DuplicateError, "'u1'"),
+    ("stash pop", lambda m: with_ids(opened(m._store), lambda: "u1").stash_pop(), DuplicateError, "'u1'"),
     ("stash drop", lambda m: m.stash_drop(7), UnknownReferenceError, "stash 7"),
     ("delete", lambda m: m.delete_branch(MAIN), ValueError, "'main'"),
     ("delete", lambda m: m.delete_branch("none"), UnknownReferenceError, "'none'"),

@@ -16,7 +16,7 @@ from shared_core.records import MAIN
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
-from tests.support.histories import NOON
+from tests.support.histories import NOON, with_ids
 from tests.tree.verbs_model import CherryPickResult, Model, Node
 
 __all__ = ["HOW", "KINDS", "UNSTASH", "Twin", "begin"]
@@ -44,9 +44,10 @@ class Twin:
         # Everything on the branch is close enough to be found.
         self.memory = InfiniteMemory(
             self.store, max_tokens=LARGE, reserve_tokens=0, embedder=HashingEmbedder(16), embed_budget_ms=1e6,
-            recall="thorough", min_score=-1, min_lexical=0, token_counter="characters/4", new_id=self.new_id,
+            recall="thorough", min_score=-1, min_lexical=0, token_counter="characters/4",
             clock=lambda: NOON + timedelta(seconds=next(self.moments)),
         )  # fmt: skip
+        with_ids(self.memory, self.new_id)
         self.model.stand(MAIN)
 
     def new_id(self) -> str:

@@ -57,7 +57,7 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Written:
 def long(tmp_path_factory: pytest.TempPathFactory) -> Written:
     """A chat of 10,000 messages on many branches."""
     folder = tmp_path_factory.mktemp("long")
-    with InfiniteMemory(folder / "chat.db", ranking="lexical", durability="process") as memory:
+    with InfiniteMemory(folder / "chat.db", ranking="lexical") as memory:
         for part in range(20):
             if part == 1:
                 for number in range(45):
