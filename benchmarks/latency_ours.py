@@ -12,7 +12,7 @@ from latency_talk import conversation, in_chunks
 from latency_turns import FRAMING, MAX_TOKENS, PROMPT_TOKENS, TOKENIZER, Plan, Way, take_turns
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, Store
-from shared_core.embedders import as_embedder
+from shared_core.plugins.embedders import as_embedder
 
 __all__ = ["MINILM", "adapted", "additions", "asked", "asked_without_recall", "ingest", "opened", "stored"]
 

@@ -17,8 +17,8 @@ from recall_measures import Piece
 from recall_talks import Talk
 
 from shared_core import InfiniteMemory
-from shared_core.base import Embedder, Fingerprint, TokenCounter, Vectors
 from shared_core.evaluation.prompts import prompt_of
+from shared_core.plugins.base import Embedder, Fingerprint, TokenCounter, Vectors
 
 __all__ = [
     "BM25", "Dense", "Fused", "Ours", "Prompt", "Ranker", "Remembering", "Window", "exchanges", "peers", "plain_peers",

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core import Message
-from shared_core.base import TokenCounter
+from shared_core.plugins.base import TokenCounter
 
 __all__ = ["Question", "Talk", "read_talks"]
 

@@ -9,8 +9,8 @@ from itertools import islice
 from latency_talk import conversation
 
 from shared_core import InfiniteMemory, Message, Store
-from shared_core.embedders import StaticEmbedder
 from shared_core.index.session_vectors import encode_vector, text_hash
+from shared_core.plugins.embedders import StaticEmbedder
 from shared_core.recall.embedding import message_text
 from shared_core.records import MAIN, Draft, VectorRows
 from shared_core.tokens import as_counter, body_tokens

@@ -12,8 +12,8 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables.base import RunnableBindingBase
 
 from shared_core.arguments import whole_number
-from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.prompt.context import ContextReport
+from shared_core.runtime.forks import Depth, fork_safe_lock
 
 logger = logging.getLogger("langchain_infinite_memory")
 

@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 from langchain_core.embeddings import Embeddings
 
-from shared_core.base import Embedder
-from shared_core.embedders import CallableEmbedder
-from shared_core.embedders import as_embedder as as_own_embedder
-from shared_core.embedders.callable import without_marks
 from shared_core.interop.packages import require_framework
+from shared_core.plugins.base import Embedder
+from shared_core.plugins.embedders import CallableEmbedder
+from shared_core.plugins.embedders import as_embedder as as_own_embedder
+from shared_core.plugins.embedders.callable import without_marks
 
 __all__ = ["as_embedder"]
 

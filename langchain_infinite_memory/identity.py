@@ -12,8 +12,8 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 
 from shared_core.arguments import function, name_value, one_of
 from shared_core.field_errors import shown
-from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.prompt.context import ContextReport
+from shared_core.runtime.forks import Depth, fork_safe_lock
 
 if TYPE_CHECKING:
     from langgraph.runtime import Runtime

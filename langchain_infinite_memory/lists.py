@@ -14,9 +14,9 @@ from langchain_infinite_memory.repair import Group, Messages, Repaired, repaired
 from langchain_infinite_memory.token_counters import ListCounter, MessageCounter, list_counter
 from langchain_infinite_memory.tool_calls import engine_calls
 from shared_core.arguments import text_value, whole_number
-from shared_core.embedders import as_embedder as as_own_embedder
 from shared_core.errors import EmbedderError
 from shared_core.lists import compared_text, rank_texts
+from shared_core.plugins.embedders import as_embedder as as_own_embedder
 
 __all__ = ["prune_messages"]
 

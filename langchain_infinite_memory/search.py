@@ -23,8 +23,8 @@ from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import Hits, hits_steps
 from shared_core.aio import adrive
 from shared_core.arguments import instance, name_value, whole_number
-from shared_core.base import drive
 from shared_core.messages import Message, Role
+from shared_core.plugins.base import drive
 from shared_core.prompt.template import RecallTemplate
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.tokens import as_counter

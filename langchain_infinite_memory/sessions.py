@@ -14,10 +14,10 @@ from langchain_infinite_memory.followed_lists import Followed, StateList
 from langchain_infinite_memory.identity import named_session, named_user
 from langchain_infinite_memory.settings import memory_settings
 from shared_core.errors import UnknownReferenceError
-from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.records import MAIN
+from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.store import Store
 
 MemoryLike = InfiniteMemory | SessionPool | Store | str | Path | None

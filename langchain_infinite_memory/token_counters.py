@@ -11,7 +11,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableBinding
 
 from langchain_infinite_memory.messages import read_message
-from shared_core.base import TokenCounter
+from shared_core.plugins.base import TokenCounter
 from shared_core.tokens import (
     CallableCounter,
     ConservativeCounter,

@@ -18,8 +18,8 @@ from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared
 from llama_index_infinite_memory.serialization import require_file
 from llama_index_infinite_memory.settings import Settings, written_settings
 from shared_core.errors import StoreError
-from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.records import MAIN
+from shared_core.runtime.forks import Depth, fork_safe_lock
 
 __all__ = ["InfiniteChatStore"]
 

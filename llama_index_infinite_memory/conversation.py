@@ -17,11 +17,11 @@ from llama_index_infinite_memory.messages import UnstorableWarning, read_message
 from llama_index_infinite_memory.open_stores import OpenStore
 from llama_index_infinite_memory.settings import Settings
 from shared_core.errors import StoreError, UnknownReferenceError
-from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context
 from shared_core.records import MAIN, SessionState
+from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.session.forget import ForgetResult
 from shared_core.session.paths import unused_branch_name
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from llama_index_infinite_memory.settings import Settings
-from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
+from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.store import Store
 from shared_core.stores import open_store, read_address
 

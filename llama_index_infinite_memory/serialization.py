@@ -16,7 +16,7 @@ from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
 from llama_index_infinite_memory.settings import Settings, written_settings
 from shared_core.errors import StoreError, UnknownReferenceError
-from shared_core.lifecycle import Depth, fork_safe_lock
+from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.stores import store_exists
 
 __all__ = ["RestoreWarning"]

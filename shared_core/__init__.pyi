@@ -1,14 +1,6 @@
 # The public names, each with its home; errors, results, embedders, tokens and redact hold more.
 
 from .aio import AsyncInfiniteMemory as AsyncInfiniteMemory
-from .base import Embedder as Embedder
-from .base import Fingerprint as Fingerprint
-from .base import Reranker as Reranker
-from .base import RerankerModel as RerankerModel
-from .base import Summarizer as Summarizer
-from .base import SummarizerModel as SummarizerModel
-from .base import TokenCounter as TokenCounter
-from .base import Vectors as Vectors
 from .errors import BudgetError as BudgetError
 from .errors import DuplicateError as DuplicateError
 from .errors import EmbedderError as EmbedderError
@@ -23,6 +15,14 @@ from .messages import Grounding as Grounding
 from .messages import GroundingItem as GroundingItem
 from .messages import Message as Message
 from .messages import ToolCall as ToolCall
+from .plugins.base import Embedder as Embedder
+from .plugins.base import Fingerprint as Fingerprint
+from .plugins.base import Reranker as Reranker
+from .plugins.base import RerankerModel as RerankerModel
+from .plugins.base import Summarizer as Summarizer
+from .plugins.base import SummarizerModel as SummarizerModel
+from .plugins.base import TokenCounter as TokenCounter
+from .plugins.base import Vectors as Vectors
 from .pool import SessionPool as SessionPool
 from .prompt.context import Context as Context
 from .prompt.context import ContextReport as ContextReport

@@ -11,7 +11,6 @@ from typing import Any, ParamSpec, TypeVar
 from shared_core.field_errors import shown
 from shared_core.history.followed_history import FollowedHistory
 from shared_core.history.matcher import Removed
-from shared_core.lifecycle import beside
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike, Role
 from shared_core.pipeline import Progress
@@ -19,13 +18,13 @@ from shared_core.prompt.context import Context
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.scope import RecallScope
 from shared_core.records import Branch, SessionInfo, Summary
+from shared_core.runtime.threads import beside, threads_of
 from shared_core.session.forget import ForgetResult
 from shared_core.session.system_prompt import SystemPrompt
 from shared_core.sharing.files import FileFormat
 from shared_core.sharing.importer import ImportResult
 from shared_core.sharing.redact import Redact
 from shared_core.summaries.requests import AnySummarizer
-from shared_core.threads import threads_of
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import LogEntry
@@ -62,7 +61,7 @@ class AsyncInfiniteMemory:
     `messages` is an async iterator: loop over it with `async for`.
 
     Reading, writing and ranking run in threads, as many as the store serves at a time (`Store.connections`). All
-    memories on a store share them, they end with the last one, and the event loop's own threads stay free.
+    memories on a store share them, they end with the store, and the event loop's own threads stay free.
     Embedders and summarizers that are asynchronous themselves are awaited.
 
     Args:
@@ -76,13 +75,12 @@ class AsyncInfiniteMemory:
     def __init__(self, memory: InfiniteMemory) -> None:
         self._memory = memory
         self._threads = threads_of(memory._store)
-        self._threads.join(self)
 
     async def _call(
         self, function: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
         """Call a function in a thread, and do not block the event loop meanwhile."""
-        return await self._threads.run(self, function, *args, **kwargs)
+        return await self._threads.run(function, *args, **kwargs)
 
     async def _drive(self, steps: Generator[Any, Any, Result]) -> Result:
         return await adrive(steps, self._call)
@@ -347,10 +345,7 @@ class AsyncInfiniteMemory:
 
     async def close(self) -> None:
         """Save the index and release the store; see `InfiniteMemory.close`."""
-        try:
-            await self._call(self._memory.close)
-        finally:
-            self._threads.leave(self)
+        await self._call(self._memory.close)
 
     async def __aenter__(self) -> "AsyncInfiniteMemory":
         return self

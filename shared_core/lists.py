@@ -6,12 +6,12 @@ from typing import Literal
 import numpy as np
 
 from shared_core.arguments import one_of, prompt_budget, user_message, whole_number
-from shared_core.base import Embedder, TokenCounter
-from shared_core.embedders import as_embedder
-from shared_core.embedders.checks import evenly
 from shared_core.errors import EmbedderError
 from shared_core.index.exact_vectors import ExactVectorIndex
 from shared_core.messages import Message, MessageLike, message_list
+from shared_core.plugins.base import Embedder, TokenCounter
+from shared_core.plugins.embedders import as_embedder
+from shared_core.plugins.embedders.checks import evenly
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow, Shorten
 from shared_core.prompt.window import Fill

@@ -20,16 +20,16 @@ from shared_core.arguments import (
     user_message,
     whole_number,
 )
-from shared_core.base import Embedder, TokenCounter, drive
-from shared_core.embedders import as_embedder
 from shared_core.errors import UnknownReferenceError
 from shared_core.events import OnEvent, as_hook
 from shared_core.events.source import EventSource, of_hits, of_messages, reported
 from shared_core.history.followed_history import FollowedHistory
 from shared_core.history.matcher import Removed, follow
-from shared_core.lifecycle import Depth, fork_safe_lock
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps
+from shared_core.plugins.base import Embedder, TokenCounter, drive
+from shared_core.plugins.embedders import as_embedder
+from shared_core.plugins.reranker import AnyReranker, as_reranker
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import (
@@ -50,7 +50,7 @@ from shared_core.recall.search import Searcher
 from shared_core.recall.signals import Ranking
 from shared_core.recall.worth import Recall
 from shared_core.records import SessionInfo, Summary, title_of
-from shared_core.rerankers import AnyReranker, as_reranker
+from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.session.checkout import Checkout, Stamps, Writer
 from shared_core.session.forget import ForgetVerbs
 from shared_core.session.live import LiveSession, Sizer

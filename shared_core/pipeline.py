@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from shared_core.events.source import Watch
 from shared_core.messages import Message
+from shared_core.plugins.calls import EmbedReply, EmbedRequest
 from shared_core.prompt.abridged import tokens_without_media, with_results
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
 from shared_core.prompt.window import SKIP_LIMIT, Candidate, Window
 from shared_core.recall.candidates import read_candidates, read_hits
-from shared_core.recall.embedder_calls import EmbedReply, EmbedRequest
 from shared_core.recall.embedding import EmbedderChoice
 from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
 from shared_core.recall.ranking import Ranked, ScoredMessage

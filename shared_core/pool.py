@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from shared_core.arguments import whole_number
-from shared_core.embedders import as_embedder
 from shared_core.errors import StoreError
 from shared_core.events import as_hook
 from shared_core.index.index_cache import IndexCache
 from shared_core.memory import InfiniteMemory
+from shared_core.plugins.embedders import as_embedder
 from shared_core.records import SessionInfo
 from shared_core.store import ALL, Store
 from shared_core.stores import open_store

@@ -24,9 +24,9 @@ from shared_core import (
     ToolCall,
     UnknownReferenceError,
 )
-from shared_core.base import Embedder, Fingerprint, Vectors
-from shared_core.embedders import CallableEmbedder
 from shared_core.errors import AmbiguousReferenceError, MessageTooLargeError
+from shared_core.plugins.base import Embedder, Fingerprint, Vectors
+from shared_core.plugins.embedders import CallableEmbedder
 from shared_core.recall.search import DAMAGED
 from shared_core.results import Kind, Reason
 from shared_core.stores.rows import Rows

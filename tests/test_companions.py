@@ -4,7 +4,7 @@ import gc
 from contextlib import closing
 
 from shared_core import SQLiteStore
-from shared_core.companions import Companions
+from shared_core.runtime.companions import Companions
 
 
 def test_a_store_has_one_companion_that_ends_with_it() -> None:

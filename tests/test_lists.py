@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import Message, prune
-from shared_core.embedders import CallableEmbedder
 from shared_core.errors import EmbedderError
 from shared_core.messages import ToolCall
+from shared_core.plugins.embedders import CallableEmbedder
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import as_counter, message_tokens
 from tests.support.scripted_embedder import ScriptedEmbedder

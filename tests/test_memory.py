@@ -26,8 +26,8 @@ from shared_core import (
     ToolCall,
     UnknownReferenceError,
 )
-from shared_core.embedders import MINILM, STATIC, StaticEmbedder, static_available
 from shared_core.errors import EmbedderMismatchError
+from shared_core.plugins.embedders import MINILM, STATIC, StaticEmbedder, static_available
 from shared_core.records import After
 from shared_core.results import Kind, Reason
 from shared_core.session.live import NEWS, TAIL_KEPT

@@ -7,7 +7,6 @@ from typing import Annotated, NamedTuple, get_args
 
 import typer
 
-from shared_core.base import Summarizer
 from shared_core.cli.answers import branch_lines, copied, merged, stash_line, taken_back
 from shared_core.cli.error_words import in_words
 from shared_core.cli.lines import Lines, whole_ids
@@ -17,6 +16,7 @@ from shared_core.cli.printing import count, say, show_report
 from shared_core.errors import InfiniteMemoryError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
+from shared_core.plugins.base import Summarizer
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.terminal import printable, printable_name
 from shared_core.tree.merge import How

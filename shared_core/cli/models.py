@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from shared_core.base import Summarizer
 from shared_core.interop.echo import echo, words
 from shared_core.messages import Message
+from shared_core.plugins.base import Summarizer
 from shared_core.summaries.wording import SUMMARY_PROMPT, instruction
 
 __all__ = ["ECHO", "ChatModel", "ModelName", "chat_model", "merge_summarizer"]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from shared_core.embedders.checks import installed
 from shared_core.errors import MissingExtraError
+from shared_core.plugins.embedders.checks import installed
 from shared_core.serving.bearer_tokens import BearerTokens, require_tokens
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shared_core.arguments import suggestion
-from shared_core.base import Embedder
 from shared_core.field_errors import shown
 from shared_core.memory import InfiniteMemory
+from shared_core.plugins.base import Embedder
 
 __all__ = ["PRESENT", "Setting", "parsed", "settings_of"]
 

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from shared_core.errors import EmbedderError
 from shared_core.events import Degradation, EventName, MemoryEvent, Note, Outcome, SafeHook, Stage
 from shared_core.messages import Message
+from shared_core.plugins.calls import Call, Embedded, EmbedRequest
 from shared_core.prompt.context import Context
 from shared_core.prompt.window import Selection
-from shared_core.recall.embedder_calls import Call, Embedded, EmbedRequest
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.reranking import RerankFailure, RerankRequest
 from shared_core.recall.search import Found

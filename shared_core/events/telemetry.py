@@ -15,9 +15,9 @@ from json.encoder import encode_basestring
 from typing_extensions import override
 
 from shared_core.arguments import in_range
-from shared_core.embedders.checks import require
 from shared_core.events import EventHook, EventName, MemoryEvent, SafeHook, Stage
-from shared_core.lifecycle import Depth, fork_safe_lock
+from shared_core.plugins.embedders.checks import require
+from shared_core.runtime.forks import Depth, fork_safe_lock
 
 require("opentelemetry.trace", 'pip install "infinite-memory[otel]"')
 

@@ -4,10 +4,10 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from shared_core.base import Vectors
 from shared_core.index.arrays import GrowingArray
 from shared_core.index.vector_storage import Half, Mask
 from shared_core.index.vectors import VectorIndex, dot
+from shared_core.plugins.base import Vectors
 
 
 class ExactVectorIndex(VectorIndex):

@@ -9,12 +9,13 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeAlias
 
-from shared_core.companions import Companions
 from shared_core.errors import StoreError
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.lifecycle import Depth, fork_safe_lock, in_background
 from shared_core.records import Record, SessionState
+from shared_core.runtime.companions import Companions
+from shared_core.runtime.forks import Depth, fork_safe_lock
+from shared_core.runtime.threads import in_background
 from shared_core.store import Store
 
 MAX_BYTES = 2**30

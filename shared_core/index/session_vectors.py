@@ -12,11 +12,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Vectors
 from shared_core.index.arrays import Arrays, VectorSource, digest_of, pack, read_snapshot
 from shared_core.index.path_rows import PathLine
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.vectors import FaissVectorIndex
+from shared_core.plugins.base import Vectors
 from shared_core.records import Position, Snapshot, VectorRow, VectorRows
 
 PART = 16_384

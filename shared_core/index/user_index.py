@@ -14,7 +14,6 @@ from shared_core.index.path_rows import LinePrefix, PathLine
 from shared_core.index.session_index import PAGE, Ints, SessionIndex
 from shared_core.index.session_vectors import SessionVectors, embedder_key
 from shared_core.index.user_changes import Unfollowed, UserChanges
-from shared_core.lifecycle import Depth
 from shared_core.records import (
     Derived,
     Forgotten,
@@ -26,6 +25,7 @@ from shared_core.records import (
     VectorRow,
     VectorRows,
 )
+from shared_core.runtime.forks import Depth
 from shared_core.session.paths import ROOT_PATH, Path, walk
 from shared_core.store import Store
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Vectors
 from shared_core.index.arrays import to_single_precision
+from shared_core.plugins.base import Vectors
 
 Half = npt.NDArray[np.float16]
 Mask = npt.NDArray[np.bool_]

@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from shared_core.base import Vectors
 from shared_core.index.arrays import GrowingArray
 from shared_core.index.vector_storage import Half, HalfBlocks, Mask, Numbers, ShortCodes
-from shared_core.lifecycle import Background, Work
+from shared_core.plugins.base import Vectors
+from shared_core.runtime.threads import Background, Work
 
 Ints = npt.NDArray[np.int32]
 

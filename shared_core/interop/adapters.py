@@ -8,9 +8,9 @@ from itertools import pairwise
 
 from typing_extensions import override
 
-from shared_core.base import RerankerModel, SummarizerModel
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
+from shared_core.plugins.base import RerankerModel, SummarizerModel
 from shared_core.summaries.wording import SUMMARY_PROMPT, instruction
 
 

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from shared_core.base import TokenCounter
 from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.index.text import language_of, terms
 from shared_core.mcp_server.conversations import Conversations
@@ -35,6 +34,7 @@ from shared_core.mcp_server.results import (
 )
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
+from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.context import Context, ReportLine
 from shared_core.prompt.fence import speaker
 from shared_core.prompt.reasons import Kind, Reason

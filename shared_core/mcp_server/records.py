@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
-from shared_core.base import TokenCounter
 from shared_core.messages import Message
+from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.fence import defused, folded, speaker
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.terminal import printable, printable_name, short_id

@@ -21,7 +21,7 @@ from shared_core.openai_proxy.refusal import Refused
 from shared_core.openai_proxy.request_body import received
 from shared_core.openai_proxy.streaming import StreamedReply, disconnected
 from shared_core.openai_proxy.upstream import Upstream, returned, unreachable
-from shared_core.threads import threads_of
+from shared_core.runtime.threads import threads_of
 
 logger = logging.getLogger("shared_core.openai_proxy")
 
@@ -49,14 +49,13 @@ class Keeper:
     def __init__(self, prompts: Prompts) -> None:
         self.prompts = prompts
         self._threads = threads_of(prompts.pool.store)
-        self._threads.join(self)
         self._writing: set[asyncio.Task[Any]] = set()
 
     async def call(
         self, function: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
         """Call a function in a thread."""
-        return await self._threads.run(self, function, *args, **kwargs)
+        return await self._threads.run(function, *args, **kwargs)
 
     async def keep(self, prompted: Prompted, answer: Sequence[Message]) -> str | None:
         """Store an answer, even if the caller is cancelled meanwhile, and return the name of the conversation."""
@@ -71,7 +70,6 @@ class Keeper:
         """Wait until everything is stored."""
         while self._writing:
             await asyncio.wait(set(self._writing))
-        self._threads.leave(self)
 
 
 class Endpoint:

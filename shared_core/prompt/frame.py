@@ -7,11 +7,11 @@ from itertools import compress, takewhile
 from typing import Literal, get_args
 
 from shared_core.arguments import function, one_of, whole_number
-from shared_core.base import TokenCounter
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.events import Note
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.messages import join as join
+from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.abridged import fit_groups, stubs_of
 from shared_core.prompt.abridged import tokens as _size
 from shared_core.prompt.fence import defused

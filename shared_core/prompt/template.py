@@ -8,8 +8,8 @@ from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Literal
 
-from shared_core.base import TokenCounter
 from shared_core.messages import BLANK_LINE, Message
+from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.fence import defused, folded, speaker
 from shared_core.session.turns import Entry
 

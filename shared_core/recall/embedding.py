@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.arguments import function
-from shared_core.base import Embedder, Fingerprint
-from shared_core.embedders import as_embedder, embedder_named
 from shared_core.errors import EmbedderError, EmbedderMismatchError
 from shared_core.events import Degradation, Note
 from shared_core.index.session_vectors import SessionVectors, Shortened, embedder_key, text_hash
 from shared_core.messages import Message
-from shared_core.recall.embedder_calls import Call, Embedded, EmbedReply, EmbedRequest, LateCalls, Patience, Reply
+from shared_core.plugins.base import Embedder, Fingerprint
+from shared_core.plugins.calls import Call, Embedded, EmbedReply, EmbedRequest, LateCalls, Patience, Reply
+from shared_core.plugins.embedders import as_embedder, embedder_named
 from shared_core.recall.scope import RecallUnit
 from shared_core.records import Position
 from shared_core.store import Store

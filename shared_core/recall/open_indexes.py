@@ -3,12 +3,12 @@
 from contextlib import suppress
 from functools import partial
 
-from shared_core.base import Embedder
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.index_cache import IndexCache, Key, Lease, Saved, SharedIndex
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, embedder_key
 from shared_core.index.user_index import NO_SESSION, SharedUserIndex, UserIndex, UserVectors
+from shared_core.plugins.base import Embedder
 from shared_core.recall.embedding import (
     EmbedderChoice,
     choose_embedder,

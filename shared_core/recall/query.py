@@ -11,9 +11,9 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Vectors
 from shared_core.index.text import is_statement, language_of, question_terms, read_terms, statement_code, terms
 from shared_core.languages.language import ENGLISH, Language, matcher, unaccented
+from shared_core.plugins.base import Vectors
 
 EARLIEST, LATEST = (moment.replace(microsecond=0, tzinfo=UTC).timestamp() for moment in (datetime.min, datetime.max))
 """The first and last second that `datetime` can represent, in seconds since 1970."""

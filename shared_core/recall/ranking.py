@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple, overload
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Vectors
 from shared_core.index.arrays import distinct_with_inverse
 from shared_core.index.lexical import Occurrences
 from shared_core.messages import Message
+from shared_core.plugins.base import Vectors
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
 from shared_core.recall.signals import Ranking, ScopeSearch, Signals

@@ -17,18 +17,18 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from shared_core.base import RerankerModel
 from shared_core.errors import InfiniteMemoryError
 from shared_core.events import Note
-from shared_core.lifecycle import in_background
 from shared_core.messages import Message
+from shared_core.plugins.base import RerankerModel
+from shared_core.plugins.reranker import AnyReranker
 from shared_core.recall.excerpts import excerpt
 from shared_core.recall.ranking import Ranked
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import records_in
 from shared_core.recall.search import Found
 from shared_core.records import Record
-from shared_core.rerankers import AnyReranker
+from shared_core.runtime.threads import in_background
 from shared_core.session.live import LiveSession
 
 RERANKED = 30

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import get_args
 
 from shared_core.arguments import in_range, one_of, whole_number
-from shared_core.base import Embedder, Fingerprint
+from shared_core.plugins.base import Embedder, Fingerprint
+from shared_core.plugins.reranker import AnyReranker
 from shared_core.recall.embedding import (
     EmbedText,
     message_text,
@@ -19,7 +20,6 @@ from shared_core.recall.scope import (
 )
 from shared_core.recall.signals import Ranking
 from shared_core.recall.worth import Recall
-from shared_core.rerankers import AnyReranker
 
 
 @dataclass(frozen=True, slots=True)

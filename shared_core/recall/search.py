@@ -12,13 +12,13 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Embedder, Vectors
 from shared_core.errors import EmbedderError
 from shared_core.events import Note
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, text_hash
 from shared_core.languages.language import ENGLISH
-from shared_core.recall.embedder_calls import (
+from shared_core.plugins.base import Embedder, Vectors
+from shared_core.plugins.calls import (
     Call,
     EmbedReply,
     EmbedRequest,

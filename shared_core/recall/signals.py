@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Vectors
 from shared_core.index.arrays import distinct, distinct_with_inverse
 from shared_core.index.lexical import LexicalScores, Occurrences
 from shared_core.index.session_index import ROLES
+from shared_core.plugins.base import Vectors
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
 

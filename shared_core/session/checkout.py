@@ -8,10 +8,10 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
-from shared_core.base import TokenCounter
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.history.normal_form import says_the_same
 from shared_core.messages import Message, in_utc
+from shared_core.plugins.base import TokenCounter
 from shared_core.records import Appended, Change, Draft, Expect, Move, Position, Record, VectorRows
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Head, Path, Span, read, resolve, unused_branch_name

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from shared_core.base import TokenCounter
 from shared_core.errors import UnknownReferenceError
 from shared_core.messages import Message
+from shared_core.plugins.base import TokenCounter
 from shared_core.records import (
     MAIN,
     ROOT,

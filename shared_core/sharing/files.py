@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from shared_core.arguments import file_path, one_of
-from shared_core.base import TokenCounter
 from shared_core.errors import InputFileError, UnknownReferenceError
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.messages import Message
+from shared_core.plugins.base import TokenCounter
 from shared_core.records import Draft
 from shared_core.session.checkout import Checkout
 from shared_core.session.message_sequence import MessageSequence

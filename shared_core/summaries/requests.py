@@ -8,11 +8,11 @@ from functools import partial
 from typing import Any, TypeAlias, get_args
 
 from shared_core.arguments import instance, one_of, whole_number
-from shared_core.base import SummarizerModel, TokenCounter
-from shared_core.lifecycle import beside
 from shared_core.messages import Message
+from shared_core.plugins.base import SummarizerModel, TokenCounter
 from shared_core.prompt.frame import SummaryPlacement
 from shared_core.records import Record
+from shared_core.runtime.threads import beside
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
 from shared_core.summaries.wording import SummaryTemplate, as_plain_text, shortened, without_middle

@@ -5,8 +5,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared_core.base import TokenCounter
 from shared_core.messages import Message, ToolCall
+from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.fence import defused, folded, speaker
 
 SUMMARY_PROMPT = (

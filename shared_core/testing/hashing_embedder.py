@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shared_core.base import Embedder, Fingerprint, Vectors
 from shared_core.index.text import terms
+from shared_core.plugins.base import Embedder, Fingerprint, Vectors
 
 __all__ = ["HashingEmbedder"]
 

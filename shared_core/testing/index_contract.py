@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Vectors
 from shared_core.index.vectors import VectorIndex
+from shared_core.plugins.base import Vectors
 
 __all__ = ["IndexContract", "IndexFactory"]
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
-from shared_core.base import TokenCounter
 from shared_core.messages import MOST_TOKENS, Message
+from shared_core.plugins.base import TokenCounter
 from shared_core.tokens.conservative import ConservativeCounter
 from shared_core.tokens.tiktoken import TiktokenCounter, TokenFallbackWarning
 

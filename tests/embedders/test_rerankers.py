@@ -9,7 +9,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.errors import MissingExtraError, RerankerError
-from shared_core.rerankers import CrossEncoderReranker, as_reranker
+from shared_core.plugins.reranker import CrossEncoderReranker, as_reranker
 from tests.embedders.test_embedders import in_hub_cache, weights_folder
 
 TEXTS = ["Ann: my locker code is 4471", "assistant: noted", "Ann: the weather is fine today", "Ann: see you in June"]
@@ -88,7 +88,7 @@ def test_a_model_that_is_nowhere_is_a_note_that_says_what_to_do(
 
 
 def test_without_the_library_the_note_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.embedders.checks.installed", lambda package: False)
+    monkeypatch.setattr("shared_core.plugins.embedders.checks.installed", lambda package: False)
     with pytest.raises(MissingExtraError, match=r"infinite-memory\[sentence-transformers\]"):
         CrossEncoderReranker("org/other")("question", TEXTS)
     [note] = asked("org/other")

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from shared_core import InfiniteMemory
-from shared_core.base import Vectors
 from shared_core.index import session_vectors
 from shared_core.index import vectors as faiss_index
+from shared_core.plugins.base import Vectors
 from shared_core.testing import HashingEmbedder
 from tests.support.histories import history
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Generator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Embedder, drive
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.recall.embedder_calls import EmbedReply, EmbedRequest
+from shared_core.plugins.base import Embedder, drive
+from shared_core.plugins.calls import EmbedReply, EmbedRequest
 from shared_core.recall.embedding import backfill
 from shared_core.records import Position
 from shared_core.session.paths import Path as TreePath

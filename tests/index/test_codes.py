@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pytest
 
 from shared_core import InfiniteMemory
-from shared_core import lifecycle as background
-from shared_core.base import Vectors
 from shared_core.index import vectors as faiss_index
 from shared_core.index.exact_vectors import ExactVectorIndex
 from shared_core.index.vector_storage import HalfBlocks, ShortCodes
 from shared_core.index.vectors import FaissVectorIndex
+from shared_core.plugins.base import Vectors
+from shared_core.runtime import threads as background
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.index_contract import IndexContract, IndexFactory
 from tests.support.histories import history

@@ -14,10 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared_core import IndexCache, InfiniteMemory, Message, SessionPool, SQLiteStore, UnknownReferenceError, lifecycle
+from shared_core import IndexCache, InfiniteMemory, Message, SessionPool, SQLiteStore, UnknownReferenceError
 from shared_core.index.index_cache import SharedIndex
 from shared_core.index.session_index import SNAPSHOT, SessionIndex
 from shared_core.records import SessionState
+from shared_core.runtime import forks
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
 from tests.support.histories import history
@@ -349,9 +350,9 @@ def test_a_fork_waits_in_the_order_in_which_threads_acquire(monkeypatch: pytest.
             taken.remove(self.depth)
 
     locks = {Noted(depth): depth for depth in (3, 0, 2, 1, 0)}
-    monkeypatch.setattr(lifecycle, "_locks", locks)
-    monkeypatch.setattr(lifecycle, "_inner", [])
-    lifecycle._before_fork()
+    monkeypatch.setattr(forks, "_locks", locks)
+    monkeypatch.setattr(forks, "_inner", [])
+    forks._before_fork()
     assert taken == [0, 0, 1, 2, 3]
-    lifecycle._after_fork()
+    forks._after_fork()
     assert taken == []

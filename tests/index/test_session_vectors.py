@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
-from shared_core.base import Embedder, drive
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index import session_vectors
 from shared_core.index.session_vectors import SessionVectors, decode_vectors, encode_vector, text_hash
-from shared_core.recall.embedder_calls import EmbedReply, LateCalls, Patience
+from shared_core.plugins.base import Embedder, drive
+from shared_core.plugins.calls import EmbedReply, LateCalls, Patience
 from shared_core.recall.embedding import EmbedText, backfill, message_text, name_of, turn_text
 from shared_core.recall.scope import RecallUnit
 from shared_core.records import MAIN, Derived, Position, Snapshot, VectorRows

@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shared_core.base import Vectors
 from shared_core.index.exact_vectors import ExactVectorIndex
 from shared_core.index.vector_storage import Half
 from shared_core.index.vectors import PAIRED, FaissVectorIndex, VectorIndex
+from shared_core.plugins.base import Vectors
 from shared_core.testing.index_contract import IndexContract, IndexFactory
 
 TESTS = {name: test for name, test in inspect.getmembers(IndexContract, inspect.isfunction) if name.startswith("test_")}

@@ -15,7 +15,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
 from langchain_infinite_memory import as_embedder
 from langchain_infinite_memory.embeddings import _name_of_object
 from shared_core import AsyncInfiniteMemory, Embedder, EmbedderError, InfiniteMemory, Message
-from shared_core.embedders import StaticEmbedder
+from shared_core.plugins.embedders import StaticEmbedder
 from shared_core.testing import HashingEmbedder
 
 

@@ -28,7 +28,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 from langchain_infinite_memory.history import InfiniteChatMessageHistory, SessionHistories, session_factory
 from langchain_infinite_memory.settings import memory_settings
 from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQLiteStore
-from shared_core.embedders import StaticEmbedder
+from shared_core.plugins.embedders import StaticEmbedder
 from shared_core.strippers import PASTED_CONTEXT
 from shared_core.testing import HashingEmbedder
 from tests.langchain.agents import Model

@@ -17,8 +17,8 @@ from pydantic import PrivateAttr
 
 from llama_index_infinite_memory.embeddings import EngineEmbedding, as_embedder
 from shared_core import AsyncInfiniteMemory, Embedder, EmbedderError, InfiniteMemory, Message
-from shared_core.base import Fingerprint
-from shared_core.embedders import StaticEmbedder
+from shared_core.plugins.base import Fingerprint
+from shared_core.plugins.embedders import StaticEmbedder
 from shared_core.testing import HashingEmbedder
 
 
@@ -287,7 +287,7 @@ def test_the_static_one_needs_no_network_and_can_be_written_down() -> None:
 
 
 def test_without_any_embedder_the_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.embedders.static_available", lambda: False)
-    monkeypatch.setattr("shared_core.embedders.checks.installed", lambda package: False)
+    monkeypatch.setattr("shared_core.plugins.embedders.static_available", lambda: False)
+    monkeypatch.setattr("shared_core.plugins.embedders.checks.installed", lambda package: False)
     with pytest.raises(ImportError, match="wordllama is not installed"):
         EngineEmbedding()

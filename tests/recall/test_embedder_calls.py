@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message
-from shared_core.base import Embedder, Fingerprint, Vectors
-from shared_core.embedders import CallableEmbedder
-from shared_core.embedders.checks import evenly
+from shared_core.plugins import calls as embedder_calls
+from shared_core.plugins.base import Embedder, Fingerprint, Vectors
+from shared_core.plugins.calls import BRIEF, Embedded, EmbedRequest
+from shared_core.plugins.embedders import CallableEmbedder
+from shared_core.plugins.embedders.checks import evenly
 from shared_core.prompt.context import Context
-from shared_core.recall import embedder_calls
-from shared_core.recall.embedder_calls import BRIEF, Embedded, EmbedRequest
 from shared_core.recall.search import SMALL_BATCH, Searcher
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
@@ -371,7 +371,8 @@ class TestAsynchronous:
 def test_the_process_ends_while_a_call_is_under_way() -> None:
     code = (
         "import threading\n"
-        "from shared_core import InfiniteMemory, Message, lifecycle\n"
+        "from shared_core import InfiniteMemory, Message\n"
+        "from shared_core.runtime import threads\n"
         "from shared_core.testing.hashing_embedder import HashingEmbedder\n"
         "class Hanging(HashingEmbedder):\n"
         "    now = 0.0\n"
@@ -380,7 +381,7 @@ def test_the_process_ends_while_a_call_is_under_way() -> None:
         "    def embed_query(self, text):\n"
         "        self.now = 1e9\n"
         "        return super().embed_query(text)\n"
-        "embedder, lifecycle.EXIT_SECONDS = Hanging(), 0.0\n"
+        "embedder, threads.EXIT_SECONDS = Hanging(), 0.0\n"
         "memory = InfiniteMemory(embedder=embedder, max_tokens=60, reserve_tokens=0, embed_budget_ms=1e6)\n"
         "memory._prompts.searcher.clock = lambda: embedder.now\n"
         "memory.add([Message.user(f'tower {n}') for n in range(20)])\n"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.base import Vectors
 from shared_core.pipeline import AskSteps, Request, SearchSteps
-from shared_core.recall.embedder_calls import EmbedRequest
+from shared_core.plugins.base import Vectors
+from shared_core.plugins.calls import EmbedRequest
 from shared_core.records import After, Criterion, Record
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.base import Vectors
 from shared_core.index.lexical import BLOCK
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
+from shared_core.plugins.base import Vectors
 from shared_core.recall import ranking
 from shared_core.recall.query import parse_query
 from shared_core.recall.ranking import Opening, Ranked, rank

@@ -389,7 +389,7 @@ def test_a_call_that_a_fork_has_left_behind_is_not_waited_for(waiting: Waiting) 
 
 def test_the_exit_of_the_process_waits_for_a_call_in_the_background() -> None:
     code = (
-        "import threading; from shared_core.lifecycle import in_background\n"
+        "import threading; from shared_core.runtime.threads import in_background\n"
         "def work():\n"
         "    threading.main_thread().join()\n"
         "    print('the program has ended')\n"

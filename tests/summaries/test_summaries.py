@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, SummaryTemplate, ToolCall
-from shared_core.base import SummarizerModel
 from shared_core.errors import StoreError
 from shared_core.messages import Grounding
+from shared_core.plugins.base import SummarizerModel
 from shared_core.prompt.context import Context
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.records import Derived, Position, Summary

@@ -4,7 +4,7 @@ import threading
 from types import ModuleType
 from typing import Any
 
-from shared_core import lifecycle
+from shared_core.runtime import forks
 
 wrong: list[str] = []
 """What was acquired in the wrong order since the start of the process."""
@@ -19,7 +19,7 @@ class OrderedLock:
         self._lock = threading.RLock()
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        if not lifecycle._forking._is_owned():  # type: ignore[attr-defined]  # a fork acquires all of them in order
+        if not forks._forking._is_owned():  # type: ignore[attr-defined]  # a fork acquires all of them in order
             self._check()
         acquired = self._lock.acquire(blocking, timeout)
         if acquired:
@@ -37,16 +37,16 @@ class OrderedLock:
 
     def _check(self) -> None:
         held = _held()
-        depth = lifecycle._locks.get(self)
+        depth = forks._locks.get(self)
         if self in held or depth is None:
             return
-        outer = [lifecycle._locks[one] for one in held if one in lifecycle._locks]
+        outer = [forks._locks[one] for one in held if one in forks._locks]
         if outer and max(outer) >= depth:
             wrong.append(f"{depth!r} acquired under {max(outer)!r}")
 
 
 class _Threading(ModuleType):
-    """The module `threading` as `lifecycle` sees it."""
+    """The module `threading` as `forks` sees it."""
 
     RLock = OrderedLock
 
@@ -56,7 +56,7 @@ class _Threading(ModuleType):
 
 def watch() -> None:
     """Let all fork-safe locks made from now on notice it."""
-    vars(lifecycle)["threading"] = _Threading("threading")
+    vars(forks)["threading"] = _Threading("threading")
 
 
 def _held() -> list[OrderedLock]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from typing_extensions import override
 
-from shared_core.base import Embedder, Fingerprint, Vectors
-from shared_core.embedders import as_embedder
+from shared_core.plugins.base import Embedder, Fingerprint, Vectors
+from shared_core.plugins.embedders import as_embedder
 
 __all__ = ["ScriptedEmbedder", "minilm"]
 

@@ -22,8 +22,8 @@ import tiktoken.registry
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shared_core.base import TokenCounter
 from shared_core.messages import Message, ToolCall
+from shared_core.plugins.base import TokenCounter
 from shared_core.tokens import (
     TOOL_OVERHEAD,
     CallableCounter,

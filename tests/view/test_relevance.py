@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.embedders.minilm import MINILM
-from shared_core.embedders.static import STATIC
+from shared_core.plugins.embedders.minilm import MINILM
+from shared_core.plugins.embedders.static import STATIC
 from shared_core.view.relevance import Band, band, closeness
 
 ORDER = list(Band)[::-1]

@@ -10,7 +10,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int8BinaryDumper, Int8Dumper
 
 from shared_core.errors import StoreError, StoreUnavailableError
-from shared_core.lifecycle import Depth, fork_safe_lock
+from shared_core.runtime.forks import Depth, fork_safe_lock
 
 Connection = psycopg.Connection[tuple[object, ...]]
 

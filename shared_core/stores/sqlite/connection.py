@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core.errors import StoreError, StoreUnavailableError
-from shared_core.lifecycle import at_fork
+from shared_core.runtime.forks import at_fork
 from shared_core.stores.sqlite.damage import ADVICE, damaged, is_undecodable
 from shared_core.stores.sqlite.database_file import (
     APPLICATION_ID,

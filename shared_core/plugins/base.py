@@ -11,8 +11,8 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.lifecycle import beside, in_background
 from shared_core.messages import Message
+from shared_core.runtime.threads import beside, in_background
 
 __all__ = [
     "AsyncReranker", "AsyncSummarizer", "Embedder", "Fingerprint", "Reranker", "RerankerModel", "Scores", "Summarizer",

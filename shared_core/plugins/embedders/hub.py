@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core.errors import EmbedderError
-from shared_core.lifecycle import in_time
+from shared_core.runtime.threads import in_time
 
 SECONDS = 5.0
 """How long the hub may take to say whether it has a model. Its own client would try again for minutes."""

@@ -4,10 +4,10 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from shared_core.base import Fingerprint
-from shared_core.embedders.checks import installed
-from shared_core.embedders.hub import download
 from shared_core.errors import EmbedderError
+from shared_core.plugins.base import Fingerprint
+from shared_core.plugins.embedders.checks import installed
+from shared_core.plugins.embedders.hub import download
 
 MINILM = Fingerprint(
     "sentence-transformers/all-MiniLM-L6-v2", 384, floor=0.25, threshold=0.40, weight=0.9, unrelated=(0.35, 0.15)

@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Embedder, Fingerprint, Vectors
-from shared_core.embedders.checks import checked, encodable, failures, installed, pieces, require
-from shared_core.embedders.minilm import MINILM, MINILM_INT8, check_weights, files
-from shared_core.lifecycle import Depth, fork_safe_lock
+from shared_core.plugins.base import Embedder, Fingerprint, Vectors
+from shared_core.plugins.embedders.checks import checked, encodable, failures, installed, pieces, require
+from shared_core.plugins.embedders.minilm import MINILM, MINILM_INT8, check_weights, files
+from shared_core.runtime.forks import Depth, fork_safe_lock
 
 Array = npt.NDArray[Any]
 

@@ -1,59 +1,21 @@
-"""Threads, forks and exits: calls with a time limit, locks that a child can use, and an end of background work."""
+"""Threads: calls in the background or with a time limit, work until the exit of the process, and threads of a store."""
 
+import asyncio
 import atexit
 import os
-import sys
 import threading
 import weakref
-from asyncio import wrap_future
 from collections.abc import Callable, Generator
-from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from enum import IntEnum
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+from shared_core.runtime.companions import Companions
+from shared_core.runtime.forks import Depth, fork_safe_lock
+
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-
-
-class Depth(IntEnum):
-    """The order in which a thread acquires fork-safe locks, the outermost first.
-
-    Two threads that acquire in opposite orders, one of which may be a fork, wait for each other for ever. So a thread
-    that holds a lock acquires only those of greater depths.
-    """
-
-    BUFFER = 0
-    """Of an adapter's conversation, which may be kept in a chat store."""
-    CHAT_STORE = 1
-    """Of a chat store, which has conversations of its own."""
-    CONVERSATION = 2
-    """Of a conversation of a chat store."""
-    OPENING = 3
-    """Of the stores that are open, while another is opened."""
-    MEMORY = 4
-    """Of a memory: one call at a time."""
-    SESSION_INDEX = 5
-    """Of the index of a session."""
-    USER_INDEX = 6
-    """Of the index of all sessions of a user, which is asked while one of them is held."""
-    LOADING = 7
-    """Of what is loaded when it is first used, such as a model."""
-    CACHE = 8
-    """Of a cache that looks at what it keeps."""
-    MOMENT = 9
-    """Held for a moment, around a few variables."""
-    NATIVE = 10
-    """Held while the thread is inside a native library."""
-
-
-_guard = threading.RLock()
-_forking = threading.RLock()
-_locks: "weakref.WeakKeyDictionary[Any, int]" = weakref.WeakKeyDictionary()
-_held: list[Any] = []
-_inner: list[tuple[Callable[[], None], Callable[[], None]]] = []
-_hooked = False
 
 
 def in_time(function: Callable[[], Result], seconds: float, name: str) -> Result:
@@ -79,7 +41,7 @@ def in_background(function: Callable[[], Result], name: str) -> "Future[Result]"
 
 async def beside(function: Callable[[], Result], name: str = "infinite-memory") -> Result:
     """Call a function in a thread of its own, and do not block the event loop meanwhile."""
-    return await wrap_future(in_background(partial(copy_context().run, function), name))
+    return await asyncio.wrap_future(in_background(partial(copy_context().run, function), name))
 
 
 def _started(function: Callable[[], Result], name: str) -> "Future[Result]":
@@ -94,69 +56,6 @@ def _started(function: Callable[[], Result], name: str) -> "Future[Result]":
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return future
-
-
-def fork_safe_lock(depth: Depth) -> AbstractContextManager[object]:
-    """Return a reentrant lock that is free in a forked process, because a fork waits until no thread holds it.
-
-    Args:
-        depth: a thread may acquire it while it holds locks of smaller depths, and a fork acquires these first.
-    """
-    lock = threading.RLock()
-    with _guard:
-        _locks[lock] = depth
-        _hook()
-    return lock
-
-
-def at_fork(before: Callable[[], None], after: Callable[[], None]) -> None:
-    """Call `before` before each fork and `after` after it, in parent and child, while all fork-safe locks are held.
-
-    A thread that holds a fork-safe lock may wait for a resource that `before` acquires. The opposite order could
-    deadlock.
-    """
-    with _guard:
-        _inner.append((before, after))
-        _hook()
-
-
-def _hook() -> None:
-    global _hooked
-    if not _hooked and sys.platform != "win32":
-        os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
-    _hooked = True
-
-
-def _before_fork() -> None:
-    _forking.acquire()
-    # A thread may make a lock while it holds others. So `_guard` comes last, and if there are new locks by then, all of
-    # them are acquired again in their order.
-    while True:
-        with _guard:
-            locks = sorted(_locks.items(), key=lambda one: (one[1], id(one[0])))
-        for lock, _ in locks:
-            lock.acquire()
-            _held.append(lock)
-        _guard.acquire()
-        if set(_locks) <= set(_held):
-            break
-        _guard.release()
-        _release()
-    for before, _ in _inner:
-        before()
-
-
-def _after_fork() -> None:
-    for _, after in reversed(_inner):
-        after()
-    _guard.release()
-    _release()
-    _forking.release()
-
-
-def _release() -> None:
-    while _held:
-        _held.pop().release()
 
 
 Work = Generator[None, None, None]
@@ -222,3 +121,44 @@ def _stop_all() -> None:
     for one in list(_running):
         one.stop()
     wait([call for call, pid in list(_calls.items()) if pid == os.getpid()], EXIT_SECONDS)  # a fork copies no threads
+
+
+class StoreThreads:
+    """Threads for an event loop's calls of one store: they start when they are needed, and end with the store.
+
+    With the event loop's own executor, calls that wait for a store would take the threads of everybody else's.
+
+    Args:
+        count: the most threads.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._lock = fork_safe_lock(Depth.MOMENT)
+        self._threads: ThreadPoolExecutor | None = None
+        self._pid = os.getpid()
+
+    def end(self) -> None:
+        """End the threads that are idle, and the others after their calls."""
+        if self._threads is not None and self._pid == os.getpid():
+            self._threads.shutdown(wait=False)
+
+    async def run(
+        self, function: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        """Call a function in one of the threads."""
+        # Tracing of frameworks is in the context.
+        call = partial(copy_context().run, partial(function, *args, **kwargs))
+        with self._lock:
+            if self._threads is None or self._pid != os.getpid():  # a fork copies no threads
+                self._threads, self._pid = ThreadPoolExecutor(self._count, "infinite-memory call"), os.getpid()
+            future = self._threads.submit(call)
+        return await asyncio.wrap_future(future)
+
+
+_of_stores = Companions[StoreThreads](lambda store: StoreThreads(store.connections), StoreThreads.end)
+
+
+def threads_of(store: Any) -> StoreThreads:
+    """Return the threads for the calls of a store, as many as it serves at a time (`Store.connections`)."""
+    return _of_stores.of(store)

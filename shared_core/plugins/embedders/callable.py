@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Embedder, Fingerprint, Vectors
-from shared_core.embedders.checks import checked, cut, failures
-from shared_core.embedders.sentence_transformers import OTHER_WEIGHT
 from shared_core.errors import EmbedderError
-from shared_core.lifecycle import beside
+from shared_core.plugins.base import Embedder, Fingerprint, Vectors
+from shared_core.plugins.embedders.checks import checked, cut, failures
+from shared_core.plugins.embedders.sentence_transformers import OTHER_WEIGHT
+from shared_core.runtime.threads import beside
 
 _T = TypeVar("_T")
 

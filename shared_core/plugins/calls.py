@@ -14,10 +14,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Embedder, Vectors
-from shared_core.embedders.checks import evenly, unit_length
 from shared_core.errors import EmbedderError
-from shared_core.lifecycle import in_background
+from shared_core.plugins.base import Embedder, Vectors
+from shared_core.plugins.embedders.checks import evenly, unit_length
+from shared_core.runtime.threads import in_background
 
 UNIT_TOLERANCE = 1e-3
 """How far from 1 the length of a vector may be. Half precision is no more exact."""

@@ -4,8 +4,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from shared_core.lifecycle import Depth, fork_safe_lock
-from shared_core.store import Store
+from shared_core.runtime.forks import Depth, fork_safe_lock
 
 Companion = TypeVar("Companion")
 
@@ -20,13 +19,13 @@ class Companions(Generic[Companion]):
         end: is called with a companion whose store is gone.
     """
 
-    def __init__(self, make: Callable[[Store], Companion], end: Callable[[Companion], object] = lambda _: None) -> None:
+    def __init__(self, make: Callable[[Any], Companion], end: Callable[[Companion], object] = lambda _: None) -> None:
         self._make = make
         self._end = end
         self._lock = fork_safe_lock(Depth.MOMENT)
-        self._known: dict[int, tuple[weakref.ref[Store], Companion]] = {}
+        self._known: dict[int, tuple[weakref.ref[Any], Companion]] = {}
 
-    def of(self, store: Store) -> Companion:
+    def of(self, store: Any) -> Companion:
         """Return the companion of a store, by its identity: two equal stores have two."""
         number = id(store)
         with self._lock:

@@ -4,15 +4,15 @@ import os
 from collections.abc import Callable
 from functools import lru_cache
 
-from shared_core.base import Embedder
-from shared_core.embedders.callable import CallableEmbedder
-from shared_core.embedders.checks import installed
-from shared_core.embedders.hub import confirm, unknown
-from shared_core.embedders.minilm import MINILM, MINILM_INT8
-from shared_core.embedders.onnx import OnnxEmbedder, onnx_available
-from shared_core.embedders.sentence_transformers import SentenceTransformerEmbedder
-from shared_core.embedders.static import STATIC, StaticEmbedder, static_available
 from shared_core.errors import MissingExtraError
+from shared_core.plugins.base import Embedder
+from shared_core.plugins.embedders.callable import CallableEmbedder
+from shared_core.plugins.embedders.checks import installed
+from shared_core.plugins.embedders.hub import confirm, unknown
+from shared_core.plugins.embedders.minilm import MINILM, MINILM_INT8
+from shared_core.plugins.embedders.onnx import OnnxEmbedder, onnx_available
+from shared_core.plugins.embedders.sentence_transformers import SentenceTransformerEmbedder
+from shared_core.plugins.embedders.static import STATIC, StaticEmbedder, static_available
 
 __all__ = [
     "MINILM",

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.base import Fingerprint, Vectors
 from shared_core.errors import EmbedderError, MissingExtraError
+from shared_core.plugins.base import Fingerprint, Vectors
 
 MOST_PIECES = 64
 """Pieces of one text that are embedded: a text of 2 MB has 2,300 of MiniLM's length. 64 hold 56,000 characters."""

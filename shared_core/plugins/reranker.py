@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from shared_core.base import RerankerModel, Scores
-from shared_core.embedders.checks import encodable, require
-from shared_core.embedders.hub import missing
-from shared_core.embedders.sentence_transformers import OneAtATime, cross_encoder
 from shared_core.errors import RerankerError
 from shared_core.field_errors import shown
+from shared_core.plugins.base import RerankerModel, Scores
+from shared_core.plugins.embedders.checks import encodable, require
+from shared_core.plugins.embedders.hub import missing
+from shared_core.plugins.embedders.sentence_transformers import OneAtATime, cross_encoder
 
 __all__ = ["AnyReranker", "CrossEncoderReranker", "as_reranker"]
 

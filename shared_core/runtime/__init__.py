@@ -1,0 +1,1 @@
+"""Threads, forks and exits of the process."""
