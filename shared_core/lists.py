@@ -7,7 +7,7 @@ import numpy as np
 
 from shared_core.arguments import one_of, prompt_budget, user_message, whole_number
 from shared_core.errors import EmbedderError
-from shared_core.index.exact_vectors import ExactVectorIndex
+from shared_core.index.vectors import dot
 from shared_core.messages import Message, MessageLike, message_list
 from shared_core.plugins.base import Embedder, TokenCounter
 from shared_core.plugins.embedders import as_embedder
@@ -211,8 +211,8 @@ def rank_texts(texts: Sequence[str], question: str, embedder: Embedder) -> list[
         return []
     pieces = [evenly(embedder.split(text)) for text in last]
     vectors = embedder.embed_documents([piece for split in pieces for piece in split])
-    nearest = ExactVectorIndex(embedder.fingerprint.dimension)
-    # All pieces of a text have the same row, and a search returns each row once, with its best piece.
-    nearest.add(np.repeat(list(last.values()), [len(split) for split in pieces]), vectors)
-    rows, cosines = nearest.search(embedder.embed_query(question), len(last))
-    return [(int(row), float(cosine)) for row, cosine in zip(rows, cosines, strict=True)]
+    owners = np.repeat(list(last.values()), [len(split) for split in pieces])
+    best: dict[int, float] = {}
+    for index, cosine in zip(owners.tolist(), dot(vectors, embedder.embed_query(question)).tolist(), strict=True):
+        best[index] = max(cosine, best.get(index, cosine))
+    return sorted(best.items(), key=lambda one: (one[1], one[0]), reverse=True)

@@ -4,8 +4,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -163,9 +162,6 @@ def _code(turn_id: str) -> int:
 MAGIC = b"IMSNAP08"
 """The version of snapshots. Increment it when the meaning of arrays or terms changes: older ones are then rebuilt."""
 
-HASHED = tuple(b"IMSNAP%02d" % number for number in range(1, 5))
-"""Old versions, whose checksum is a hash of all bytes. They are recognised so as not to be reported as damaged."""
-
 DIGEST_SIZE = 16
 
 START = len(MAGIC) + DIGEST_SIZE
@@ -190,15 +186,9 @@ def pack(about: Mapping[str, Any], arrays: Arrays) -> bytes:
 
 def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]] | None:
     """Return the data and arrays that were packed; None if the bytes are damaged or of another version."""
-    if data[: len(MAGIC)] != MAGIC or not _intact(data):
+    if data[: len(MAGIC)] != MAGIC or is_damaged(data):
         return None
-    try:
-        return _parsed(memoryview(data)[START:])
-    except (ValueError, TypeError, KeyError, AttributeError):
-        return None  # the checksum is right, but `pack` did not make these bytes
-
-
-def _parsed(body: memoryview) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
+    body = memoryview(data)[START:]
     size = int.from_bytes(body[:8], "little")
     header = json.loads(bytes(body[8 : 8 + size]))
     arrays: dict[str, npt.NDArray[Any]] = {}
@@ -222,17 +212,9 @@ def _checksum(magic: bytes, body: bytes | memoryview) -> bytes:
     return hashlib.blake2b(magic + checked, digest_size=DIGEST_SIZE).digest()
 
 
-def _intact(data: bytes) -> bool:
-    """Return whether the checksum of packed bytes is right; they may be of another version."""
-    magic, body = data[: len(MAGIC)], memoryview(data)[START:]
-    if magic in HASHED:
-        return data[len(MAGIC) : START] == hashlib.blake2b(magic + body, digest_size=DIGEST_SIZE).digest()
-    return data[len(MAGIC) : START] == _checksum(magic, body)
-
-
 def is_damaged(data: bytes) -> bool:
-    """Return whether packed bytes are no longer what was packed, by this version or an older one."""
-    return not _intact(data)
+    """Return whether packed bytes are no longer what was packed, by this version or another one."""
+    return data[len(MAGIC) : START] != _checksum(data[: len(MAGIC)], memoryview(data)[START:])
 
 
 def digest_of(data: bytes) -> str:
@@ -259,8 +241,7 @@ class VectorSource(Protocol):
         """Return a snapshot, or None."""
 
 
-@dataclass(frozen=True)
-class StoredSnapshot:
+class StoredSnapshot(NamedTuple):
     """A snapshot read from a store.
 
     Attributes:
@@ -270,8 +251,8 @@ class StoredSnapshot:
         damaged: whether there is a snapshot whose bytes have changed.
     """
 
-    about: dict[str, Any] | None = None
-    arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
+    about: dict[str, Any] | None
+    arrays: Arrays
     digest: str = ""
     damaged: bool = False
 
@@ -281,13 +262,13 @@ def read_snapshot(store: VectorSource, session: int, name: str) -> StoredSnapsho
     try:
         data = store.snapshot(session, name)
     except StoreError:
-        return StoredSnapshot(damaged=True)
+        return StoredSnapshot(None, {}, damaged=True)
     if data is None:
-        return StoredSnapshot()
+        return StoredSnapshot(None, {})
     unpacked = unpack(data)
-    if unpacked is None:
-        return StoredSnapshot(damaged=not _intact(data))
-    return StoredSnapshot(*unpacked, digest_of(data))
+    return (
+        StoredSnapshot(*unpacked, digest_of(data)) if unpacked else StoredSnapshot(None, {}, damaged=is_damaged(data))
+    )
 
 
 HALF_BITS = np.uint32(0x8FFF_E000).view(np.int32)

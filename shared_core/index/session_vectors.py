@@ -15,14 +15,13 @@ import numpy.typing as npt
 from shared_core.index.arrays import Arrays, VectorSource, digest_of, pack, read_snapshot
 from shared_core.index.path_rows import PathLine
 from shared_core.index.session_index import SessionIndex
-from shared_core.index.vectors import FaissVectorIndex
+from shared_core.index.vectors import VectorIndex
 from shared_core.plugins.base import Vectors
 from shared_core.records import Position, Snapshot, VectorRow, VectorRows
 
 PART = 16_384
-"""Vectors per part of a snapshot; a part may hold a few more, to complete its last row. Only the last part is written
-again when vectors are added, so that the time to save depends on what is new. A part of vectors of usual length is
-small enough to be stored and read in one piece."""
+"""Vectors per part of a snapshot. Only the last part is written again when vectors are added, so that the time to save
+depends on what is new. A part of vectors of usual length is small enough to be stored and read in one piece."""
 
 PAGE = 5_000
 """Vectors read from the store at a time."""
@@ -72,14 +71,12 @@ class SessionVectors:
         self.saved = 0
         self.damaged = False
         self._needs_rewrite = False
-        self._parts: list[str] = []
-        self._ends: list[int] = []
+        self._digests: list[str] = []
         self._unsaved: list[VectorRow] = []
         self.shortened: list[Shortened] = []
         self._claimed: set[int] = set()
         self._pid = os.getpid()
-        self._busy = False
-        self.vectors = FaissVectorIndex(dimension)
+        self.vectors = VectorIndex(dimension)
         self._samples: WeakKeyDictionary[PathLine, _Sample] = WeakKeyDictionary()
 
     @property
@@ -98,7 +95,7 @@ class SessionVectors:
         self._epoch = self.session_index.epoch
         if not len(self.session_index.gone):  # else the rows of a snapshot are others
             self._load_snapshot()
-        if not self._parts:
+        if not self.saved:
             every = iter(self._store.vectors(self.session_index.session, self.space))
             while page := list(islice(every, PAGE)):
                 self._take([(position, data) for position, _, data in page])
@@ -267,72 +264,36 @@ class SessionVectors:
         return self._needs_rewrite or len(self.vectors) - self.saved >= least
 
     def save_snapshot(self) -> None:
-        """Store a snapshot of the vectors in the form in which they are searched, unless another thread is doing so."""
+        """Store the vectors in the form in which they are searched, without the parts that are stored and full."""
         self.save()
-        with self.session_index.lock:
-            busy, self._busy = self._busy, True
-        if not busy:
-            try:
-                self._save_parts()
-            finally:
-                self._busy = False
-
-    def _save_parts(self) -> None:
-        if self._ends and not self._full():
-            # The last part has room, so it is written again with the new vectors.
-            del self._parts[-1], self._ends[-1]
-        while (start := self._ends[-1] if self._ends else 0) < len(self.vectors):
-            number, end = len(self._parts), self._end_of_row(start + PART)
+        for start in range(self.saved // PART * PART, len(self.vectors), PART):
+            number, end = start // PART, min(start + PART, len(self.vectors))
             arrays: Arrays = {"owners": self.vectors.owners[start:end], "matrix": self.vectors.matrix(start, end)}
             data = pack(self._about(number), arrays)
             if not self._store.keep(self.session_index.session, Snapshot(self._name(number), data), self._epoch):
                 return
-            self._parts.append(digest_of(data))
-            self._ends.append(end)
+            self._digests[number:] = [digest_of(data)]
             self.saved = end
         self._needs_rewrite = False
 
     def _load_snapshot(self) -> None:
         """Load consecutive parts, up to one that another process has overwritten with a different version."""
-        while not self._ends or self._full():
-            number = len(self._parts)
+        while not self.saved % PART:
+            number = self.saved // PART
             found = read_snapshot(self._store, self.session_index.session, self._name(number))
             if found.damaged:
-                self._begin_anew()
+                self.vectors, self.saved, self._digests = VectorIndex(self.dimension), 0, []
                 self.damaged = self._needs_rewrite = True
                 return
-            if found.about != self._about(number):
-                return
-            owners, matrix = found.arrays["owners"], found.arrays["matrix"]
-            if owners.max(initial=-1) >= len(self.session_index):
-                return  # another process has written rows that are not loaded here
-            if len(owners) >= PART:
-                self.vectors.expect(len(self.session_index))
-            self.vectors.add(owners, matrix)
-            self._parts.append(found.digest)
-            self.saved += len(owners)
-            self._ends.append(self.saved)
-
-    def _begin_anew(self) -> None:
-        self.vectors = FaissVectorIndex(self.dimension)
-        self._samples.clear()
-        self._parts, self._ends, self.saved = [], [], 0
-
-    def _full(self) -> bool:
-        """Return whether the last part is full."""
-        return self._ends[-1] - (self._ends[-2] if len(self._ends) > 1 else 0) >= PART
-
-    def _end_of_row(self, number: int) -> int:
-        """Round a number of vectors up to the end of a row: the vectors of a row stay in one part."""
-        owners = self.vectors.owners
-        end = min(number, len(owners))
-        while end < len(owners) and owners[end] == owners[end - 1]:
-            end += 1
-        return end
+            if found.about != self._about(number) or found.arrays["owners"].max() >= len(self.session_index):
+                return  # another process has written other parts, or rows that are not loaded here
+            self.vectors.add(found.arrays["owners"], found.arrays["matrix"])
+            self._digests.append(found.digest)
+            self.saved += len(found.arrays["owners"])
 
     def _about(self, number: int) -> dict[str, object]:
-        after = self._parts[number - 1] if number else ""
-        return {"epoch": self._epoch, "dimension": self.dimension, "part": number, "after": after}
+        after = self._digests[number - 1] if number else ""
+        return {"epoch": self._epoch, "dimension": self.dimension, "after": after}
 
     def _name(self, number: int) -> str:
         return f"vectors/{self.space}" + (f"/{number}" if number else "")

@@ -43,44 +43,27 @@ class HalfBlocks:
 
     One thread may add vectors while another reads those that were there before.
 
-    Attributes:
-        expected: the least number of vectors to come. Memory for them is allocated at once, in whole blocks.
-
     Args:
         dimension: numbers per vector.
     """
 
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
-        self.expected = 0
         self._size = 0
         self._blocks: list[Any] = []
-        self._starts: list[int] = []
-
-    def __len__(self) -> int:
-        return self._size
 
     def add(self, vectors: Half) -> None:
         """Append vectors, shape (n, dimension)."""
-        taken = 0
-        while taken < len(vectors):
-            start = self._size - self._starts[-1] if self._blocks else BLOCK
-            if start >= BLOCK:
-                room = max(len(vectors) - taken, self.expected - self._size)
-                self._append(self._new_block(min(room, BLOCK)))
-                start = 0
-            part = vectors[taken : taken + BLOCK - start]
+        for part in np.split(vectors, range(BLOCK - self._size % BLOCK, len(vectors), BLOCK)):
+            number, start = divmod(self._size, BLOCK)
             end = start + len(part)
-            if self._blocks[-1].codes.size() < end * 2 * self.dimension:
-                self._blocks[-1] = self._grown(self._blocks[-1], start, end)
-            _view(self._blocks[-1])[start:end] = part
-            self._blocks[-1].ntotal = end
+            if number == len(self._blocks):
+                self._blocks.append(self._new_block(len(part)))
+            elif self._blocks[number].codes.size() < end * 2 * self.dimension:
+                self._blocks[number] = self._grown(self._blocks[number], start, end)
+            _view(self._blocks[number])[start:end] = part
+            self._blocks[number].ntotal = end
             self._size += len(part)
-            taken += len(part)
-
-    def _append(self, block: Any) -> None:
-        self._starts.append(self._size)
-        self._blocks.append(block)
 
     def _new_block(self, room: int) -> Any:
         with single_threaded_faiss() as faiss:
@@ -95,15 +78,6 @@ class HalfBlocks:
         _view(grown)[:size] = _view(block)[:size]
         return grown
 
-    def between(self, start: int, stop: int) -> Half:
-        """Return a copy of the vectors from one number up to another, shape (stop - start, dimension)."""
-        pieces = [np.empty((0, self.dimension), dtype=np.float16)]
-        # Hold and copy: a concurrent `add` may replace the block.
-        for first, block in zip(self._starts, list(self._blocks), strict=False):
-            if first < stop:
-                pieces.append(_view(block)[max(0, start - first) : min(stop - first, block.ntotal)].copy())
-        return np.concatenate(pieces)
-
     def take(self, numbers: Numbers) -> Vectors:
         """Return some vectors, shape (len(numbers), dimension)."""
         return to_single_precision(self.halves(numbers))
@@ -113,21 +87,19 @@ class HalfBlocks:
         if len(self._blocks) == 1 and len(numbers):
             block = self._blocks[0]  # hold it: a concurrent `add` may replace it
             return _view(block).take(numbers, axis=0)
-        halves = np.empty((len(numbers), self.dimension), dtype=np.float16)
+        halves, blocks = np.empty((len(numbers), self.dimension), dtype=np.float16), list(self._blocks)
         order = np.argsort(numbers, kind="stable")
-        starts = np.array(self._starts, dtype=np.int64)
-        cuts = np.searchsorted(numbers[order], starts)[1:]
-        # A concurrent `add` may have begun another block.
-        for block, start, here in zip(self._blocks, starts, np.split(order, cuts), strict=False):
+        cuts = np.searchsorted(numbers[order], np.arange(1, len(blocks)) * BLOCK)
+        for number, here in enumerate(np.split(order, cuts)):
             if len(here):
-                halves[here] = _view(block)[numbers[here] - start]
+                halves[here] = _view(blocks[number])[numbers[here] - number * BLOCK]
         return halves
 
     def nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[Numbers, Vectors]:
         """Return the numbers and cosines of the nearest allowed vectors, best first."""
         found = [
-            self._nearest_in(block, start, query, top_k, allowed)
-            for block, start in zip(self._blocks, self._starts, strict=False)
+            self._nearest_in(block, number * BLOCK, query, top_k, allowed)
+            for number, block in enumerate(list(self._blocks))
         ]
         numbers, cosines = (np.concatenate(column) for column in zip(*found, strict=True))
         best = np.argsort(-cosines, kind="stable")[:top_k]

@@ -1,11 +1,9 @@
-"""Nearest vectors by cosine: the interface, and the FAISS index that recall uses."""
+"""Nearest vectors by cosine: searched exactly by FAISS, or, of many, through a shortlist of short codes."""
 
 import weakref
-from abc import ABC, abstractmethod
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import override
 
 from shared_core.index.arrays import GrowingArray
 from shared_core.index.vector_storage import Half, HalfBlocks, Mask, Numbers, ShortCodes
@@ -16,7 +14,6 @@ Ints = npt.NDArray[np.int32]
 
 SPARE = 16
 """Vectors fetched beyond `top_k`: usually enough to see that no equally near one was left out."""
-
 
 PAIRED = 128
 """Rows whose cosines tell how close unrelated messages are: 8,128 pairs, however long the history is."""
@@ -31,165 +28,8 @@ These then wait for more work, with a processor each. Measured for 128 rows of 2
 them instead of 8.
 """
 
-
 INDEX_BYTES = 4_000
 """What an index of vectors takes besides these: its objects, and those of FAISS."""
-
-
-class VectorIndex(ABC):
-    """An index of vectors by row. A row may have several, one per piece of a long text; the best one counts.
-
-    Args:
-        dimension: numbers per vector.
-    """
-
-    def __init__(self, dimension: int) -> None:
-        self.dimension = dimension
-        self._owners: GrowingArray[np.int32] = GrowingArray(np.int32)
-        self._first: GrowingArray[np.int32] = GrowingArray(np.int32)
-        self._pieces: GrowingArray[np.int32] = GrowingArray(np.int32)
-        self._has: GrowingArray[np.bool_] = GrowingArray(np.bool_)
-        self._several: GrowingArray[np.int32] = GrowingArray(np.int32)
-
-    def __len__(self) -> int:
-        """Return the number of vectors."""
-        return len(self._owners)
-
-    @property
-    def owners(self) -> Ints:
-        """The row of each vector."""
-        return self._owners.values
-
-    def add(self, rows: npt.ArrayLike, vectors: Vectors | Half) -> None:
-        """Add unit vectors, shape (n, dimension), and the rows they belong to, shape (n,).
-
-        All vectors of a row must come in one call, next to each other.
-        """
-        start = len(self)
-        self._keep(np.ascontiguousarray(vectors, dtype=np.float16))
-        self._owners.extend(rows)
-        first = np.flatnonzero(np.diff(self.owners[start:], prepend=-1))
-        owners, pieces = self.owners[start:][first], np.diff(first, append=len(self) - start)
-        if len(owners):
-            unknown = max(0, int(owners.max()) + 1 - len(self._first))
-            self._first.extend(np.zeros(unknown, dtype=np.int32))
-            self._pieces.extend(np.zeros(unknown, dtype=np.int32))
-            self._has.extend(np.zeros(unknown, dtype=np.bool_))
-            self._first.values[owners] = start + first
-            self._pieces.values[owners] = pieces
-            self._has.values[owners] = True
-            self._several.extend(owners[pieces > 1])
-
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes it takes in memory, with a twentieth for the codes of a long one."""
-        arrays = (self._owners, self._first, self._pieces, self._has, self._several)
-        return sum(array.nbytes for array in arrays) + 2 * self.dimension * len(self) * 21 // 20 + INDEX_BYTES
-
-    def has(self, count: int) -> Mask:
-        """Return which of the rows 0 to count - 1 have a vector, shape (count,). The array must not be written to."""
-        if count <= len(self._has):
-            return self._has.values[:count]
-        mask = np.zeros(count, dtype=np.bool_)
-        mask[: len(self._has)] = self._has.values
-        return mask
-
-    def search(self, query: Vectors, top_k: int, allowed: Mask | None = None) -> tuple[Ints, Vectors]:
-        """Return the rows nearest to a question and their cosines, best first; of equal cosines, the newer row first.
-
-        Args:
-            query: unit vector, shape (dimension,).
-            top_k: how many rows at most.
-            allowed: which rows may be returned, shape (rows,); None for all. The mask applies during the search, so
-                that it never shortens the result.
-        """
-        found = len(self) - self._left_out(allowed)
-        ask = min(top_k + SPARE, found) if top_k else 0
-        while True:
-            rows, cosines = self._best_per_row(query, ask, allowed)
-            # Several vectors of one row may crowd out other rows, and a row just beyond the last one fetched may be
-            # equally near and newer. Fetch more until neither is possible.
-            if ask in (0, found) or (len(rows) > top_k and cosines[-1] < cosines[top_k - 1]):
-                return rows[:top_k], cosines[:top_k]
-            ask = min(4 * ask, found)
-
-    def _left_out(self, allowed: Mask | None) -> int:
-        """Return how many vectors belong to rows that may not be returned."""
-        if allowed is None:
-            return 0
-        has = self._has.values
-        rows = np.count_nonzero(np.greater(has, allowed[: len(has)]))
-        several = self._several.values[~allowed[self._several.values]]
-        return int(rows + (self._pieces.values[several] - 1).sum())
-
-    def _best_per_row(self, query: Vectors, ask: int, allowed: Mask | None) -> tuple[Ints, Vectors]:
-        numbers, cosines = self._nearest(query, ask, allowed) if ask else (np.empty(0, np.int64), np.empty(0))
-        owners = self.owners[numbers]
-        order = np.lexsort((-owners, -cosines))
-        if not len(self._several):
-            return owners[order], cosines[order].astype(np.float32)
-        _, first = np.unique(owners[order], return_index=True)
-        chosen = order[np.sort(first)]
-        return owners[chosen], cosines[chosen].astype(np.float32)
-
-    def cosines(self, query: Vectors, rows: Ints) -> Vectors:
-        """Return the cosine of each row with a question, NaN for rows without a vector; shape (len(rows),)."""
-        result = np.full(len(rows), np.nan, dtype=np.float32)
-        known = np.flatnonzero(self.has(int(rows.max(initial=-1)) + 1)[rows])
-        if len(known):
-            first = self._first.values[rows[known]]
-            if not len(self._several):
-                result[known] = dot(self._vectors(first.astype(np.int64)), query)
-                return result
-            pieces = self._pieces.values[rows[known]]
-            # The vectors of a row are consecutive: expand each first number by its count of pieces.
-            numbers = np.repeat(first - np.cumsum(pieces) + pieces, pieces)
-            numbers = numbers + np.arange(len(numbers))
-            np.fmax.at(result, np.repeat(known, pieces), dot(self._vectors(numbers.astype(np.int64)), query))
-        return result
-
-    def unrelated(self, rows: Ints, *, least: int = LEAST_SAMPLE) -> tuple[float, float] | None:
-        """Return the mean and the standard deviation of the cosines among rows, which are sampled evenly.
-
-        Rows without a vector are left out. None: fewer than `least` have one.
-        """
-        known = rows[self.has(int(rows.max(initial=-1)) + 1)[rows]]
-        if len(known) < least:
-            return None
-        sample = known[np.unique(np.linspace(0, len(known) - 1, PAIRED).astype(np.int64))]
-        vectors = self.first(sample)
-        rows_at_once = max(1, UNTHREADED // vectors.size)
-        parts = [vectors[start : start + rows_at_once] @ vectors.T for start in range(0, len(vectors), rows_at_once)]
-        cosines = np.concatenate(parts)[np.triu(np.ones((len(sample), len(sample)), dtype=np.bool_), 1)]
-        return float(cosines.mean()), float(cosines.std())
-
-    def first(self, rows: Ints) -> Vectors:
-        """Return the first vector of each row that has one, in the order of the rows, shape (n, dimension)."""
-        known = rows[self.has(int(rows.max(initial=-1)) + 1)[rows]]
-        return self._vectors(self._first.values[known].astype(np.int64))
-
-    @abstractmethod
-    def _keep(self, vectors: Half) -> None:
-        """Append vectors."""
-
-    @abstractmethod
-    def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[npt.NDArray[np.int64], Vectors]:
-        """Return the numbers and cosines of the `top_k` nearest vectors of allowed rows; at least `top_k` exist."""
-
-    @abstractmethod
-    def _vectors(self, numbers: npt.NDArray[np.int64]) -> Vectors:
-        """Return some vectors, shape (len(numbers), dimension)."""
-
-    @abstractmethod
-    def matrix(self, start: int = 0, stop: int | None = None) -> Half:
-        """Return the vectors in a range of numbers, all by default, shape (n, dimension), for a snapshot."""
-
-
-def dot(vectors: Vectors, query: Vectors) -> Vectors:
-    """Return the dot product of each row. Unlike with `@`, equal rows have equal products, to the last bit."""
-    products: Vectors = np.einsum("ij,j->i", vectors, query)
-    return products
-
 
 CHUNK = 8_192
 """Vectors coded at a time."""
@@ -217,57 +57,157 @@ SHARE = 50
 """A shortlist of more than one in this many vectors takes as long as an exact search."""
 
 
-class FaissVectorIndex(VectorIndex):
-    """Vectors in half precision and, once there are many, short codes of them.
+class VectorIndex:
+    """Unit vectors by row, in half precision. A row has one for each piece of a long text, of which the best counts.
 
-    Codes are made in the background, and made again whenever the number of vectors has doubled. Until they are ready,
-    searches are exact. Codes depend only on the rows and their vectors, not on when or in which order these were added.
-    The cosines of vectors on a shortlist are computed exactly.
+    Once there are many, there are short codes of them, too. These are made in the background, and made again whenever
+    the number of vectors has doubled. Until they are ready, searches are exact. Codes depend only on the rows and their
+    vectors, not on when or in which order these were added. The cosines of vectors on a shortlist are exact.
 
     Args:
         dimension: numbers per vector.
     """
 
     def __init__(self, dimension: int) -> None:
-        super().__init__(dimension)
+        self.dimension = dimension
+        self._owners: GrowingArray[np.int32] = GrowingArray(np.int32)
+        self._further: GrowingArray[np.int32] = GrowingArray(np.int32)  # the owners of all but the first of a row
+        self._first: GrowingArray[np.int32] = GrowingArray(np.int32)
+        self._pieces: GrowingArray[np.int32] = GrowingArray(np.int32)
+        self._has: GrowingArray[np.bool_] = GrowingArray(np.bool_)
         self._blocks = HalfBlocks(dimension)
         self._codes: ShortCodes | None = None
         self._coded_for = 0
         self._work: Background | None = None
 
-    @override
+    def __len__(self) -> int:
+        """Return the number of vectors."""
+        return len(self._owners)
+
+    @property
+    def owners(self) -> Ints:
+        """The row of each vector."""
+        return self._owners.values
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes it takes in memory, with a twentieth for the codes of a long one."""
+        arrays = (self._owners, self._further, self._first, self._pieces, self._has)
+        return sum(array.nbytes for array in arrays) + 2 * self.dimension * len(self) * 21 // 20 + INDEX_BYTES
+
     def add(self, rows: npt.ArrayLike, vectors: Vectors | Half) -> None:
-        super().add(rows, vectors)
+        """Add unit vectors, shape (n, dimension), and the rows they belong to, shape (n,).
+
+        All vectors of a row must come one after the other. A call may end between them.
+        """
+        owners = np.asarray(rows, dtype=np.int32)
+        if not len(owners):
+            return
+        self._blocks.add(np.asarray(vectors, dtype=np.float16))
+        new = np.diff(owners, prepend=self.owners[-1] if len(self) else -1) != 0
+        for column in (self._first, self._pieces, self._has):
+            column.extend(np.zeros(max(0, int(owners.max()) + 1 - len(column)), dtype=np.int32))
+        self._first.values[owners[new]] = len(self) + np.flatnonzero(new)
+        np.add.at(self._pieces.values, owners, 1)
+        self._has.values[owners] = True
+        self._further.extend(owners[~new])
+        self._owners.extend(owners)
         self._follow()
 
-    @override
-    def _keep(self, vectors: Half) -> None:
-        self._blocks.add(vectors)
-
-    def expect(self, count: int) -> None:
-        """Allocate memory for this many vectors at once when the next ones are added."""
-        self._blocks.expected = count
-
-    @override
-    def _vectors(self, numbers: Numbers) -> Vectors:
-        return self._blocks.take(numbers)
-
-    @override
     def matrix(self, start: int = 0, stop: int | None = None) -> Half:
-        stop = len(self) if stop is None else min(stop, len(self))
-        return self._blocks.between(start, stop)
+        """Return the vectors in a range of numbers, all by default, shape (n, dimension), for a snapshot."""
+        return self._blocks.halves(np.arange(start, len(self) if stop is None else min(stop, len(self))))
 
-    @override
-    def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[Numbers, Vectors]:
+    def has(self, count: int) -> Mask:
+        """Return which of the rows 0 to count - 1 have a vector, shape (count,). The array must not be written to."""
+        if count <= len(self._has):
+            return self._has.values[:count]
+        mask = np.zeros(count, dtype=np.bool_)
+        mask[: len(self._has)] = self._has.values
+        return mask
+
+    def search(self, query: Vectors, top_k: int, allowed: Mask | None = None) -> tuple[Ints, Vectors]:
+        """Return the rows nearest to a question and their cosines, best first; of equal cosines, the newer row first.
+
+        Args:
+            query: unit vector, shape (dimension,).
+            top_k: how many rows at most.
+            allowed: which rows may be returned, shape (rows,); None for all. The mask applies during the search, so
+                that it never shortens the result.
+        """
         found = len(self) - self._left_out(allowed)
-        if found >= SHORTLIST_FROM:
-            shortlist = self._shortlist(query, top_k, allowed, found)
-            if shortlist is not None:
-                cosines = dot(self._vectors(shortlist), query)
-                best = np.argsort(-cosines, kind="stable")[:top_k]
-                return shortlist[best], cosines[best]
-        vectors = None if allowed is None or found == len(self) else allowed[self.owners]
-        return self._blocks.nearest(query, top_k, vectors)
+        ask = min(top_k + SPARE, found) if top_k else 0
+        while True:
+            rows, cosines = self._best_per_row(query, ask, allowed, found)
+            # Several vectors of one row may crowd out other rows, and a row just beyond the last one fetched may be
+            # equally near and newer. Fetch more until neither is possible.
+            if ask in (0, found) or (len(rows) > top_k and cosines[-1] < cosines[top_k - 1]):
+                return rows[:top_k], cosines[:top_k]
+            ask = min(4 * ask, found)
+
+    def _left_out(self, allowed: Mask | None) -> int:
+        """Return how many vectors belong to rows that may not be returned."""
+        if allowed is None:
+            return 0
+        has = self._has.values
+        rows = np.count_nonzero(np.greater(has, allowed[: len(has)]))
+        return int(rows + np.count_nonzero(~allowed[self._further.values]))
+
+    def _best_per_row(self, query: Vectors, ask: int, allowed: Mask | None, found: int) -> tuple[Ints, Vectors]:
+        if not ask:
+            return np.empty(0, dtype=np.int32), np.empty(0, dtype=np.float32)
+        numbers, cosines = self._nearest(query, ask, allowed, found)
+        owners = self.owners[numbers]
+        order = np.lexsort((-owners, -cosines))
+        if len(self._further):
+            _, first = np.unique(owners[order], return_index=True)
+            order = order[np.sort(first)]
+        return owners[order], cosines[order]
+
+    def _nearest(self, query: Vectors, top_k: int, allowed: Mask | None, found: int) -> tuple[Numbers, Vectors]:
+        """Return the numbers and cosines of the `top_k` nearest of the vectors that may be found, which are `found`."""
+        shortlist = self._shortlist(query, top_k, allowed, found) if found >= SHORTLIST_FROM else None
+        if shortlist is None:
+            vectors = None if allowed is None or found == len(self) else allowed[self.owners]
+            return self._blocks.nearest(query, top_k, vectors)
+        cosines = dot(self._blocks.take(shortlist), query)
+        best = np.argsort(-cosines, kind="stable")[:top_k]
+        return shortlist[best], cosines[best]
+
+    def cosines(self, query: Vectors, rows: Ints) -> Vectors:
+        """Return the cosine of each row with a question, NaN for rows without a vector; shape (len(rows),)."""
+        result = np.full(len(rows), np.nan, dtype=np.float32)
+        known = np.flatnonzero(self.has(int(rows.max(initial=-1)) + 1)[rows])
+        numbers = self._first.values[rows[known]].astype(np.int64)
+        if not len(self._further):
+            result[known] = dot(self._blocks.take(numbers), query)
+            return result
+        # The vectors of a row are consecutive: expand each first number by its count of pieces.
+        pieces = self._pieces.values[rows[known]]
+        numbers = np.repeat(numbers - np.cumsum(pieces) + pieces, pieces)
+        numbers += np.arange(len(numbers))
+        np.fmax.at(result, np.repeat(known, pieces), dot(self._blocks.take(numbers), query))
+        return result
+
+    def unrelated(self, rows: Ints, *, least: int = LEAST_SAMPLE) -> tuple[float, float] | None:
+        """Return the mean and the standard deviation of the cosines among rows, which are sampled evenly.
+
+        Rows without a vector are left out. None: fewer than `least` have one.
+        """
+        known = rows[self.has(int(rows.max(initial=-1)) + 1)[rows]]
+        if len(known) < least:
+            return None
+        sample = known[np.unique(np.linspace(0, len(known) - 1, PAIRED).astype(np.int64))]
+        vectors = self.first(sample)
+        rows_at_once = max(1, UNTHREADED // vectors.size)
+        parts = [vectors[start : start + rows_at_once] @ vectors.T for start in range(0, len(vectors), rows_at_once)]
+        cosines = np.concatenate(parts)[np.triu(np.ones((len(sample), len(sample)), dtype=np.bool_), 1)]
+        return float(cosines.mean()), float(cosines.std())
+
+    def first(self, rows: Ints) -> Vectors:
+        """Return the first vector of each row that has one, in the order of the rows, shape (n, dimension)."""
+        known = rows[self.has(int(rows.max(initial=-1)) + 1)[rows]]
+        return self._blocks.take(self._first.values[known].astype(np.int64))
 
     def _shortlist(self, query: Vectors, top_k: int, allowed: Mask | None, found: int) -> Numbers | None:
         """Return the numbers of vectors that may be nearest; None if an exact search is needed."""
@@ -301,12 +241,12 @@ class FaissVectorIndex(VectorIndex):
 
     def _chunk_from(self, start: int) -> Vectors:
         """Return the next `CHUNK` vectors from a number on."""
-        return self._vectors(np.arange(start, min(start + CHUNK, len(self))))
+        return self._blocks.take(np.arange(start, min(start + CHUNK, len(self))))
 
     def _sample(self, due: int) -> Vectors:
         """Return vectors of the first rows, sampled evenly, however and whenever they were added."""
         by_row = np.argsort(self.owners, kind="stable")[:due].astype(np.int64)
-        return self._vectors(by_row[np.linspace(0, due - 1, min(due, TRAINED_ON)).astype(np.int64)])
+        return self._blocks.take(by_row[np.linspace(0, due - 1, min(due, TRAINED_ON)).astype(np.int64)])
 
     def _publish(self, codes: ShortCodes, due: int) -> None:
         self._codes, self._coded_for, self._work = codes, due, None
@@ -325,14 +265,19 @@ class FaissVectorIndex(VectorIndex):
             work.stop()
 
 
-def _code(index_of: "weakref.ref[FaissVectorIndex]", due: int) -> Work:
+def dot(vectors: Vectors, query: Vectors) -> Vectors:
+    """Return the dot product of each row. Unlike with `@`, equal rows have equal products, to the last bit."""
+    products: Vectors = np.einsum("ij,j->i", vectors, query)
+    return products
+
+
+def _code(index_of: "weakref.ref[VectorIndex]", due: int) -> Work:
     """Make codes for an index. Stop early if the index no longer exists."""
     index = index_of()
     if index is None:
         return
-    sample = index._sample(due)
+    codes = ShortCodes(index._sample(due))
     del index
-    codes = ShortCodes(sample)
     while True:
         yield
         index = index_of()

@@ -1,4 +1,4 @@
-"""Contract tests to subclass, a fake embedder and a store that counts, for people who write a store, an index or tests.
+"""Contract tests to subclass, a fake embedder and a store that counts, for people who write a store or tests.
 
 The store contract needs pytest and hypothesis; they are imported when it is.
 """
@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from shared_core.testing.counted_store import CountedStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
-from shared_core.testing.index_contract import IndexContract
 
 if TYPE_CHECKING:
     from shared_core.testing.store_contract import StoreContract
 
-__all__ = ["CountedStore", "HashingEmbedder", "IndexContract", "StoreContract"]
+__all__ = ["CountedStore", "HashingEmbedder", "StoreContract"]
 
 
 def __getattr__(name: str) -> Any:

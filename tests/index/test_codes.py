@@ -12,13 +12,12 @@ import pytest
 
 from shared_core import InfiniteMemory
 from shared_core.index import vectors as faiss_index
-from shared_core.index.exact_vectors import ExactVectorIndex
 from shared_core.index.vector_storage import HalfBlocks, ShortCodes
-from shared_core.index.vectors import FaissVectorIndex
+from shared_core.index.vectors import VectorIndex
 from shared_core.plugins.base import Vectors
 from shared_core.runtime import threads as background
 from shared_core.testing.hashing_embedder import HashingEmbedder
-from shared_core.testing.index_contract import IndexContract, IndexFactory
+from tests.index.vector_contract import Exact, IndexFactory, VectorContract
 from tests.support.histories import history
 
 Mask = npt.NDArray[np.bool_]
@@ -63,15 +62,15 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     wait_for(lambda: not threads())
 
 
-def filled(vectors: Vectors, order: npt.NDArray[np.int64] | None = None) -> FaissVectorIndex:
-    index = FaissVectorIndex(vectors.shape[1])
+def filled(vectors: Vectors, order: npt.NDArray[np.int64] | None = None) -> VectorIndex:
+    index = VectorIndex(vectors.shape[1])
     order = np.arange(len(vectors)) if order is None else order
     for part in np.array_split(order, 7):
         index.add(part, vectors[part])
     return index
 
 
-class Coded(FaissVectorIndex):
+class Coded(VectorIndex):
     """Has its codes at every question."""
 
     def search(self, query: Vectors, top_k: int, allowed: Mask | None = None) -> tuple[npt.NDArray[np.int32], Vectors]:
@@ -79,7 +78,7 @@ class Coded(FaissVectorIndex):
         return super().search(query, top_k, allowed)
 
 
-class TestThroughAShortlistOfEverything(IndexContract):
+class TestThroughAShortlistOfEverything(VectorContract):
     """The contract is exact, so that everything has to be on the list."""
 
     @pytest.fixture
@@ -92,8 +91,7 @@ class TestThroughAShortlistOfEverything(IndexContract):
 @pytest.mark.parametrize("dimension", [64, 256])
 def test_nearly_all_of_the_nearest_are_found_with_their_exact_cosines(dimension: int) -> None:
     vectors, questions = talk(6_000, dimension=dimension)
-    index, exact = filled(vectors), ExactVectorIndex(dimension)
-    exact.add(np.arange(len(vectors)), vectors)
+    index, exact = filled(vectors), Exact(vectors)
     index.settle()
     generator = np.random.default_rng(1)
     for allowed in (None, np.arange(6_000) < 5_900, generator.random(6_000) < 0.5):
@@ -112,8 +110,7 @@ def test_nearly_all_of_the_nearest_are_found_with_their_exact_cosines(dimension:
 
 def test_what_is_asked_before_the_codes_are_made_is_answered_exactly_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     vectors, questions = talk(4_000)
-    index, exact, go = filled(vectors), ExactVectorIndex(64), threading.Event()
-    exact.add(np.arange(len(vectors)), vectors)
+    index, exact, go = filled(vectors), Exact(vectors), threading.Event()
 
     def slowly(sample: Vectors) -> ShortCodes:
         assert go.wait(30)
@@ -133,8 +130,7 @@ def test_what_is_asked_before_the_codes_are_made_is_answered_exactly_at_once(mon
 @pytest.mark.parametrize("few", ["vectors", "allowed", "of the kind asked for"])
 def test_few_are_searched_exactly(few: str) -> None:
     vectors, questions = talk(4_000 if few != "vectors" else FROM - 1)
-    index, exact = filled(vectors), ExactVectorIndex(64)
-    exact.add(np.arange(len(vectors)), vectors)
+    index, exact = filled(vectors), Exact(vectors)
     index.settle()
     assert (index._codes is None) == (few == "vectors")
     allowed = np.ones(len(vectors), dtype=np.bool_)
@@ -251,10 +247,9 @@ def test_a_forked_process_makes_its_own_codes(monkeypatch: pytest.MonkeyPatch) -
 def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shared_core.index.vector_storage.BLOCK", 64)
     vectors, questions = talk(1_000)
-    index, exact = filled(vectors), ExactVectorIndex(64)
-    exact.add(np.arange(len(vectors)), vectors)
+    index, exact = filled(vectors), Exact(vectors)
     for start, stop in ((0, None), (0, 0), (0, 64), (64, 128), (130, 700), (960, 5_000), (999, 1_000)):
-        np.testing.assert_array_equal(index.matrix(start, stop), exact.matrix(start, stop))
+        np.testing.assert_array_equal(index.matrix(start, stop), vectors[start:stop])
     masks = [None, np.arange(1_000) < 100, np.arange(1_000) % 3 == 0, np.arange(1_000) >= 999]
     for question in questions[:5]:
         for mask in masks:
@@ -269,9 +264,8 @@ def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_read_from_a_block_does_not_change_when_it_grows() -> None:
     blocks = HalfBlocks(4)
     blocks.add(np.eye(4, dtype=np.float16))
-    kept = blocks.between(0, 4)
+    kept = blocks.halves(np.arange(4))
     for _ in range(10):
         blocks.add(np.full((50, 4), 0.5, dtype=np.float16))
     np.testing.assert_array_equal(kept, np.eye(4))
     np.testing.assert_array_equal(blocks.take(np.arange(4)), np.eye(4))
-    assert len(blocks) == 504

@@ -200,8 +200,7 @@ class TestParts:
         names = ("vectors/space", *(f"vectors/space/{number}" for number in range(1, 5)))
         return [session.store.snapshot(session.key, name) for name in names]
 
-    def test_the_vectors_of_one_row_stay_in_one(self, session: Session) -> None:
-        """Wherever a part would end in the middle of them; otherwise the row would keep only the rest."""
+    def test_the_vectors_of_one_row_may_be_in_several(self, session: Session) -> None:
         self.say(session, 0, 6)
         vectors = vectors_of(session)
         pieces = [1, 2, 3, 5, 1, 1]

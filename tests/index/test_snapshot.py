@@ -1,8 +1,6 @@
 """Arrays are restored from a snapshot exactly, or not at all."""
 
-import json
 from contextlib import closing
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from hypothesis.extra import numpy as nps
 from shared_core.index.arrays import (
     CHUNK,
     DIGEST_SIZE,
-    HASHED,
     MAGIC,
     _checksum,
     digest_of,
@@ -94,23 +91,13 @@ def test_a_flipped_bit_anywhere_is_noticed(bit: int) -> None:
         assert unpack(bytes(damaged)) is None
 
 
-def test_cut_or_lengthened_bytes_are_noticed() -> None:
+def test_cut_lengthened_or_other_bytes_are_no_snapshot() -> None:
     for size in range(len(SAMPLE)):
         assert unpack(SAMPLE[:size]) is None
-    assert unpack(SAMPLE + b"\0") is None
-    assert unpack(SAMPLE + SAMPLE) is None
-    assert unpack(SAMPLE[1:]) is None
-
-
-@pytest.mark.parametrize(
-    "foreign", [b"", b"\0" * 100, MAGIC, MAGIC + b"\0" * DIGEST_SIZE, b"\x80\x04]\x94.", b"PK\x03"]
-)
-def test_other_bytes_are_no_snapshot(foreign: bytes) -> None:
-    assert unpack(foreign) is None
-
-
-def test_a_snapshot_of_another_version_is_no_snapshot() -> None:
-    assert unpack(b"IMSNAP00" + SAMPLE[len(MAGIC) :]) is None
+    another_version = b"IMSNAP00" + SAMPLE[len(MAGIC) :]
+    foreign = (b"\0" * 100, MAGIC + b"\0" * DIGEST_SIZE, b"\x80\x04]\x94.", b"PK\x03")
+    for data in (SAMPLE + b"\0", SAMPLE + SAMPLE, SAMPLE[1:], another_version, *foreign):
+        assert unpack(data) is None
 
 
 @given(st.data())
@@ -122,25 +109,6 @@ def test_no_bytes_make_it_raise(data: st.DataObject) -> None:
         damaged[at : data.draw(st.sampled_from([at, at + 1, end]))] = data.draw(st.binary(max_size=5))
     unpacked = unpack(bytes(damaged))
     assert (unpacked is None) == (damaged != SAMPLE)
-
-
-@given(st.one_of(st.binary(max_size=80), st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text())))
-def test_right_checksums_over_anything_else_are_no_snapshot(content: bytes | dict[str, Any]) -> None:
-    if isinstance(content, dict):
-        header = json.dumps({"about": {}, "arrays": content}).encode()
-        content = len(header).to_bytes(8, "little") + header
-        if not json.loads(header)["arrays"]:
-            return
-    assert unpack(MAGIC + _checksum(MAGIC, content) + content) is None
-
-
-@pytest.mark.parametrize("shape", [[-1], [10**12], [2, "x"], "ab", [1.5], None])
-@pytest.mark.parametrize("dtype", ["<i4", "|O", "nonsense", 7])
-def test_headers_that_promise_what_is_not_there(dtype: object, shape: object) -> None:
-    header = json.dumps({"about": {}, "arrays": {"x": [dtype, shape]}}).encode()
-    body = len(header).to_bytes(8, "little") + header + bytes(8)
-    unpacked = unpack(MAGIC + _checksum(MAGIC, body) + body)
-    assert unpacked is None or shape == [-1]
 
 
 def test_a_store_s_snapshot_is_there_absent_of_another_version_or_damaged() -> None:
@@ -155,8 +123,6 @@ def test_a_store_s_snapshot_is_there_absent_of_another_version_or_damaged() -> N
         assert not read_snapshot(store, session, "rows").damaged
         assert kept(SAMPLE) == (True, digest_of(SAMPLE), False)
         older, body = b"IMSNAP00", SAMPLE[len(MAGIC) + DIGEST_SIZE :]
-        hashed = HASHED[0] + blake2b(HASHED[0] + body, digest_size=DIGEST_SIZE).digest() + body
-        for whole in (older + _checksum(older, body) + body, hashed):
-            assert kept(whole) == (False, "", False)
-        for damaged in (older + SAMPLE[len(MAGIC) :], hashed[:-1], SAMPLE[:-1], b"", b"?"):
+        assert kept(older + _checksum(older, body) + body) == (False, "", False)
+        for damaged in (older + SAMPLE[len(MAGIC) :], SAMPLE[:-1], b"", b"?"):
             assert kept(damaged) == (False, "", True)

@@ -1,4 +1,4 @@
-"""Contract tests for vector indexes: subclass `IndexContract`, give it an `index` fixture, and pytest does the rest."""
+"""What a vector index must do, compared with arithmetic in whole numbers over all vectors."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 from shared_core.index.vectors import VectorIndex
 from shared_core.plugins.base import Vectors
 
-__all__ = ["IndexContract", "IndexFactory"]
+__all__ = ["Exact", "IndexFactory", "VectorContract"]
 
 IndexFactory = Callable[[int], VectorIndex]
 """Returns a new, empty index for vectors of this dimension."""
@@ -64,8 +64,27 @@ def _check(
     np.testing.assert_array_equal(cosines, expected_cosines)
 
 
-class IndexContract:
-    """What every `VectorIndex` must do, compared with whole-number arithmetic over all vectors.
+class Exact:
+    """One vector for each row, all of which are compared."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self._vectors = vectors.astype(np.float16).astype(np.float32)
+
+    def cosines(self, query: Vectors, rows: npt.NDArray[np.integer]) -> Vectors:
+        found: Vectors = np.einsum("ij,j->i", self._vectors[rows], query)
+        return found
+
+    def search(
+        self, query: Vectors, top_k: int, allowed: npt.NDArray[np.bool_] | None = None
+    ) -> tuple[npt.NDArray[np.int64], Vectors]:
+        rows = np.flatnonzero(np.ones(len(self._vectors)) if allowed is None else allowed)
+        cosines = self.cosines(query, rows)
+        best = np.lexsort((-rows, -cosines))[:top_k]
+        return rows[best], cosines[best]
+
+
+class VectorContract:
+    """What `VectorIndex` must do, compared with whole-number arithmetic over all vectors.
 
     Subclasses define a fixture `index`: a callable that returns a new, empty index for vectors of a given dimension.
     The vectors are such that half precision holds them exactly, so rows and cosines have to be exact too.
