@@ -10,7 +10,6 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "restore": ["restore copy.db"],
     "copy": ["copy chat.db postgresql://app@localhost/chats", "copy chat.db new.db --user ana --verify"],
     "doctor": ["doctor", "doctor --repair", "doctor --recover saved.db"],
-    "migrate": ["migrate --dry-run", "migrate --backup before.db"],
     "export": ["export chat.jsonl", "export debug.md --branch debug"],
     "view": ["view --out page.html", "view chat.db --out page.html --open"],
     "evaluate": [

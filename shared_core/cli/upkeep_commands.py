@@ -1,4 +1,4 @@
-"""The commands that keep a store in order: copy and migrate."""
+"""The command that copies a store to another."""
 
 from contextlib import closing
 from itertools import islice
@@ -9,7 +9,6 @@ import typer
 from shared_core.cli.options import CommonOptions, with_options
 from shared_core.cli.printing import count, progress, say
 from shared_core.errors import StoreError
-from shared_core.operations.migration import Schema, Step, migrate_store, schema_of
 from shared_core.operations.store_comparison import differences
 from shared_core.operations.store_copy import copy_store
 from shared_core.stores import open_store, store_exists, without_password
@@ -70,40 +69,3 @@ def _check(*addresses: str) -> None:
                 split_arguments(place)
         except ValueError as error:
             raise typer.BadParameter(str(error).removeprefix("store=")) from error
-
-
-@upkeep_commands.command()
-@with_options
-def migrate(
-    options: CommonOptions,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the steps.")] = False,
-    backup: Annotated[
-        str | None, typer.Option("--backup", metavar="FILE", help="Copy the file here first, as it is.")
-    ] = None,
-) -> None:
-    """Bring a store up to date, or show the steps.
-
-    Every program does so when it opens the store; this does it at a time of your choice. Close programs of an older
-    version that use the same file first. Workers of a server may go on if they are of the version named or newer.
-    """
-    options.require_store()
-    before = schema_of(options.store)
-    name = options.shown_store
-    lines = [f"{name}: schema {before.version} of {len(before.steps)}", *map(_step, before.steps)]
-    done = bool(before.pending) and not dry_run
-    if done:
-        if backup is None and not name.startswith("postgres"):
-            say("note: no copy of the file is kept; --backup FILE makes one first")
-        migrate_store(options.store, backup=backup)
-    lines.append(_outcome(before, done=done))
-    options.answer({"store": name, **before.to_dict(), "migrated": done}, lines)
-
-
-def _step(step: Step) -> str:
-    oldest = "" if step.oldest is None or step.applied_at else f", for programs from schema {step.oldest} on"
-    return f"  {step.version}  {step.applied_at or 'to be done':<19}  {step.name}{oldest}"
-
-
-def _outcome(before: Schema, *, done: bool) -> str:
-    steps = count(len(before.pending), "step")
-    return "up to date" if not before.pending else f"done: {steps}" if done else f"to be done: {steps}"

@@ -1,6 +1,5 @@
-"""What keeps a store in order: copies, checks and counts of everything it holds, and the steps of its schema."""
+"""What keeps a store in order: copies, checks and counts of everything it holds."""
 
-from shared_core.operations.migration import migrate_store, schema_of
 from shared_core.operations.store_check import StoreCheck, check_store
 from shared_core.operations.store_comparison import differences
 from shared_core.operations.store_copy import CopyResult, copy_store
@@ -13,7 +12,5 @@ __all__ = [
     "check_store",
     "copy_store",
     "differences",
-    "migrate_store",
-    "schema_of",
     "store_stats",
 ]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from shared_core.errors import StoreError
 from shared_core.index.arrays import is_damaged
-from shared_core.operations.migration import refuse_outdated
 from shared_core.operations.session_copy import MARK
 from shared_core.records import SessionKey
 from shared_core.store import Store
@@ -86,7 +85,6 @@ def check_store(store: str | Path | Store, *, repair: bool = False, progress: Pr
     found = read_address(store)
     if isinstance(found, Path):
         return _checked(_FileCheck(found, progress), repair)
-    refuse_outdated(store)
     with closing(open_store(store)) as opened:
         return _checked(_ServerCheck(_server(opened), progress), repair)
 

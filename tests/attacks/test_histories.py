@@ -80,7 +80,7 @@ def commands(attacker: Attacker, folder: Path) -> list[list[str]]:
     lines = [
         *(["log"], ["log", "--graph"], ["stats"], ["branches"], ["tags"], ["sessions"], ["sessions", "--all-users"]),
         *(["reflog"], ["stash", "list"], ["stash", "push", "--note", one], ["stash", "pop"]),
-        *(["stash", "apply"], ["stash", "drop"], ["view", "--out", page], ["doctor"], ["migrate"], ["backup", copy]),
+        *(["stash", "apply"], ["stash", "drop"], ["view", "--out", page], ["doctor"], ["backup", copy]),
         ["restore", copy], ["copy", copy, f"{copy}.2"],
         *(["search", one], ["ask", one], ["ask", one, "--full"], ["add", one, "--name", other], ["diff", one, other]),
         *(["fork", one], ["checkout", one], ["tag", one], ["delete-tag", one], ["rename", one, other], ["merge", one]),

@@ -1,9 +1,6 @@
 """Damage to a database is named where it is read, and what was made from messages is made again."""
 
-import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,9 +13,6 @@ from shared_core.recall.search import DAMAGED
 from shared_core.records import MAIN, After, Position, Restored, Segment, Summary, VectorRows
 from shared_core.stores import SQLiteStore, gaps
 from shared_core.stores.row_values import checksum_of
-from shared_core.stores.sqlite.connection import migrate
-from shared_core.stores.sqlite.database_file import APPLICATION_ID
-from shared_core.stores.sqlite.schema import MIGRATIONS
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import ALL, Session, drafts
 from tests.support.histories import NOON, history
@@ -63,7 +57,7 @@ def change(path: Path, sql: str, *values: object) -> None:
         ("messages", "tokens", 4),
         ("messages", "counter", "other"),
         ("messages", "picked_from", "u1"),
-        ("messages", "checksum", None),
+        ("messages", "checksum", 0),
         ("messages", "seq", 9),
     ],
 )
@@ -261,22 +255,6 @@ def test_a_page_that_cannot_be_read_is_not_left_out_of_the_next_prompt(path: Pat
                 memory.context("and now?")
 
 
-# Old databases
-
-
-def old_database(path: Path, new: Path) -> None:
-    """Make the database that an older version would have left, from one of this version."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as old:
-        old.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        old.execute("PRAGMA journal_mode = WAL")
-        migrate(old, str(path), MIGRATIONS[:OLD])
-        old.execute("ATTACH ? AS new", (str(new),))
-        for (table,) in old.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'").fetchall():
-            if not table.startswith("sqlite_") and table != "migrations":
-                columns = ", ".join(row[1] for row in old.execute(f"PRAGMA main.table_info({table})"))
-                old.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM new.{table}")
-
-
 def told(path: Path) -> list[Any]:
     with InfiniteMemory(path, embedder=HashingEmbedder(), embed_budget_ms=1e6) as memory:
         found: list[Any] = [memory.branches(), memory.tags(), memory.stats() | {"bytes": 0}]
@@ -301,32 +279,6 @@ def conversation(path: Path) -> None:
         memory.index()
 
 
-def test_a_database_without_checksums_answers_as_before_and_gets_them(path: Path, tmp_path: Path) -> None:
-    new = tmp_path / "new.db"
-    conversation(new)
-    old_database(path, new)
-    assert told(path) == told(new)
-    with closing(SQLiteStore(path)) as one, closing(SQLiteStore(new)) as other:
-        for sql in ("SELECT id, checksum FROM messages ORDER BY id", "SELECT segment, checksum FROM segments"):
-            assert one._db.query(sql) == other._db.query(sql)
-        ranges = [(one.query("SELECT segment, start, upto FROM gaps")) for one in (one._db, other._db)]
-        depths = [{(s, n) for s, start, upto in found for n in range(start, upto + 1)} for found in ranges]
-        assert depths[0] == depths[1]
-    change(path, "UPDATE texts SET content = 'other' WHERE text = 3")
-    with InfiniteMemory(path, ranking="lexical") as memory, pytest.raises(StoreError, match="message 'm2'"):
-        memory.get("m2")
-
-
-def test_a_program_that_opened_it_before_writes_nothing_without_checksums(path: Path, store: SQLiteStore) -> None:
-    session = Session(store)
-    session.append(MAIN, drafts("u1"))
-    with closing(sqlite3.connect(path)) as old, pytest.raises(sqlite3.IntegrityError, match="restart this program"):
-        old.execute(
-            "INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, text) "
-            "VALUES (1, 0, 1, 2, 'u2', 'u2', 1, 'user', '2024-05-01T12:00:00+00:00', 0, 1)"
-        )
-
-
 # Pure parts
 
 
@@ -343,23 +295,6 @@ def test_the_checksum_is_the_same_in_every_version() -> None:
         [1, None, "Zoë", b"\xed\xa0\x80", "a\0b"]
     )
     assert checksum_of(("u1", 3)) == 1_273_782_870
-
-
-def test_a_migration_that_was_killed_is_done_again(path: Path, tmp_path: Path) -> None:
-    conversation(tmp_path / "new.db")
-    old_database(path, tmp_path / "new.db")
-    code = (
-        "import os, sys; from shared_core.stores import SQLiteStore; "
-        "from shared_core.stores.sqlite import schema, damage; "
-        f"step = schema.MIGRATIONS[{OLD}]; stop = lambda connection: os._exit(9); "
-        "done = tuple(stop if one is damage.note_gaps else one for one in step.statements); "
-        f"schema.MIGRATIONS[{OLD}] = step._replace(statements=done); SQLiteStore(sys.argv[1])"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run([sys.executable, "-c", code, str(path)], env=environment, check=False).returncode == 9
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT max(version) FROM migrations").fetchone() == (OLD,)
-    assert told(path) == told(tmp_path / "new.db")
 
 
 @pytest.mark.parametrize(

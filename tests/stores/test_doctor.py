@@ -15,7 +15,7 @@ from shared_core.stores import SQLiteStore
 from shared_core.stores.sqlite.doctor import examine
 from shared_core.stores.sqlite.recovery import recover
 from shared_core.testing.oracle import ALL, Session, draft
-from tests.stores.test_damage import OLD, change, change_all, conversation, old_database
+from tests.stores.test_damage import change, change_all, conversation
 from tests.support.histories import history
 
 
@@ -133,7 +133,7 @@ def test_one_damaged_key_hides_no_message_that_can_be_read(path: Path, depth: by
         ("DELETE FROM sqlite_master WHERE type = 'index' AND name = 'messages_turn'", {"index messages_turn"}),
         ("DELETE FROM sqlite_master WHERE name = 'messages_id'", {"index messages_id"}),
         ("DELETE FROM sqlite_master WHERE name IN ('messages_seq', 'states')", {"index messages_seq", "view states"}),
-        ("DELETE FROM sqlite_master WHERE name = 'messages_sealed'", {"trigger messages_sealed"}),
+        ("DELETE FROM sqlite_master WHERE name = 'sessions_news'", {"trigger sessions_news"}),
         ("DELETE FROM sqlite_master WHERE name IN ('migrations', 'gaps')", {"table migrations", "table gaps"}),
         ("DELETE FROM sqlite_master WHERE name = 'sessions'", {"table sessions"}),
     ],
@@ -211,15 +211,6 @@ def test_the_doctor_sees_one_moment_of_a_database_that_is_written_to(
         found = examine(path, write)
         assert (found.damages, found.messages, told) == ([], 10, [(6, 10)])
         assert (examine(path).damages, examine(path).messages) == ([], 10)
-
-
-def test_an_old_database_is_examined_as_it_is(path: Path, tmp_path: Path) -> None:
-    conversation(tmp_path / "new.db")
-    old_database(path, tmp_path / "new.db")
-    found = examine(path)
-    assert (found.damages, found.messages) == ([], 33)
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("SELECT max(version) FROM migrations").fetchone() == (OLD,)
 
 
 def test_what_is_no_store_of_ours_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

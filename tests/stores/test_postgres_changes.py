@@ -1,14 +1,11 @@
 """Which sessions have changed since a moment: told however transactions end, and whoever wrote."""
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import pytest
 
 from shared_core import PostgresStore
-from shared_core.records import MAIN, Create, MainChanges, Mark, Position
-from shared_core.store import Store
-from shared_core.stores.postgres.transactions import Schema
+from shared_core.records import MAIN, MainChanges, Mark
 from shared_core.testing.oracle import Session, drafts
 from shared_core.testing.store_contract.change_contract import Follower
 
@@ -54,52 +51,6 @@ def test_numbers_of_another_server_are_not_compared(address: str) -> None:
         assert store.main_changes("ann", known.mark).states == []
         session.append(MAIN, drafts("a1"))
         assert [state.last_seq for _, state in store.main_changes("ann", known.mark).states] == [2]
-
-
-class SchemaOfBefore(Schema):
-    """Writes the statements as a program of version 6 does, which knows neither `changed` nor `owner`."""
-
-    def __call__(self, sql: str) -> str:
-        if sql.startswith("UPDATE {s}.sessions SET owner"):
-            sql = "SELECT %(session)s::bigint"
-        for words in (", changed = DEFAULT", "changed = DEFAULT, ", ", owner", ", %(user)s"):
-            sql = sql.replace(words, "") if "{s}.sessions" in sql and "SELECT n.session" not in sql else sql
-        assert "changed" not in sql
-        return super().__call__(sql)
-
-
-@contextmanager
-def worker_of_before(address: str) -> Iterator[Store]:
-    """Open a store that writes as the version before does, over a connection that it has already."""
-    with closing(PostgresStore(address)) as store:
-        store.database._schema = SchemaOfBefore(store.database.schema_name)
-        yield store
-
-
-@pytest.mark.parametrize("user", ["ann", None])
-def test_what_a_worker_of_the_version_before_writes_is_told_to_whom_it_belongs(address: str, user: str | None) -> None:
-    """It has connections, over which it goes on after the schema has changed."""
-    with worker_of_before(address) as old, closing(PostgresStore(address)) as store:
-        reading, other = Follower(store, user), Follower(store, "bob" if user is None else None)
-        session = Session(old, "s", user)
-        stage = old.stage()
-        assert stage is not None
-        for change in (
-            lambda: session.append(MAIN, drafts("u1", "a1", "u2", "a2")),
-            lambda: session.append(MAIN, drafts("u3")),
-            lambda: session.append(MAIN, drafts("u4"), known=session.known(MAIN)),
-            lambda: old.change(session.key, [Create("side", Position(0, 1))]),
-            lambda: session.merge(MAIN, Position(0, 0)),
-            lambda: session.forget([Position(0, 1)]),
-            lambda: old.rename_session(session.key, "t"),
-            lambda: old.append(stage, MAIN, drafts("u1")),
-            lambda: old.publish({stage: (user, "brought in")}),
-        ):
-            change()
-            reading.check()
-            other.ask()
-            assert other.states == {}
-        assert sorted(key.session_id for key in reading.states) == ["brought in", "t"]
 
 
 def test_a_session_whose_row_does_not_say_whose_it_is_is_told_to_nobody_else(address: str) -> None:

@@ -9,7 +9,6 @@ import pytest
 from shared_core import PostgresStore
 from shared_core.errors import StoreError
 from shared_core.records import MAIN, After, Position
-from shared_core.stores.postgres.schema import MIGRATIONS
 from shared_core.stores.postgres.texts import after_all, plain, text
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from tests.support.histories import stored_ids
@@ -91,26 +90,3 @@ def test_a_message_that_was_lost_is_noticed(address: str) -> None:
         assert store.catch_up(key, MAIN, 0, ALL)[1] == []
         store.append(key, MAIN, drafts("u9"))
         assert stored_ids(store, key) == ["u9"]
-
-
-def test_gaps_of_a_database_without_them_are_found(address: str) -> None:
-    """They are those that were noted when the messages were forgotten, or passed over."""
-    with closing(PostgresStore(address)) as store:
-        session = Session(store)
-        session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
-        session.append("side", drafts("u3", "a3", "u4"), at=Position(0, 1))
-        session.merge(MAIN, session.tree.branches["side"])
-        session.append(MAIN, drafts("u5", "a5"))
-        session.forget([Position(0, 0), Position(1, 3), Position(1, 4), session.tree.branches[MAIN]])
-        other = Session(store, "all gone")
-        other.append(MAIN, drafts("u1", "a1"))
-        other.forget([Position(0, 0), Position(0, 1)])
-        expand = "SELECT DISTINCT session, segment, generate_series(start, upto) FROM {s}.gaps ORDER BY 1, 2, 3"
-        with store.database.writing() as rows:
-            noted = rows.run(expand, None)
-            rows.run("DELETE FROM {s}.gaps", None)
-            for statement in MIGRATIONS[3].statements:
-                if statement.startswith("INSERT"):
-                    rows.run(statement, None)
-            assert rows.run(expand, None) == noted
-            assert len(noted) == 2 * 6

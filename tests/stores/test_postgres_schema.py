@@ -115,19 +115,3 @@ def test_a_worker_of_the_version_before_goes_on_as_long_as_it_may(
             old.create_session(None, "after one that it may not")
         with pytest.raises(StoreError, match=f"for programs from {len(known) + 2} on, known here: {len(known)}"):
             PostgresStore(address)
-
-
-def test_a_schema_of_before_knows_whose_the_sessions_are(server: Server, database: str, address: str) -> None:
-    """As another object of the newest version sees them, with what it tells from then on."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "MIGRATIONS", MIGRATIONS[:6])
-        PostgresStore(address, partitions=2).close()
-    for number, quoted in enumerate(("'ann'", "NULL", "'bob'"), 1):
-        names = f"INSERT INTO infinite_memory.names VALUES ({number}, {quoted}, 's', true, now())"
-        server.run(names, database=database)
-        server.run(f"INSERT INTO infinite_memory.sessions VALUES ({number}, 0, 0, 0, 0)", database=database)
-    with closing(PostgresStore(address)) as store:
-        for number, user in enumerate(("ann", None, "bob"), 1):
-            mark = store.main_changes(user).mark
-            store.rename_session(number, "t")
-            assert [key for key, _ in store.main_changes(user, mark).states] == [(number, user, "t")]

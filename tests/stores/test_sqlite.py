@@ -16,14 +16,11 @@ from typing import Any
 
 import pytest
 
-from shared_core import InfiniteMemory
 from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.messages import Payload
 from shared_core.records import MAIN, ROOT, After, Draft, Move, Position, Snapshot, VectorRows
 from shared_core.stores import SQLiteStore, open_store
 from shared_core.stores.sqlite import connection
-from shared_core.stores.sqlite.connection import migrate
-from shared_core.stores.sqlite.damage import seal_messages
 from shared_core.stores.sqlite.database_file import APPLICATION_ID, version_of
 from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
 from shared_core.testing.oracle import ALL, Session, draft, drafts
@@ -373,73 +370,6 @@ def test_a_database_without_wal_is_refused() -> None:
 
 
 # Schema
-
-
-def make_version(path: Path, version: int, *, fill: bool) -> None:
-    """Write the database that a release with this schema would have left."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
-        writer.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        writer.execute("PRAGMA journal_mode = WAL")
-        migrate(writer, str(path), MIGRATIONS[:version])
-        if not (fill and version):
-            return
-        writer.execute("INSERT INTO sessions (ident, session_id) VALUES ('[null, \"s\"]', 's')")
-        writer.execute("INSERT INTO segments (session, segment, least_tip) VALUES (1, 0, 1)")
-        writer.execute("INSERT INTO branches (session, name, segment, depth, ordinal) VALUES (1, 'main', 0, 1, 1)")
-        sealed = version >= 5
-        for number, id_ in enumerate(("u1", "a1")):
-            role = "user" if id_ == "u1" else "assistant"
-            writer.execute("INSERT INTO texts VALUES (?, NULL, ?, NULL)", (number + 1, f"text of {id_}"))
-            writer.execute(
-                f"INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, "
-                f"counter, tokens, text{', checksum' * sealed}) "
-                f"VALUES (1, 0, ?1, ?1 + 1, ?2, 'u1', 0, ?3, ?4, 0, 'words', 3, ?1 + 1{', 0' * sealed})",
-                (number, id_, role, "2024-02-29T12:00:00.123456+05:45"),
-            )
-        if sealed:
-            seal_messages(writer)
-
-
-@pytest.mark.parametrize("fill", [False, True])
-@pytest.mark.parametrize("version", range(len(MIGRATIONS) + 1))
-def test_every_shipped_schema_is_brought_up_to_date(path: Path, version: int, fill: bool) -> None:
-    make_version(path, version, fill=fill)
-    with closing(SQLiteStore(path)) as store:
-        assert [row[0] for row in store._db.query("SELECT name FROM migrations ORDER BY version")] == [
-            step.name for step in MIGRATIONS
-        ]
-        session = Session(store)
-        if fill and version:
-            session.tree.append(MAIN, drafts("u1", "a1"), 0)
-            session.check()
-        session.append(MAIN, drafts("u2", "a2"))
-        session.check()
-    check_integrity(path)
-
-
-def test_system_messages_that_were_stored_together_become_one_prompt(path: Path) -> None:
-    """Before this step, each had a turn of its own, and all of them were sent."""
-    roles = ["system", "system", "user", "assistant", "system", "user", "system", "system", "system"]
-    make_version(path, 3, fill=False)
-    with closing(sqlite3.connect(path)) as writer, writer:
-        writer.execute("INSERT INTO sessions (ident, session_id) VALUES ('[null, \"s\"]', 's')")
-        writer.execute("INSERT INTO segments (session, segment, least_tip) VALUES (1, 0, 8)")
-        writer.execute("INSERT INTO branches (session, name, segment, depth, ordinal) VALUES (1, 'main', 0, NULL, 1)")
-        for depth, role in enumerate(roles):
-            writer.execute("INSERT INTO texts VALUES (?, NULL, ?, NULL)", (depth + 1, f"text {depth}"))
-            turn = {3: 2}.get(depth, depth)
-            writer.execute(
-                "INSERT INTO messages (session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, "
-                "text) VALUES (1, 0, ?1, ?1 + 1, 'm' || ?1, 'm' || ?2, 0, ?3, '2024-02-29T12:00:00.000000+00:00', ?4, "
-                "?1 + 1)",
-                (depth, turn, role, role == "system"),
-            )
-    with closing(SQLiteStore(path)) as store:
-        turns = [record.message.turn_id for record in store.find(1, After(0, ALL))]
-        assert turns == ["m0", "m0", "m2", "m2", "m4", "m5", "m6", "m6", "m6"]
-        sent = InfiniteMemory(store, session_id="s", ranking="lexical").context().messages
-        assert [message.content for message in sent] == ["text 6", "text 7", "text 8", "text 2", "text 3", "text 5"]
-    check_integrity(path)
 
 
 def test_a_step_and_its_record_are_one_transaction(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Asks a PostgreSQL database what is wrong with its rows, and mends those that were made from others."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import MappingProxyType
@@ -20,7 +21,7 @@ from shared_core.stores.damages import (
     statements_of,
 )
 from shared_core.stores.postgres.message_tables import COLUMNS, record_of
-from shared_core.stores.postgres.schema_objects import objects
+from shared_core.stores.postgres.schema import MIGRATIONS
 from shared_core.stores.postgres.texts import FORM, plain
 from shared_core.stores.postgres.transactions import Statements
 from shared_core.stores.row_values import WRONG, checksum_of, vector_checksum
@@ -76,11 +77,10 @@ _SIZES = (
 )
 
 _THERE = (
-    "SELECT 'index', c.relname::text FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid "
-    "JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = %(schema)s AND i.indisvalid UNION ALL "
-    "SELECT 'trigger', t.tgname::text FROM pg_trigger AS t JOIN pg_class AS c ON c.oid = t.tgrelid "
-    "JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = %(schema)s AND t.tgenabled <> 'D'"
+    "SELECT c.relname::text FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid "
+    "JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = %(schema)s AND i.indisvalid"
 )
+_INDEX = re.compile(r"CREATE (?:UNIQUE )?INDEX (\w+) ")
 
 _OF_SESSION = "WHERE session = %(session)s"
 _MENDS: dict[str, tuple[str, ...]] = {
@@ -187,14 +187,15 @@ class PostgresInspector:
         return plain(str(value))
 
     def lost_objects(self, sessions: Mapping[int, SessionKey]) -> Iterator[Found]:
-        """Yield the indexes and triggers that are missing, broken or switched off; `sessions`: to name these by."""
-        there = {(kind, name) for kind, name in self.ask(_THERE, None, {"schema": self._schema})}
-        for one in objects():
-            if (one.kind, one.name) not in there:
+        """Yield the indexes that are missing or broken; `sessions`: to name these by."""
+        there = {name for (name,) in self.ask(_THERE, None, {"schema": self._schema})}
+        for statement in (one for step in MIGRATIONS for one in step.statements):
+            index = _INDEX.match(statement)
+            if index is not None and index[1] not in there:
+                made = (f"DROP INDEX IF EXISTS {{s}}.{index[1]}", statement)
                 yield from lost(
-                    one.kind, one.name, one.statements,
-                    ask=lambda sql: self.ask(sql, None), shown=_shown, sessions=sessions,
-                )  # fmt: skip
+                    "index", index[1], made, ask=lambda sql: self.ask(sql, None), shown=_shown, sessions=sessions
+                )
 
     def messages(self, session: SessionKey) -> Iterator[list[Damage | None]]:
         """Yield for each message of a session what is wrong with it, in pages."""

@@ -1,16 +1,11 @@
 """Bringing a schema to the newest version: once, however many processes start, and never somebody else's."""
 
-from contextlib import closing
 from typing import Any, NamedTuple
 
-import psycopg
-
 from shared_core.errors import StoreError
-from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.connections import Connection
-from shared_core.stores.postgres.failures import store_error
 from shared_core.stores.postgres.row_security import grant_again
-from shared_core.stores.postgres.schema import MIGRATIONS, RECORD, SCHEMA, TABLES, Migration
+from shared_core.stores.postgres.schema import MIGRATIONS, RECORD, TABLES, Migration
 from shared_core.stores.postgres.transactions import Schema
 
 OLDEST_SERVER = 150_000
@@ -25,10 +20,6 @@ _SERVER = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read
 _RECORD = (
     f"CREATE TABLE {{s}}.{RECORD} (version integer PRIMARY KEY, name text NOT NULL, oldest integer NOT NULL, "
     "partitions integer NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"
-)
-_STEPS = (
-    "SELECT version, name, to_char(applied_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS'), oldest "
-    f"FROM {{s}}.{RECORD} ORDER BY version"
 )
 _VERSIONS = f"SELECT version, oldest, partitions FROM {{s}}.{RECORD} ORDER BY version"
 
@@ -67,30 +58,6 @@ def migrate(connection: Connection, schema: Schema, label: str, partitions: int 
             f"the schema {schema.name!r} of {label} is split into {layout.partitions} partitions, not {partitions}, "
             "and stays so; leave the argument out, or export to a new schema"
         )
-
-
-def read_steps(address: str, name: str = SCHEMA) -> list[tuple[int, str, str | None, int]]:
-    """Return number, name, time and oldest version of each step that was taken or is known here; writes nothing.
-
-    A step that has not been taken has no time. Those of a newer version come after those known here.
-
-    Args:
-        address: of the database.
-        name: of the schema.
-
-    Raises:
-        StoreError: the server or the schema cannot be used.
-    """
-    place, schema = Address(address, statement_timeout=None), Schema(name)
-    try:
-        with closing(place.connect(prepare=False)) as connection:
-            refuse_server(connection, place.label)
-            version = layout_of(connection, schema, place.label).version
-            rows: list[Any] = connection.execute(schema.plain(_STEPS)).fetchall() if version else []
-    except psycopg.Error as error:
-        raise store_error(error, place.label) from error
-    known = enumerate(MIGRATIONS[version:], version + 1)
-    return [*rows, *((number, step.name, None, step.oldest) for number, step in known)]
 
 
 def check(connection: Connection, schema: Schema, label: str) -> bool:

@@ -17,11 +17,10 @@ class Migration(NamedTuple):
     statements: tuple[str, ...]
 
 
-_FIRST = (
+TABLES = (
     "sessions", "segments", "branches", "refs", "messages", "covers", "spaces", "vectors", "snapshots", "summaries",
-    "tombstones",
+    "tombstones", "erasures", "gaps", "scrubs",
 )  # fmt: skip
-TABLES = (*_FIRST, "erasures", "gaps", "scrubs")
 """The tables that are split by session: all that a session holds. `names` and the record of migrations are not."""
 
 SCHEMA = "infinite_memory"
@@ -51,22 +50,6 @@ def _owned(table: str) -> str:
     return f"CREATE POLICY of_the_user ON {{s}}.{table} USING ({seen})"
 
 
-# What is missing when the gaps are introduced has been forgotten, as far as anybody can know.
-_GAPS_SO_FAR = (
-    "INSERT INTO {s}.gaps SELECT session, -1, prior + 1, seq - 1 FROM (SELECT session, seq, "
-    "lag(seq, 1, 0::bigint) OVER (PARTITION BY session ORDER BY seq) AS prior FROM {s}.messages) AS m "
-    "WHERE seq > prior + 1",
-    "INSERT INTO {s}.gaps SELECT session, -1, newest + 1, last_seq FROM (SELECT session, last_seq, coalesce("
-    "(SELECT max(seq) FROM {s}.messages AS m WHERE m.session = s.session), 0) AS newest FROM {s}.sessions AS s) AS n "
-    "WHERE last_seq > newest",
-    "INSERT INTO {s}.gaps SELECT session, segment, prior + 1, depth - 1 FROM (SELECT session, segment, depth, "
-    "lag(depth, 1, coalesce(base, parent_depth, -1)) OVER (PARTITION BY session, segment ORDER BY depth) AS prior "
-    "FROM {s}.messages JOIN {s}.segments USING (session, segment)) AS m WHERE depth > prior + 1",
-    "INSERT INTO {s}.gaps SELECT session, segment, deepest + 1, tip FROM (SELECT session, segment, tip, coalesce("
-    "(SELECT max(depth) FROM {s}.messages AS m WHERE m.session = g.session AND m.segment = g.segment), "
-    "base, parent_depth, -1) AS deepest FROM {s}.segments AS g) AS g WHERE tip > deepest",
-)
-
 # Texts are compared by their bytes: no two ids are equal in one database and not in another. There are no foreign
 # keys: a write holds the lock of its session, and what refers to what is checked there.
 MIGRATIONS: list[Migration] = [
@@ -88,11 +71,18 @@ MIGRATIONS: list[Migration] = [
                 UNIQUE NULLS NOT DISTINCT (user_id, session_id))""",
             "CREATE INDEX names_session_id ON {s}.names (session_id)",
             # Whoever writes to a session locks its row before anything is read: what the row counts has no gaps.
+            # `changed` is the transaction that changed the row last. Transactions end in another order than they begin
+            # in: whoever reads on goes back to the oldest that was running at the last look. So no write waits for one
+            # of another session.
             """CREATE TABLE {s}.sessions (
                 session bigint NOT NULL PRIMARY KEY,
                 last_seq bigint NOT NULL,
                 epoch bigint NOT NULL,
-                next_segment integer NOT NULL) {by_session}""",
+                next_segment integer NOT NULL,
+                version bigint NOT NULL DEFAULT 0,
+                owner text COLLATE "C",
+                changed bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint) {by_session}""",
+            "CREATE INDEX sessions_changed ON {s}.sessions (owner, changed)",
             """CREATE TABLE {s}.segments (
                 session bigint NOT NULL,
                 segment integer NOT NULL,
@@ -128,7 +118,8 @@ MIGRATIONS: list[Migration] = [
                 checksum bigint NOT NULL,
                 PRIMARY KEY (session, ref)) {by_session}""",
             "CREATE INDEX refs_kind ON {s}.refs (session, kind, name, ref)",
-            # A time is a text in ISO 8601, because a timestamptz forgets the zone.
+            # A time is a text in ISO 8601, because a timestamptz forgets the zone. A message whose client sends no ids
+            # is found by its fingerprint, a digest of what it says.
             """CREATE TABLE {s}.messages (
                 session bigint NOT NULL,
                 segment integer NOT NULL,
@@ -147,6 +138,7 @@ MIGRATIONS: list[Migration] = [
                 content text COLLATE "C" NOT NULL,
                 extra text COLLATE "C",
                 checksum bigint NOT NULL,
+                fingerprint bigint,
                 PRIMARY KEY (session, segment, depth)) {by_session}""",
             "CREATE UNIQUE INDEX messages_id ON {s}.messages (session, id)",
             "CREATE UNIQUE INDEX messages_seq ON {s}.messages (session, seq)",
@@ -154,6 +146,8 @@ MIGRATIONS: list[Migration] = [
             "CREATE INDEX messages_stays ON {s}.messages (session, seq) WHERE stays = 1",
             "CREATE INDEX messages_asked ON {s}.messages (session, segment, depth) WHERE role = 'user'",
             "CREATE INDEX messages_picked ON {s}.messages (session, picked_from) WHERE picked_from IS NOT NULL",
+            "CREATE INDEX messages_fingerprint ON {s}.messages (session, fingerprint, seq) "
+            "WHERE fingerprint IS NOT NULL",
             """CREATE TABLE {s}.covers (
                 session bigint NOT NULL,
                 segment integer NOT NULL,
@@ -205,23 +199,6 @@ MIGRATIONS: list[Migration] = [
                 session bigint NOT NULL,
                 id text COLLATE "C" NOT NULL,
                 PRIMARY KEY (session, id)) {by_session}""",
-        ),
-    ),
-    Migration(
-        "row security",
-        1,
-        (
-            # Of names the policy itself compares the users; the others look there, and find what this one lets them.
-            f"""CREATE POLICY of_the_user ON {{s}}.{NAMES} USING (
-                left({_SET}, 1) = 'u' AND user_id = substr({_SET}, 2) COLLATE "C"
-                OR {_SET} = 'n' AND user_id IS NULL)""",
-            *map(_owned, _FIRST),
-        ),
-    ),
-    Migration(
-        "erasures",
-        1,
-        (
             # Where something was erased, by the epoch that this began; an epoch without a row is not known. No text.
             """CREATE TABLE {s}.erasures (
                 session bigint NOT NULL,
@@ -230,13 +207,6 @@ MIGRATIONS: list[Migration] = [
                 depth integer NOT NULL,
                 stale smallint NOT NULL,
                 PRIMARY KEY (session, epoch, segment, depth)) {by_session}""",
-            _owned("erasures"),
-        ),
-    ),
-    Migration(
-        "gaps",
-        4,  # who forgets without noting it makes what is forgotten look lost
-        (
             # Stretches of a segment that hold no messages, because these were forgotten or never came with an import;
             # with segment -1, stretches of the numbers of a session. Any other message that is missing is a damage.
             """CREATE TABLE {s}.gaps (
@@ -245,79 +215,15 @@ MIGRATIONS: list[Migration] = [
                 start bigint NOT NULL,
                 upto bigint NOT NULL,
                 PRIMARY KEY (session, segment, start, upto)) {by_session}""",
-            _owned("gaps"),
-            *_GAPS_SO_FAR,
-        ),
-    ),
-    Migration(
-        "scrubs",
-        4,
-        (
             # Sessions of which something was erased that no VACUUM has been for since, and their epoch then.
             """CREATE TABLE {s}.scrubs (
                 session bigint NOT NULL PRIMARY KEY,
                 epoch bigint NOT NULL) {by_session}""",
-            _owned("scrubs"),
-            "INSERT INTO {s}.scrubs SELECT session, epoch FROM {s}.sessions WHERE epoch > 0",
-        ),
-    ),
-    Migration(
-        "versions",
-        # A program that knows no versions would change a session unseen by those that do.
-        6,
-        ("ALTER TABLE {s}.sessions ADD COLUMN version bigint NOT NULL DEFAULT 0",),
-    ),
-    Migration(
-        "news",
-        7,  # likewise, and it would not say whose a new session is
-        (
-            # Which sessions of a user changed since a moment, without a look at each. `changed` is the transaction that
-            # changed the row last. Transactions end in another order than they begin in: whoever reads on goes back to
-            # the oldest that was running at the last look. So no write waits for one of another session.
-            'ALTER TABLE {s}.sessions ADD COLUMN owner text COLLATE "C", ADD COLUMN changed bigint NOT NULL DEFAULT 0',
-            "ALTER TABLE {s}.sessions ALTER COLUMN changed SET DEFAULT pg_current_xact_id()::text::bigint",
-            "UPDATE {s}.sessions AS s SET owner = n.user_id FROM {s}.names AS n WHERE n.session = s.session",
-            "CREATE INDEX sessions_changed ON {s}.sessions (owner, changed)",
-        ),
-    ),
-    Migration(
-        "news of programs that tell none",
-        # A program of before goes on over the connections that it has. What it writes is told all the same. Writes that
-        # say what changed pay for a comparison.
-        7,
-        (
-            # The body names the schema by the table, because a name could end the quotes.
-            """CREATE FUNCTION {s}.tell_change() RETURNS trigger LANGUAGE plpgsql AS $body$ BEGIN
-                IF TG_OP = 'INSERT' THEN
-                    EXECUTE format('SELECT user_id FROM %I.names WHERE session = $1', TG_TABLE_SCHEMA)
-                        INTO new.owner USING new.session;
-                END IF;
-                new.changed := pg_current_xact_id()::text::bigint;
-                RETURN new;
-                END $body$""",
-            "CREATE TRIGGER sessions_owner BEFORE INSERT ON {s}.sessions FOR EACH ROW WHEN (new.owner IS NULL) "
-            "EXECUTE FUNCTION {s}.tell_change()",
-            "CREATE TRIGGER sessions_news BEFORE UPDATE ON {s}.sessions FOR EACH ROW WHEN (new.changed = old.changed) "
-            "EXECUTE FUNCTION {s}.tell_change()",
-            """CREATE FUNCTION {s}.tell_owner() RETURNS trigger LANGUAGE plpgsql AS $body$ BEGIN
-                EXECUTE format('UPDATE %I.sessions SET owner = $1, changed = DEFAULT WHERE session = $2',
-                    TG_TABLE_SCHEMA) USING new.user_id, new.session;
-                RETURN NULL;
-                END $body$""",
-            "CREATE TRIGGER names_news AFTER UPDATE OF user_id, listed ON {s}.names FOR EACH ROW "
-            "EXECUTE FUNCTION {s}.tell_owner()",
-            "UPDATE {s}.sessions AS s SET owner = n.user_id, changed = DEFAULT FROM {s}.names AS n "
-            "WHERE n.session = s.session AND s.owner IS DISTINCT FROM n.user_id",
-        ),
-    ),
-    Migration(
-        "fingerprints",
-        7,
-        (
-            # By what a message is found whose client sends no ids: a digest of what it says, which goes with its row.
-            "ALTER TABLE {s}.messages ADD COLUMN fingerprint bigint",
-            "CREATE INDEX messages_fingerprint ON {s}.messages (session, fingerprint, seq) "
-            "WHERE fingerprint IS NOT NULL",
+            # Of names the policy itself compares the users; the others look there, and find what this one lets them.
+            f"""CREATE POLICY of_the_user ON {{s}}.{NAMES} USING (
+                left({_SET}, 1) = 'u' AND user_id = substr({_SET}, 2) COLLATE "C"
+                OR {_SET} = 'n' AND user_id IS NULL)""",
+            *map(_owned, TABLES),
         ),
     ),
 ]

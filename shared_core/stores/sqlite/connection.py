@@ -7,7 +7,7 @@ import time
 import uuid
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -77,24 +77,22 @@ def savepoint(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("RELEASE part")
 
 
-def migrate(connection: sqlite3.Connection, label: str, steps: Sequence[Migration] | None = None) -> None:
+def migrate(connection: sqlite3.Connection, label: str) -> None:
     """Bring the schema to the newest version; each step and its record are one transaction.
 
     Args:
         connection: in autocommit mode (`isolation_level=None`).
         label: names the database in errors.
-        steps: by default `MIGRATIONS`.
 
     Raises:
         StoreError: the database is newer than this package. Nothing is written.
     """
-    steps = MIGRATIONS if steps is None else steps
-    while (version := version_of(connection)) != len(steps):
-        refuse_newer(version, len(steps), label)
+    while (version := version_of(connection)) != len(MIGRATIONS):
+        refuse_newer(version, len(MIGRATIONS), label)
         with transaction(connection, write=True):
             # Another process may have done this step while this one waited for the lock.
             if version_of(connection) == version:
-                _apply(connection, version + 1, steps[version])
+                _apply(connection, version + 1, MIGRATIONS[version])
 
 
 def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> None:
@@ -104,10 +102,7 @@ def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> Non
             "applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
         )
     for statement in step.statements:
-        if callable(statement):
-            statement(connection)
-        else:
-            connection.execute(statement)
+        connection.execute(statement)
     connection.execute("INSERT INTO migrations (version, name) VALUES (?, ?)", (version, step.name))
 
 

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 from shared_core.errors import StoreError
 from shared_core.records import Record, SessionKey
 from shared_core.stores.damages import MISSING, Found, lost
-from shared_core.stores.row_values import checksum_of
 from shared_core.stores.sqlite.connection import migrate, plain
 from shared_core.stores.sqlite.damage import read_leniently
-from shared_core.stores.sqlite.database_file import SEALED, connect_to_read, refuse_foreign, refuse_newer, version_of
+from shared_core.stores.sqlite.database_file import connect_to_read, refuse_foreign, refuse_newer, version_of
 from shared_core.stores.sqlite.message_rows import record_of
 from shared_core.stores.sqlite.schema import MIGRATIONS
 from shared_core.stores.sqlite.stages import IS_STAGE
@@ -23,7 +22,7 @@ _SMALLEST = 40
 
 _HEADS = (
     "SELECT session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, counter, tokens, picked_from, "
-    "text, {checksum} FROM messages "
+    "text, checksum FROM messages "
 )
 _FORWARD = f"{_HEADS}ORDER BY session, segment, depth"
 _BACKWARD = f"{_HEADS}ORDER BY session DESC, segment DESC, depth DESC"
@@ -72,23 +71,19 @@ class DamagedFile:
 
     Attributes:
         errors: what SQLite said of the structure of the file, each once.
-        sealed: whether rows have checksums, which an older schema has not.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self.connection = connection
         self.errors: list[str] = []
         self._failures = 0
-        version = version_of(connection)
-        refuse_newer(version, len(MIGRATIONS), repr(str(path)))
-        self.sealed = version >= SEALED
+        refuse_newer(version_of(connection), len(MIGRATIONS), repr(str(path)))
         self._most = path.stat().st_size // _SMALLEST
-        self._expected = _objects_of(version or len(MIGRATIONS))
+        self._expected = _expected_objects()
         self._there = {row[0]: row[1:] for row in self.scan(_OBJECTS)}
 
     def scan(self, sql: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """Yield the rows of a statement up to the first that cannot be read; `{checksum}` is NULL in an old schema."""
-        sql = sql.replace("{checksum}", "checksum" if self.sealed else "NULL")
+        """Yield the rows of a statement up to the first that cannot be read."""
         count = 0
         try:
             for row in self.connection.execute(sql, values):
@@ -146,8 +141,7 @@ class DamagedFile:
             if said is None:
                 yield Read(row[0], row[4], None, None, "its text cannot be read")
                 continue
-            full = (*row, *said)
-            values = (*full, checksum_of(full) if checksum is None and not self.sealed else checksum)
+            values = (*row, *said, checksum)
             try:
                 yield Read(row[0], row[4], values, record_of(values))
             except StoreError as error:
@@ -238,10 +232,10 @@ def _place(row: tuple[Any, ...]) -> tuple[int, ...] | None:
     return row[:3] if all(isinstance(one, int) for one in row[:3]) else None
 
 
-def _objects_of(version: int) -> dict[str, tuple[str, str | None]]:
-    """Return the name, kind and definition of everything in the schema of a version."""
+def _expected_objects() -> dict[str, tuple[str, str | None]]:
+    """Return the name, kind and definition of everything in the schema."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
-        migrate(connection, "an empty database", MIGRATIONS[:version])
+        migrate(connection, "an empty database")
         return {name: (kind, sql) for name, kind, sql in connection.execute(_OBJECTS)}
 
 

@@ -12,9 +12,6 @@ from pathlib import Path
 from shared_core.errors import StoreError
 from shared_core.stores.sqlite.schema import MIGRATIONS
 
-SEALED = next(number for number, step in enumerate(MIGRATIONS, 1) if step.name == "checksums")
-"""The version of the schema from which on rows have checksums."""
-
 APPLICATION_ID = 0x696D656D
 """The bytes "imem", at offset 68 of each of our files, which tell whose file it is."""
 
@@ -144,14 +141,6 @@ def version_of(connection: sqlite3.Connection) -> int:
         return 0
     row = connection.execute("SELECT coalesce(max(version), 0) FROM migrations").fetchone()
     return int(row[0])
-
-
-def steps_taken(connection: sqlite3.Connection) -> dict[int, tuple[str, str]]:
-    """Return the number of each step of the schema that was taken, with its name and when; writes nothing."""
-    if not version_of(connection):
-        return {}
-    rows = connection.execute("SELECT version, name, applied_at FROM migrations ORDER BY version")
-    return {version: (name, applied_at) for version, name, applied_at in rows}
 
 
 def refuse_newer(version: int, known: int, label: str) -> None:

@@ -50,19 +50,19 @@ _SEALED = (
     _Sealed(
         "a segment",
         "SELECT session, segment, parent_segment, parent_depth, merged_segment, merged_depth, base, turn_shift, "
-        "{checksum} FROM segments",
+        "checksum FROM segments",
     ),
-    _Sealed("a branch", "SELECT session, name, segment, depth, {checksum} FROM branches"),
+    _Sealed("a branch", "SELECT session, name, segment, depth, checksum FROM branches"),
     _Sealed(
         "a tag, stash or move",
-        "SELECT session, kind, name, segment, depth, base_segment, base_depth, note, {checksum} FROM refs",
+        "SELECT session, kind, name, segment, depth, base_segment, base_depth, note, checksum FROM refs",
         name=2,
     ),
 )
 _SUMMARIES = _Sealed(
     "a summary",
     "SELECT s.session, s.summary, t.content, s.segment, s.depth, s.along_segment, s.along_depth, s.last_id, "
-    "s.messages, s.created_at, s.counter, s.tokens, {checksum} FROM summaries AS s LEFT JOIN texts AS t USING (text)",
+    "s.messages, s.created_at, s.counter, s.tokens, checksum FROM summaries AS s LEFT JOIN texts AS t USING (text)",
     name=7, first=2,
 )  # fmt: skip
 _OTHERS = (
@@ -159,7 +159,7 @@ class _Reader:
         for stage in self._file.stages():
             found.sessions.pop(stage, None)
             found.counts.pop(stage, None)
-        if self._file.sealed and not self._without_view:  # otherwise, it can be asked once the view is made again
+        if not self._without_view:  # otherwise, it can be asked once the view is made again
             self._inspect()
         for error in self._file.errors:
             found.add(STRUCTURE, error)
@@ -211,7 +211,7 @@ class _Reader:
         for session, id_ in self._file.lost_ids():
             self._found.add("message", "it is missing", session, id_)
             listed[session] += 1
-        for session, last in newest.items() if self._file.sealed else ():
+        for session, last in newest.items():
             more = last - self._passed_over(session, last) - self._found.counts[session] - listed[session]
             if more > 0:
                 self._found.add("messages", f"{more} more are missing, and nothing else is known of them", session)

@@ -36,7 +36,7 @@ _COVERS = (
     "SELECT segment, depth, source_segment, start, upto FROM covers WHERE session = ? ORDER BY segment, depth, ordinal"
 )
 _SUMMARIES = (
-    "SELECT {checksum}, t.content, s.segment, s.depth, s.along_segment, s.along_depth, s.last_id, s.messages, "
+    "SELECT checksum, t.content, s.segment, s.depth, s.along_segment, s.along_depth, s.last_id, s.messages, "
     "s.created_at, s.counter, s.tokens FROM summaries AS s LEFT JOIN texts AS t USING (text) WHERE s.session = ? "
     "ORDER BY summary"
 )
