@@ -1,7 +1,6 @@
 """What a memory tells a hook, `on_event=`: an event after each verb, without anything that was said."""
 
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
@@ -147,48 +146,35 @@ OnEvent = Callable[[MemoryEvent], object]
 """A hook: it is called after each verb, in the thread that did the work, and must not wait for other threads."""
 
 
-class EventHook(ABC):
-    """A hook that may want more than a plain function gets.
+class EventHook:
+    """A hook that says what it wants; a plain function gets nothing that was said.
 
-    Attributes:
-        wants_content: whether events are to hold questions, queries and texts. By default, they are not.
+    Args:
+        hook: takes an event. What it raises is logged once, and the verb goes on.
+        wants_content: whether events are to hold questions, queries and texts.
     """
 
-    wants_content: bool = False
-
-    @abstractmethod
-    def __call__(self, event: MemoryEvent, /) -> object:
-        """Take an event. What this raises is logged once, and the verb goes on."""
-
-
-class _WithContent(EventHook):
-    wants_content = True
-
-    def __init__(self, hook: OnEvent) -> None:
+    def __init__(self, hook: OnEvent, *, wants_content: bool = False) -> None:
         self._hook = hook
+        self.wants_content = wants_content
 
-    @override
     def __call__(self, event: MemoryEvent, /) -> None:
+        """Take an event."""
         self._hook(event)
 
 
 def with_content(hook: OnEvent) -> EventHook:
     """Return a hook whose events hold what was asked, searched for, stored and found."""
     function("hook", hook, "(event) -> None")
-    return _WithContent(hook)
+    return EventHook(hook, wants_content=True)
 
 
 class SafeHook(EventHook):
-    """Calls a hook, and logs the first thing that it raises: nothing that it does can fail a verb.
-
-    Args:
-        hook: the hook.
-    """
+    """Calls a hook, and logs the first thing that it raises: nothing that it does can fail a verb."""
 
     def __init__(self, hook: OnEvent) -> None:
-        self._hook = hook
+        super().__init__(hook, wants_content=isinstance(hook, EventHook) and hook.wants_content)
         self._failed = False
-        self.wants_content = isinstance(hook, EventHook) and hook.wants_content
 
     @override
     def __call__(self, event: MemoryEvent, /) -> None:

@@ -1,12 +1,13 @@
 """EventSource: makes the events of one memory; a `Watch` notes what a verb does while it runs."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
 from shared_core.errors import EmbedderError
-from shared_core.events import Degradation, EventName, MemoryEvent, Note, Outcome, SafeHook, Stage
+from shared_core.events import EventName, MemoryEvent, Note, Outcome, SafeHook, Stage
 from shared_core.messages import Message
 from shared_core.plugins.calls import Call, Embedded, EmbedRequest
 from shared_core.prompt.context import Context
@@ -67,6 +68,8 @@ class Watch:
                     self._embedded += texts
             case RerankRequest():
                 name, texts = "rerank", len(request.texts)
+                if outcome:  # a search has no report that says so
+                    self.fields["degraded"] = (*self.fields.get("degraded", ()), "not_reranked")
             case SummaryRequest():
                 name, texts = "summarize", len(request.messages)
             case _:
@@ -91,10 +94,7 @@ class Watch:
         """Note a prompt. The report's lines are not made for that."""
         report = context.report
         entries = [(entry.message, float(one.score)) for one in selection.recalled for entry in one.entries]
-        self.tell(
-            [message.id or "" for message, _ in entries], (message.content for message, _ in entries),
-            [score for _, score in entries],
-        )  # fmt: skip
+        of_messages(self, [message for message, _ in entries], [score for _, score in entries])
         self.fields.update(
             tokens={kind.value: tokens for kind, tokens in report.totals.items() if tokens}, budget=report.budget
         )
@@ -119,9 +119,6 @@ class Watch:
         live = self._live
         if self.name in ("index", "reindex"):
             self.fields["count"] = self._embedded
-        lost: tuple[Degradation, ...] = self.fields.get("degraded", ())
-        if "not_reranked" not in lost and any(one.name == "rerank" and one.outcome for one in self._stages):
-            self.fields["degraded"] = (*lost, "not_reranked")  # a search has no report that says so
         return MemoryEvent(
             name=self.name, session_id=live.session_id, user_id=live.user_id, branch=live.head.branch,
             time_ns=self.time_ns - int((seconds or 0.0) * 1e9),
@@ -158,44 +155,40 @@ class EventSource:
             index_cached=self._index_cached() if searches else None,
         )  # fmt: skip
 
-    def end(self, watch: Watch, error: Exception | None = None) -> None:
-        """Tell the hook that a call has ended."""
-        if not watch.silent:
+    @contextmanager
+    def _told(self, watch: Watch) -> Iterator[None]:
+        """Tell the hook when the block has ended; nothing if a caller gives up, as a task that is cancelled does."""
+        try:
+            yield
+        except Exception as error:
             self._hook(watch.event(error))
+            raise
+        if not watch.silent:
+            self._hook(watch.event())
 
     def call(self, name: EventName, method: Callable[[], Result], describe: Describe) -> Result:
         """Call a verb and tell the hook."""
         watch = self.watch(name)
-        try:
+        with self._told(watch):
             result = method()
-        except Exception as error:
-            self.end(watch, error)
-            raise
-        describe(watch, result)
-        self.end(watch)
+            describe(watch, result)
         return result
 
     def steps(
         self, watch: Watch, steps: Generator[Any, Any, Result], describe: Describe = nothing
     ) -> Generator[Any, Any, Result]:
-        """Pass on the requests of a verb's steps, and tell the hook when they have ended.
-
-        A caller that gives them up, as a task that is cancelled does, makes no event.
-        """
+        """Pass on the requests of a verb's steps, and tell the hook when they have ended."""
         reply: Any = None
-        try:
-            while True:
-                request = steps.send(reply)
-                since = time.perf_counter()
-                reply = yield request
-                watch.asked(request, reply, since)
-        except StopIteration as stop:
-            result: Result = stop.value
-        except Exception as error:
-            self.end(watch, error)
-            raise
-        describe(watch, result)
-        self.end(watch)
+        with self._told(watch):
+            try:
+                while True:
+                    request = steps.send(reply)
+                    since = time.perf_counter()
+                    reply = yield request
+                    watch.asked(request, reply, since)
+            except StopIteration as stop:
+                result: Result = stop.value
+            describe(watch, result)
         return result
 
     def snapshot(self, rows: int, seconds: float) -> None:
@@ -221,12 +214,11 @@ def reported(name: EventName, describe: Describe = nothing) -> Callable[[Method]
     return decorated
 
 
-def of_messages(watch: Watch, messages: Sequence[Message]) -> None:
-    """Note messages that a verb stored."""
-    watch.tell([message.id or "" for message in messages], (message.content for message in messages))
+def of_messages(watch: Watch, messages: Sequence[Message], scores: Sequence[float] = ()) -> None:
+    """Note messages that a verb stored or found."""
+    watch.tell([message.id or "" for message in messages], (message.content for message in messages), scores)
 
 
 def of_hits(watch: Watch, hits: Sequence[ScoredMessage]) -> None:
     """Note the results of a search."""
-    texts = (one.message.content for one in hits)
-    watch.tell([one.message.id or "" for one in hits], texts, [float(one.score) for one in hits])
+    of_messages(watch, [one.message for one in hits], [float(one.score) for one in hits])

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextvars import copy_context
 from json.encoder import encode_basestring
 
-from typing_extensions import override
-
 from shared_core.arguments import in_range
 from shared_core.events import EventHook, EventName, MemoryEvent, SafeHook, Stage
 from shared_core.plugins.embedders.checks import require
@@ -137,9 +135,11 @@ class OpenTelemetryEvents(EventHook):
         meter_provider: metrics.MeterProvider | None = None, capture_content: bool | None = None,
         stages_from: float = 0.01, delay: float = 1.0,
     ) -> None:  # fmt: skip
-        self.wants_content = captures_content() if capture_content is None else capture_content
-        self._stages_from = in_range("stages_from", stages_from, 0, float("inf"))
         self._queue = EventQueue(self._tell, in_range("delay", delay, 0, threading.TIMEOUT_MAX))
+        super().__init__(
+            self._queue.put, wants_content=captures_content() if capture_content is None else capture_content
+        )
+        self._stages_from = in_range("stages_from", stages_from, 0, float("inf"))
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
         self._duration = meter.create_histogram(
@@ -153,11 +153,6 @@ class OpenTelemetryEvents(EventHook):
         self._degraded = meter.create_counter(
             "infinite_memory.degradations", "{degradation}", "What prompts and searches could not have."
         )
-
-    @override
-    def __call__(self, event: MemoryEvent, /) -> None:
-        """Take an event."""
-        self._queue.put(event)
 
     def flush(self) -> None:
         """Make the spans and metrics of all events so far. It does not flush the providers' exporters."""

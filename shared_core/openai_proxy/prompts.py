@@ -9,8 +9,6 @@ from itertools import chain, takewhile
 from types import MappingProxyType
 from typing import Any
 
-from typing_extensions import override
-
 from shared_core.errors import BudgetError
 from shared_core.events import EventHook, MemoryEvent
 from shared_core.history.followed_history import FollowedHistory
@@ -162,7 +160,7 @@ class Prompts:
         if all(message.role != "user" for message in request.messages):
             return Prompted(None, header="off")
         settings = self.pool.settings
-        hook = _FirstPrompt(settings["on_event"], user) if settings.get("on_event") is not None else None
+        hook = _of_the_prompt(settings["on_event"], user) if settings.get("on_event") is not None else None
         # In this process alone.
         with InfiniteMemory(user_id=user or "nobody", **{**settings, "on_event": hook}) as memory:
             history = memory.follow(request.messages, removed="leave_out")
@@ -227,24 +225,17 @@ class Prompts:
         self.pool.store.sessions(limit=1)
 
 
-class _FirstPrompt(EventHook):
-    """Tells of the prompt that a throw-away memory builds for a conversation without a name, and of nothing else.
+def _of_the_prompt(hook: EventHook, user: str | None) -> EventHook:
+    """Return a hook for a throw-away memory that passes on what is told of the prompt alone, without the session.
 
     What that memory stores is stored nowhere.
-
-    Args:
-        hook: whom it tells.
-        user: the user of the conversation.
     """
 
-    def __init__(self, hook: EventHook, user: str | None) -> None:
-        self._hook, self._user = hook, user
-        self.wants_content = hook.wants_content
-
-    @override
-    def __call__(self, event: MemoryEvent, /) -> None:
+    def pass_on(event: MemoryEvent) -> None:
         if event.name == "context":
-            self._hook(replace(event, session_id="", user_id=self._user))
+            hook(replace(event, session_id="", user_id=user))
+
+    return EventHook(pass_on, wants_content=hook.wants_content)
 
 
 def _followed(

@@ -17,11 +17,7 @@ from shared_core.tree.log import LogEntry
 from shared_core.tree.merge import How, MergeResult, MergeSteps
 
 
-def _of_copies(watch: Watch, result: CherryPickResult) -> None:
-    of_messages(watch, result.messages)
-
-
-def _of_merge(watch: Watch, result: MergeResult) -> None:
+def _of_copies(watch: Watch, result: CherryPickResult | MergeResult) -> None:
     of_messages(watch, result.messages)
 
 
@@ -242,7 +238,7 @@ class TreeVerbs:
         if summarizer is not None:
             function("summarizer", summarizer, "(previous_summary, messages) -> str")
         steps = merge.merge(self._checkout, source, how, self._summing, prompt=prompt, summarizer=summarizer)
-        return steps if self._events is None else self._events.steps(self._events.watch("merge"), steps, _of_merge)
+        return steps if self._events is None else self._events.steps(self._events.watch("merge"), steps, _of_copies)
 
     def sources(self, id: str) -> list[str]:
         """Return the ids a message was made from: a copy's original, or all that a merge's answer sums up; else none.
