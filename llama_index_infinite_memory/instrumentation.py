@@ -18,7 +18,7 @@ from llama_index.core.instrumentation.span_handlers import NullSpanHandler
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from shared_core.prompt.context import ContextReport
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.reasons import Kind
 from shared_core.recall.ranking import ScoredMessage
 
 __all__ = ["MemoryDegradedEvent", "MemoryGetEvent", "MemoryPutEvent"]
@@ -77,10 +77,6 @@ class MemoryDegradedEvent(_MemoryEvent):
     notes: list[str]
 
 
-LOST = (Reason.GROUNDING_TRIMMED, Reason.GROUNDING_TOO_LARGE, Reason.OLDER_GROUP, Reason.SUMMARY_LEFT_OUT)
-"""Reasons why a part of the prompt is missing that the question needs."""
-
-
 def traced(method: Method) -> Method:
     """Return a method whose calls are spans, while a span handler listens."""
     spanned: Any = dispatcher.span(method)
@@ -133,7 +129,7 @@ def report_get(session_id: str, query: str | None, messages: Sequence[ChatMessag
             limit=report.budget, left_out=left_out,
         )
     )  # fmt: skip
-    notes = [*report.degraded, *(f"{line.why}: {line.preview}" for line in report.lines if line.reason in LOST)]
+    notes: list[str] = [*report.degraded]
     if report.over_budget:
         notes.append(f"the prompt takes {report.total_tokens:,} tokens and its limit is {report.budget:,}")
     if notes:

@@ -65,7 +65,7 @@ def test_a_result_without_a_question_is_kept_and_not_sent_and_a_greeting_waits_f
     memory.add([Message.assistant("welcome", id="a"), Message.tool("found", "c", id="t")])
     context = memory.context("hi")
     assert texts(context.messages) == ["welcome", "hi"]
-    assert {line.id for line in context.report.lines if line.reason is Reason.NO_QUESTION} == {"t"}
+    assert {line.id for line in context.report.lines if line.reason is Reason.INCOMPLETE} == {"t"}
     assert memory.context().messages == ()
     assert ids(memory.messages()) == ["a", "t"]
 
@@ -137,7 +137,7 @@ def test_a_message_larger_than_the_budget_is_kept_and_named(store: CountingStore
     assert ids(memory.messages())[-1] == "large"
     context = memory.context("good morning")
     assert texts(context.messages) == ["good morning"]
-    assert [line.reason for line in context.report.lines if line.id == "large"] == [Reason.TOO_LARGE_FOR_WINDOW]
+    assert [line.reason for line in context.report.lines if line.id == "large"] == [Reason.NO_ROOM]
     keeping = InfiniteMemory(store, **SMALL, ranking="lexical", on_overflow="keep")
     kept = keeping.context()
     assert ids(kept.messages) == ["large"]
@@ -398,7 +398,7 @@ def test_a_tool_result_without_its_call_is_kept_and_not_sent(store: CountingStor
     context = memory.context()
     assert ids(context.messages) == ["q", "call", "half", "a", "next"]
     assert context.messages[1].tool_calls == call.tool_calls[:1]
-    broken = {line.id for line in context.report.lines if line.reason is Reason.BROKEN_GROUP}
+    broken = {line.id for line in context.report.lines if line.reason is Reason.INCOMPLETE}
     assert broken == {"x"}
 
 

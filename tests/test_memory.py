@@ -267,7 +267,7 @@ def test_the_question_is_never_recalled(store: CountingStore) -> None:
         assert ids(context.messages)[-1] == "asked"
         assert "m3" in of_kind(context, Kind.RECALLED)
         assert "asked" not in of_kind(context, Kind.RECALLED) + of_kind(context, Kind.RECALLED, included=False)
-        assert [line.reason for line in context.report.lines if line.id == "before"] == [Reason.REPEATS_QUESTION]
+        assert [line.reason for line in context.report.lines if line.id == "before"] == [Reason.REPEATED]
     assert InfiniteMemory(store).context("new").report.lines[0].reason is Reason.QUESTION
 
 

@@ -51,9 +51,6 @@ EXCERPT_TOKENS = 150
 RANKED = 50
 """The results of a search that say which conversation a message of another one belongs to."""
 
-NO_ROOM = "no room"
-"""What a report says in short of messages that match and do not fit."""
-
 
 class ReadTools:
     """The tools that change nothing. Their answers are bounded, and say what was cut.
@@ -98,7 +95,7 @@ class ReadTools:
             said = [*_recalled(context, memory, question, wide=scope == "user"), *_others(context, memory.session_id)]
         report = context.report
         packed = self._pack(said, max_tokens)
-        unfit = sum(one.kind is Kind.RECALLED and one.reason.short == NO_ROOM for one in report.lines)
+        unfit = sum(one.kind is Kind.RECALLED and one.reason is Reason.NO_ROOM for one in report.lines)
         packed = replace(packed, left_out=packed.left_out + unfit)
         return self._records(packed, report.degraded, max_tokens, nothing="nothing was said yet; remember stores it")
 
@@ -279,6 +276,6 @@ def _of_line(line: ReportLine, message: Message | None, session: str | None) -> 
     role = line.role or "user"
     return Said(
         id=line.id or "", session=session, role=role, speaker=role if message is None else speaker(message),
-        at=in_utc_or_first(line.at), text=line.text, part=line.reason in (Reason.EXCERPT, Reason.NEIGHBOUR_EXCERPT),
+        at=in_utc_or_first(line.at), text=line.text, part=line.part,
         score=line.score, why=line.reason.why,
     )  # fmt: skip

@@ -210,9 +210,8 @@ class Assembler:
         if free > room and self._takes_rest(frame) and _without_room(chosen.fates):
             more, beside = self._choose(frame, dressed, _as_if_there_were_room(chosen.fates), free, shown=shown)
             if more.tokens >= chosen.tokens:  # else the counter is odd, and the window might move
-                room, chosen, window = free, more, beside
-        fates = self._explained(frame, window, chosen.fates, room=room, used=chosen.tokens)
-        return Selection(window, tuple(fates), chosen.tokens, chosen.text)
+                chosen, window = more, beside
+        return Selection(window, tuple(_explained(window, chosen.fates)), chosen.tokens, chosen.text)
 
     def _choose(
         self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Candidate], room: int, *, shown: bool
@@ -253,7 +252,7 @@ class Assembler:
             if reason is None or reason is Reason.RECALLED:
                 candidate = candidate.because(Reason.IN_WINDOW) if _inside(candidate, kept) else candidate
             elif reason is Reason.IN_WINDOW and not _inside(candidate, kept):
-                candidate = candidate.because(Reason.DISPLACED)
+                candidate = candidate.because(Reason.OLDER)
             result.append(candidate)
         return result
 
@@ -279,7 +278,7 @@ class Assembler:
             of_it = _days(candidate)
             cost = self._cost(candidate, of_it - days)
             if used + cost > room:
-                fates.append(candidate.because(Reason.RECALL_SHARE_USED))
+                fates.append(candidate.because(Reason.NO_ROOM))
                 continue
             fates.append(candidate.because(Reason.RECALLED))
             used, count = used + cost, count + 1
@@ -297,42 +296,6 @@ class Assembler:
             return candidate.tokens
         # The line with the date is written once for all messages of a day.
         return self._estimate.lines(candidate.entries) + self._estimate.day * len(new_days)
-
-    def _explained(
-        self, frame: Frame, window: Window, fates: Sequence[Candidate], *, room: int, used: int
-    ) -> list[Candidate]:
-        """Return the candidates, with the exact reason for each that was not chosen.
-
-        Args:
-            frame: the part of the prompt that must be sent.
-            window: the window beside the recalled messages.
-            fates: the candidates; those that did not fit are marked with `Reason.RECALL_SHARE_USED`.
-            room: the tokens that recalled messages may take.
-            used: the tokens that they take.
-        """
-        by_share = room == self._share(frame)
-        days = {day for candidate in _recalled(fates) for day in _days(candidate)}
-
-        def reason(candidate: Candidate) -> Reason:
-            if self._wording + self._cost(candidate, _days(candidate)) > room:
-                return Reason.TOO_LARGE_FOR_SHARE if by_share else Reason.TOO_LARGE_FOR_BUDGET
-            wanted = (used or self._wording) + self._cost(candidate, _days(candidate) - days)
-            if wanted > room:
-                return Reason.RECALL_SHARE_USED if by_share else Reason.BUDGET_USED
-            return Reason.WINDOW_TOOK_ROOM if wanted + window.tokens > frame.rest else Reason.FITS_IN_HINDSIGHT
-
-        kept, cut = _turn_ids(window.kept), _turn_ids(window.stable_cut)
-        explained: list[Candidate] = []
-        for candidate in fates:
-            if candidate.reason in (Reason.RECALL_SHARE_USED, Reason.TOP_K, Reason.DISPLACED):
-                if _inside(candidate, kept):
-                    candidate = candidate.because(Reason.IN_WINDOW)
-                elif candidate.reason is Reason.DISPLACED and _inside(candidate, cut):
-                    candidate = candidate.because(Reason.STABLE_START)
-                elif candidate.reason is Reason.RECALL_SHARE_USED:
-                    candidate = candidate.because(reason(candidate))
-            explained.append(candidate)
-        return explained
 
     def _counted(self, frame: Frame, fates: list[Candidate], *, shown: bool) -> "_Chosen":
         """Render the recalled messages and count exactly what they add to the prompt."""
@@ -438,12 +401,21 @@ def _left(frame: Frame, selection: Selection) -> int:
 
 def _without_room(fates: Iterable[Candidate]) -> bool:
     """Return whether more candidates would be recalled if there were room."""
-    return any(candidate.reason is Reason.RECALL_SHARE_USED for candidate in fates)
+    return any(candidate.reason is Reason.NO_ROOM for candidate in fates)
 
 
 def _as_if_there_were_room(fates: Iterable[Candidate]) -> list[Candidate]:
     """Return candidates without the decision on those that did not fit."""
-    return [replace(one, reason=None) if one.reason is Reason.RECALL_SHARE_USED else one for one in fates]
+    return [replace(one, reason=None) if one.reason is Reason.NO_ROOM else one for one in fates]
+
+
+def _explained(window: Window, fates: Iterable[Candidate]) -> list[Candidate]:
+    """Return the candidates; of those that were not chosen, the ones that the window holds are marked so."""
+    kept, open_ = _turn_ids(window.kept), (Reason.NO_ROOM, Reason.TOP_K, Reason.OLDER)
+    return [
+        candidate.because(Reason.IN_WINDOW) if candidate.reason in open_ and _inside(candidate, kept) else candidate
+        for candidate in fates
+    ]
 
 
 def _elsewhere(candidate: Candidate) -> bool:

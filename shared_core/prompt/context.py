@@ -17,7 +17,7 @@ from shared_core.formats.fields import write_each
 from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
 from shared_core.messages import Message, Role, fields_of
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.reasons import PART, Kind, Reason
 from shared_core.prompt.terminal import (
     Span,
     counted,
@@ -86,6 +86,7 @@ class ReportLine(NamedTuple):
         dense: the cosine of its best piece with the question.
         at: when it was said; None if that is not known.
         reranked: the reranker's score; None if it gave none. `score` is then that of the rank it was given.
+        part: whether only a part of it is shown: an excerpt, trimmed grounding, or a stub in place of a tool's result.
     """
 
     id: str | None
@@ -101,11 +102,12 @@ class ReportLine(NamedTuple):
     dense: float | None = None
     at: datetime | None = None
     reranked: float | None = None
+    part: bool = False
 
     @property
     def why(self) -> str:
         """The reason as a sentence."""
-        return self.reason.why
+        return f"{self.reason.why}; {PART}" if self.part else self.reason.why
 
     @property
     def shown(self) -> str:
@@ -305,7 +307,7 @@ class ContextReport(_LinesLater):
     @property
     def found(self) -> tuple[ReportLine, ...]:
         """The lines of the recalled messages that match the question about as well as the best one, best first."""
-        matches = [line for line in self.best if line.reason in (Reason.RECALLED, Reason.EXCERPT)]
+        matches = [line for line in self.best if line.reason is Reason.RECALLED]
         least = (matches[0].score or 0.0) if matches else 0.0
         least *= FOUND if least > 0 else 1
         return tuple(line for line in matches if line.score is not None and line.score >= least)
@@ -338,7 +340,7 @@ class ContextReport(_LinesLater):
     def _rest(self, width: int, more: str) -> Iterator[_Line]:
         """Yield how much the short report leaves out."""
         recalled = sum(line.kind is Kind.RECALLED and line.id is not None for line in self.included)
-        out = Counter(line.reason.short for line in self.lines if not line.included)
+        out = Counter(line.reason.value.replace("_", " ") for line in self.lines if not line.included)
         counts = [f"{recalled - BEST:,} more recalled"] if recalled > BEST else []
         yield []
         if out:
@@ -418,8 +420,8 @@ def _beside(head: str, line: ReportLine, words: frozenset[str], width: int, *, f
 def _cells(line: ReportLine) -> tuple[str, ...]:
     scores = (line.score, line.lexical, line.dense, line.reranked)
     numbers = ["" if value is None else f"{value:.2f}" for value in scores]
-    mark = "+" if line.included else "-"
-    return mark, line.role or "", f"{line.tokens:,}", f"{line.left:,}", *numbers, line.reason.value
+    reason = f"{line.reason} (part)" if line.part else line.reason.value
+    return "+" if line.included else "-", line.role or "", f"{line.tokens:,}", f"{line.left:,}", *numbers, reason
 
 
 def _row(cells: Sequence[str], widths: Mapping[str, int]) -> str:

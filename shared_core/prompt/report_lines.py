@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from shared_core.messages import Message, Role
 from shared_core.prompt.context import ReportLine
-from shared_core.prompt.frame import Frame, render_grounding
+from shared_core.prompt.frame import Frame
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.window import Candidate, Selection, Window
 from shared_core.session.turns import Entry
@@ -20,7 +20,7 @@ class _Ledger:
 
     def put(
         self, entry: Entry | Message | None, kind: Kind, reason: Reason, tokens: int, *,
-        included: bool = True, scores: Candidate | None = None,
+        included: bool = True, scores: Candidate | None = None, part: bool = False,
     ) -> None:  # fmt: skip
         message = entry.message if isinstance(entry, Entry) else entry
         self.left -= tokens if included else 0
@@ -29,7 +29,7 @@ class _Ledger:
         at = message.created_at if message else None
         reranked = scores.reranked if scores else None
         line = ReportLine(
-            id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense, at, reranked
+            id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense, at, reranked, part
         )
         self.lines.append(line)
 
@@ -42,14 +42,16 @@ def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -
     """Return a line for every message considered; `orphans` are replies without their user message."""
     ledger = _Ledger(frame.budget)
     if frame.tools:
-        ledger.put(None, Kind.TOOLS, Reason.TOOL_SCHEMAS, frame.tools)
+        ledger.put(None, Kind.TOOLS, Reason.ALWAYS_SENT, frame.tools)
     ledger.put_all(frame.stays, Kind.SYSTEM, Reason.ALWAYS_SENT)
     if frame.question is not None:
         ledger.put(frame.question, Kind.QUESTION, Reason.QUESTION, frame.bare)
         if frame.question.message.grounding is not None:
-            text = Message(role="user", id=frame.question.message.id, content=frame.grounding.text)
-            included = bool(frame.grounding.text)
-            ledger.put(text, Kind.GROUNDING, _why_grounding(frame), frame.grounding_tokens, included=included)
+            fitted = frame.grounding
+            text = Message(role="user", id=frame.question.message.id, content=fitted.text)
+            reason = Reason.GROUNDING if text.content else Reason.NO_ROOM if fitted.trimmed else Reason.NO_GROUNDING
+            part = bool(text.content and (fitted.trimmed or fitted.shortened))
+            ledger.put(text, Kind.GROUNDING, reason, frame.grounding_tokens, included=bool(text.content), part=part)
     if frame.summary is not None:
         role: Role = "user" if frame.summary.beside else "system"
         count = f"{frame.summary.messages:,} message{'' if frame.summary.messages == 1 else 's'}"
@@ -57,31 +59,20 @@ def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -
         ledger.put(said, Kind.SUMMARY, Reason.SUMMARY, frame.summary.tokens)
     stubs = {entry.order for entry in frame.stubbed}
     for entry in frame.groups:
-        ledger.put(entry, Kind.QUESTION, Reason.STUB if entry.order in stubs else Reason.CURRENT_TURN, entry.tokens)
-    ledger.put_all(frame.left_out, Kind.QUESTION, Reason.OLDER_GROUP, included=False)
+        ledger.put(entry, Kind.QUESTION, Reason.CURRENT_TURN, entry.tokens, part=entry.order in stubs)
+    ledger.put_all(frame.left_out, Kind.QUESTION, Reason.NO_ROOM, included=False)
     _put_window(ledger, selection.window)
-    ledger.put_all(orphans, Kind.WINDOW, Reason.NO_QUESTION, included=False)
+    ledger.put_all(orphans, Kind.WINDOW, Reason.INCOMPLETE, included=False)
     _put_recall(ledger, selection, summed=frame.summary is not None)
     return tuple(ledger.lines)
-
-
-def _why_grounding(frame: Frame) -> Reason:
-    """Return why the question's grounding is in the prompt, or why it is not."""
-    assert frame.question is not None
-    if frame.grounding.text:
-        less = frame.grounding.trimmed or frame.grounding.shortened
-        return Reason.GROUNDING_TRIMMED if less else Reason.GROUNDING
-    if frame.grounding.trimmed:
-        return Reason.GROUNDING_TOO_LARGE
-    return Reason.GROUNDING_OFF if render_grounding(frame.question.message.grounding) else Reason.GROUNDING_EMPTY
 
 
 def _put_window(ledger: _Ledger, window: Window) -> None:
     for turn in window.kept:
         ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.NEWEST)
-        ledger.put_all(turn.broken, Kind.WINDOW, Reason.BROKEN_GROUP, included=False)
+        ledger.put_all(turn.broken, Kind.WINDOW, Reason.INCOMPLETE, included=False)
     for turn in window.stable_cut:
-        ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.STABLE_START, included=False)
+        ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.OLDER, included=False)
     for turn in window.too_large:
         ledger.put_all(reversed(turn.entries), Kind.WINDOW, window.why_without(turn), included=False)
 
@@ -93,8 +84,9 @@ def _put_recall(ledger: _Ledger, selection: Selection, *, summed: bool) -> None:
         for entry in candidate.entries:
             reason = candidate.why_recalled(entry) if included else candidate.reason or Reason.IN_WINDOW
             if reason is Reason.IN_SUMMARY and not summed:
-                reason = Reason.SUMMARY_LEFT_OUT
-            ledger.put(entry, Kind.RECALLED, reason, entry.tokens, included=included, scores=candidate)
+                reason = Reason.NO_ROOM
+            part = included and entry.message.id in candidate.cut
+            ledger.put(entry, Kind.RECALLED, reason, entry.tokens, included=included, scores=candidate, part=part)
             wording -= entry.tokens if included else 0
     # The text takes more than its messages: header, footer, days and speakers.
     if wording:

@@ -51,10 +51,8 @@ class Window:
 
     def why_without(self, turn: Turn) -> Reason:
         """Return why a turn of `too_large` is left out: once the start is cut, it might fit but would leave a gap."""
-        if self.most is not None and len(self.kept) >= self.most:
-            return Reason.WINDOW_TURNS
-        fits = self.tokens + turn.tokens <= self.budget
-        return Reason.OLDER_THAN_WINDOW if fits else Reason.TOO_LARGE_FOR_WINDOW
+        too_many = self.most is not None and len(self.kept) >= self.most
+        return Reason.OLDER if too_many or self.tokens + turn.tokens <= self.budget else Reason.NO_ROOM
 
 
 def fit_window(
@@ -171,10 +169,9 @@ class Candidate:
 
     def why_recalled(self, entry: Entry) -> Reason:
         """Return why one of its messages is recalled."""
-        matches, cut = entry.message.id == self.match, entry.message.id in self.cut
-        if matches:
-            return Reason.EXCERPT if cut else Reason.NEWER if self.newer else Reason.RECALLED
-        return Reason.NEIGHBOUR_EXCERPT if cut else Reason.NEIGHBOUR
+        if entry.message.id != self.match:
+            return Reason.NEIGHBOUR
+        return Reason.NEWER if self.newer else Reason.RECALLED
 
 
 @dataclass(frozen=True, slots=True)

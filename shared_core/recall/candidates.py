@@ -159,8 +159,7 @@ def _shortlist(
     before = np.cumsum(tokens) - tokens
     wanted = np.where(out, np.cumsum(out) <= WEAK_SHOWN, before <= SPARE * room)
     shown = np.flatnonzero(wanted)
-    reasons = [Reason.WEAK if weak else Reason.UNLIKELY if late else None
-               for weak, late in zip(ranked.weak[shown].tolist(), unlikely[shown].tolist(), strict=True)]  # fmt: skip
+    reasons = [Reason.WEAK if out else None for out in (ranked.weak | unlikely)[shown].tolist()]
     return list(zip(ranked.at(shown), reasons, strict=True))
 
 
@@ -210,8 +209,8 @@ class _Reader:
         before, place = self._place(found, (best.scope, best.line_index)), self._place(found, new)
         if before < place < len(found):
             candidate, codes = found.pop(place)
-            likely = candidate.reason in (Reason.WEAK, Reason.UNLIKELY)
-            found.insert(before, (replace(candidate, reason=None) if likely else candidate, codes))
+            unlikely = candidate.reason is Reason.WEAK
+            found.insert(before, (replace(candidate, reason=None) if unlikely else candidate, codes))
         return found
 
     def _place(self, found: Sequence[tuple[Candidate, StatementCodes]], at: Place) -> int:
@@ -279,10 +278,8 @@ class _Reader:
             turn = Turn(entries[0].message.turn_id or "", entries[0].turn_no, tuple(entries))
             turn = turn.whole(self.live.sizer.size)
             kept = tuple(entry for entry in turn.entries if self._returns(entry))
-            if not kept:
-                reason = reason or (Reason.NO_TEXT if turn.entries else Reason.BROKEN_GROUP)
-            elif self.whole_turns and kept[0].message.role != "user":
-                reason = reason or Reason.NO_QUESTION
+            if not kept or (self.whole_turns and kept[0].message.role != "user"):
+                reason = reason or Reason.INCOMPLETE
         return Candidate(
             tuple([self._as_recalled(entry) for entry in kept or entries]), ranked.score, ranked.lexical, ranked.dense,
             reason, match, reranked=ranked.reranked,
@@ -338,7 +335,7 @@ def _once_each(candidates: Iterable[Candidate]) -> list[Candidate]:
     for candidate in candidates:
         if candidate.reason is None:
             keys = {_key(entry) for entry in candidate.entries}
-            candidate = candidate.because(Reason.SAME_TURN) if keys & seen else candidate
+            candidate = candidate.because(Reason.REPEATED) if keys & seen else candidate
             seen |= keys
         found.append(candidate)
     return found
@@ -361,10 +358,9 @@ def _without_repeats(
                 newest[said] = candidate
     result: list[Candidate] = []
     for candidate, said in candidates:
-        if candidate.reason is None and candidate.entries[0].message.role == "user" and said == question:
-            candidate = candidate.because(Reason.REPEATS_QUESTION)
-        elif candidate.reason is None and newest.get(said, candidate) is not candidate:
-            candidate = candidate.because(Reason.DUPLICATE)
+        asked = candidate.entries[0].message.role == "user" and said == question
+        if candidate.reason is None and (asked or newest.get(said, candidate) is not candidate):
+            candidate = candidate.because(Reason.REPEATED)
         result.append(candidate)
     return result
 

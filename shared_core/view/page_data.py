@@ -16,7 +16,7 @@ from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.context import Context, ContextReport, ReportLine
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.reasons import PART, Kind, Reason
 from shared_core.prompt.terminal import on_one_line
 from shared_core.records import After, Position, Record
 from shared_core.session.paths import Head
@@ -338,14 +338,15 @@ def _line(line: ReportLine, ids: Mapping[str, int], threshold: float) -> list[An
     scores = [None if score is None else round(float(score), 3) for score in (line.score, line.lexical, line.dense)]
     relevance = band(line.lexical, line.dense, threshold)
     close = None if relevance is None else BANDS.index(relevance)
-    cells = [row, KINDS[line.kind], int(line.included), REASONS[line.reason], line.tokens, line.left, *scores, close]
+    why = 2 * REASONS[line.reason] + line.part
+    cells = [row, KINDS[line.kind], int(line.included), why, line.tokens, line.left, *scores, close]
     return cells if row is not None else [*cells, line.preview]
 
 
 WORDS: Mapping[str, list[str]] = {
     "kinds": [kind.value for kind in Kind],
     "bands": [each.value for each in Band],
-    "reasons": [reason.why for reason in Reason],
+    "reasons": [why for reason in Reason for why in (reason.why, f"{reason.why}; {PART}")],
 }
 """What the numbers in a report stand for."""
 

@@ -82,8 +82,8 @@ def test_a_question_moves_it_only_if_it_takes_more_than_is_left_to_it(memory: In
 
 def test_what_could_have_been_sent_is_said_in_the_report(memory: InfiniteMemory) -> None:
     lines = [line for line in memory.context("well").report.lines if line.kind is Kind.WINDOW and line.role == "user"]
-    left_out = [line.id for line in lines if line.reason is Reason.STABLE_START]
-    assert left_out == [f"u{number}" for number in range(31, 20, -1)], "39 turns fit beside the question"
+    left_out = [line.id for line in lines if line.reason is Reason.OLDER]
+    assert left_out[:11] == [f"u{number}" for number in range(31, 20, -1)], "39 turns fit beside the question"
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ LINES = (
     *(recalled(number, score, f"text {number}") for number, score in enumerate(SCORES)),
     recalled(90, -2.0, "no", reason=Reason.WEAK, included=False),
     recalled(91, -2.0, "no", reason=Reason.WEAK, included=False),
-    recalled(92, -2.0, "no", reason=Reason.RECALL_SHARE_USED, included=False),
+    recalled(92, -2.0, "no", reason=Reason.NO_ROOM, included=False),
 )
 REPORT = ContextReport(100, 20, LINES)
 
@@ -59,8 +59,7 @@ def test_the_short_form() -> None:
         "   2.00  2026-03-12  user  text 3",
         "   1.00  2026-03-12  user  text 4",
         "",
-        "… 2 more recalled, 3 left out (matches too little 2, no room 1);",
-        "every line: report.full()",
+        "… 2 more recalled, 3 left out (weak 2, no room 1); every line: report.full()",
     ]
 
 
@@ -70,10 +69,10 @@ def test_the_full_form_has_every_line_and_says_what_the_codes_mean() -> None:
     assert [line[0] for line in lines[4 : 4 + len(LINES)]] == ["+"] * 8 + ["-"] * 3
     assert lines[4 + len(LINES) :] == [
         "",
-        "question           the question (1 line)",
-        "recalled           matches the question (7 lines)",
-        "weak               matches the question too little (2 lines)",
-        "recall_share_used  better matches use up the recall share (1 line)",
+        "question  the question (1 line)",
+        "recalled  matches the question (7 lines)",
+        "weak      matches the question too little to be worth its tokens (2 lines)",
+        "no_room   did not fit beside what comes first (1 line)",
     ]
 
 
@@ -94,7 +93,7 @@ def test_found_are_the_matches_near_the_best_and_no_neighbours() -> None:
     lines = (
         recalled(0, 9.0, "near", reason=Reason.NEIGHBOUR),
         recalled(1, 8.0, "it"),
-        recalled(2, 7.9, "part", reason=Reason.EXCERPT),
+        recalled(2, 7.9, "part"),
     )
     assert [line.text for line in ContextReport(100, 0, lines).found] == ["it", "part"]
     below = (recalled(0, -1.0, "it"), recalled(1, -1.1, "not it"))

@@ -79,11 +79,11 @@ def test_if_not_even_stubs_fit_the_oldest_groups_go_and_the_report_says_so() -> 
         memory.add(messages)
         report = memory.context(max_tokens=2 + 33 + 11).report
     assert [(line.id, line.reason) for line in report.lines] == [
-        ("q", Reason.QUESTION), ("a1", Reason.CURRENT_TURN), ("t1.0", Reason.STUB), ("a2", Reason.CURRENT_TURN),
-        ("t2.0", Reason.CURRENT_TURN), ("a0", Reason.OLDER_GROUP), ("t0.0", Reason.OLDER_GROUP),
+        ("q", Reason.QUESTION), ("a1", Reason.CURRENT_TURN), ("t1.0", Reason.CURRENT_TURN), ("a2", Reason.CURRENT_TURN),
+        ("t2.0", Reason.CURRENT_TURN), ("a0", Reason.NO_ROOM), ("t0.0", Reason.NO_ROOM),
     ]  # fmt: skip
     assert report.total_tokens == report.budget == 46
-    assert [line.text for line in report.lines if line.reason is Reason.STUB] == [stub(30)]
+    assert [line.text for line in report.lines if line.part] == [stub(30)]
     assert report.degraded == (
         "tool results of this turn replaced by stubs: 1 (30 tokens) do not fit",
         "messages of this turn left out: 2 (33 tokens) do not fit",
@@ -130,7 +130,7 @@ def test_what_cannot_fit_is_an_error_with_the_sizes() -> None:
         memory.add(messages)
         report = memory.context(max_tokens=90).report
         assert report.over_budget
-        assert [line.id for line in report.lines if line.reason is Reason.OLDER_GROUP] == ["a0", "t0.0"]
+        assert [line.id for line in report.lines if line.reason is Reason.NO_ROOM] == ["a0", "t0.0"]
         with pytest.raises(BudgetError, match="tool schemas"):
             memory.context(max_tokens=4_096, tools=tools)
 
@@ -239,10 +239,10 @@ def test_calls_have_their_results_and_nothing_of_the_turn_is_missing_unsaid(
     for message in turn:
         line = lines[message.id]
         assert line.included == (message.id in there)
-        if line.reason is Reason.STUB:
+        if line.part:
             assert there[message.id].content == stub(words(message.content) + 1)
         elif line.included:
             assert there[message.id].content == message.content
         else:
-            assert line.reason is Reason.OLDER_GROUP
+            assert line.reason is Reason.NO_ROOM
             assert any("left out" in note for note in report.degraded)

@@ -308,7 +308,7 @@ def test_a12_a_greeting_is_the_oldest_of_the_window_and_never_without_the_first_
         window = sliding_window(messages, max_tokens=limit, token_counter=sized.name, message_overhead=0, fill=fill)  # type: ignore[arg-type]
         assert ids(window) == kept
         reasons = {line.id: line.reason for line in context.report.lines}
-        assert reasons.get("1") in (None, Reason.NO_QUESTION)  # what is far older than the window is not read
+        assert reasons.get("1") in (None, Reason.INCOMPLETE)  # what is far older than the window is not read
         assert (reasons.get("3") is Reason.NEWEST) == (limit >= 21)
 
 
@@ -429,8 +429,8 @@ def test_a21_every_decision_is_data_with_its_reason_and_what_was_left(sized: Siz
         ("5", "user", True, Reason.QUESTION, 1200, 2076),
         ("4", "assistant", True, Reason.NEWEST, 512, 1564),
         ("3", "user", True, Reason.NEWEST, 1200, 364),
-        ("2", "assistant", False, Reason.TOO_LARGE_FOR_WINDOW, 250, 364),
-        ("1", "user", False, Reason.TOO_LARGE_FOR_WINDOW, 2033, 364),
+        ("2", "assistant", False, Reason.NO_ROOM, 250, 364),
+        ("1", "user", False, Reason.NO_ROOM, 2033, 364),
     ]
 
 
@@ -554,14 +554,15 @@ class TestB11:
         assert not any("left out" in part for part in ask(self.question, sized.name, 4096))
 
     def test_the_caller_is_told(self, sized: Sized) -> None:
-        def line(limit: int) -> tuple[Reason, int]:
+        def line(limit: int) -> tuple[bool, int]:
             (found,) = [line for line in by_turn([self.question], sized.name, limit).report.lines
                         if line.kind is Kind.GROUNDING]  # fmt: skip
-            return found.reason, found.tokens
+            assert found.reason is Reason.GROUNDING
+            return found.part, found.tokens
 
         whole = sized.count("\n\n".join([HEADER, "weak " * 40, "fair " * 40, "best", FOOTER, "when?"]))
-        assert line(4096) == (Reason.GROUNDING, whole - sized.count("when?"))
-        assert line(60)[0] is Reason.GROUNDING_TRIMMED
+        assert line(4096) == (False, whole - sized.count("when?"))
+        assert line(60)[0]
 
     def test_or_the_question_is_refused(self, sized: Sized) -> None:
         for asking in (by_message, by_turn):
@@ -644,7 +645,7 @@ def test_r7_the_newest_turns_beside_the_question(most: int, kept: list[str] | No
         memory.add(talk)
         context = memory.context("well?")
     assert [message.content for message in context.messages] == [*kept, "well?"]
-    assert (Reason.WINDOW_TURNS in {line.reason for line in context.report.lines}) == (len(kept) < len(talk))
+    assert (Reason.OLDER in {line.reason for line in context.report.lines}) == (len(kept) < len(talk))
     listed = sliding_window([*talk, Message.user("well?")], max_tokens=4_096, window_turns=most)
     assert [message.content for message in listed] == [*kept, "well?"]
 

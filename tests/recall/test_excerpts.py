@@ -79,14 +79,14 @@ def test_a_long_message_comes_back_in_part_and_the_report_says_so() -> None:
     assert "The locker code at the climbing hall is 4093." in prompt
     assert "(excerpt of message long)" in prompt
     [line] = [line for line in context.report.lines if line.id == "long"]
-    assert (line.included, line.reason) == (True, Reason.EXCERPT)
+    assert (line.included, line.reason, line.part) == (True, Reason.RECALLED, True)
     assert 0 < line.tokens < 150
     assert context.report.total_tokens <= 700
 
 
 def test_or_whole_or_not_at_all() -> None:
     [line] = [line for line in asked(excerpt_tokens=None).report.lines if line.id == "long"]
-    assert (line.included, line.reason) == (False, Reason.TOO_LARGE_FOR_SHARE)
+    assert (line.included, line.reason) == (False, Reason.NO_ROOM)
     whole = asked(excerpt_tokens=None, max_tokens=6_000, recall_tokens=5_000)
     assert LONG.strip() in whole.messages[0].content or any(message.content == LONG for message in whole.messages)
 

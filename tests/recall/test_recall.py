@@ -264,9 +264,7 @@ class TestC9AnswersBecomeMemory:
         ) as memory:  # fmt: skip
             context = memory.context(QUESTION)
             assert [line.preview for line in lines(context)] == [answer, LAKE[0]]
-            assert [line.preview for line in context.report.lines if line.reason is Reason.REPEATS_QUESTION] == [
-                QUESTION
-            ]
+            assert [line.preview for line in context.report.lines if line.reason is Reason.REPEATED] == [QUESTION]
 
     def test_asked_every_day_it_does_not_keep_its_answer_out(self) -> None:
         fact, asked_daily = "The spare key is under the blue pot.", "Where is the spare key of the house?"
@@ -275,7 +273,7 @@ class TestC9AnswersBecomeMemory:
             memory.add([Message.user(f"{asked_daily}{'!' * (day % 3)}") for day in range(300)])
             context = memory.context(asked_daily)
             assert [line.preview for line in lines(context)] == [fact]
-            refused = [line for line in context.report.lines if line.reason is Reason.REPEATS_QUESTION]
+            refused = [line for line in context.report.lines if line.reason is Reason.REPEATED]
             assert len(refused) == REPEATS
             assert len(memory.search(asked_daily, 200)) == 200, "a search shows them all"
 
@@ -431,7 +429,7 @@ class TestC17EqualScores:
             stored = [message.id for message in memory.messages()]
             context = memory.context(QUESTION)
         assert [line.id for line in lines(context)] == stored[4:6]
-        assert [line.id for line in context.report.lines if line.reason is Reason.DUPLICATE] == stored[0:2]
+        assert [line.id for line in context.report.lines if line.reason is Reason.REPEATED] == stored[0:2]
 
     def test_a_word_or_two_said_again_is_another_answer(self) -> None:
         yes: Pair = ("yes", "Noted then.")
@@ -626,7 +624,7 @@ def test_c21_what_stands_behind_the_model_s_last_piece_is_found(unit: str) -> No
     ) as memory:  # fmt: skip
         context = memory.context("what is my locker code?")
     found = [line for line in lines(context) if line.role == "assistant"]
-    assert [line.reason for line in found] == [Reason.EXCERPT]
+    assert [(line.reason, line.part) for line in found] == [(Reason.RECALLED, True)]
     assert "My locker code is 4471. (excerpt of message" in context.messages[-1].content
     assert found[0].dense is not None
     assert found[0].dense > 0.4

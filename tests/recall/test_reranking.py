@@ -63,7 +63,7 @@ def considered(context: Context) -> list[ReportLine]:
 
 
 def likely(context: Context) -> list[str | None]:
-    return [line.id for line in considered(context) if line.reason is not Reason.UNLIKELY]
+    return [line.id for line in considered(context) if line.reason is not Reason.WEAK]
 
 
 @cache
@@ -162,8 +162,8 @@ def test_a_search_returns_the_best_of_the_new_order_with_the_scores_of_their_ran
 def test_as_much_as_before_is_worth_its_tokens_and_it_is_what_the_reranker_puts_first(recall: str) -> None:
     without, reranked = (considered(memory(it, recall=recall).context(QUESTION)) for it in (None, Scripted()))
     assert [line.score for line in reranked] == [line.score for line in without]
-    late = [line.reason is Reason.UNLIKELY for line in without]
-    assert [line.reason is Reason.UNLIKELY for line in reranked] == late
+    late = [line.reason is Reason.WEAK for line in without]
+    assert [line.reason is Reason.WEAK for line in reranked] == late
     assert any(late) is (recall != "thorough")
     assert not late[0]
 

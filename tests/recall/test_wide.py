@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import Context
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.reasons import Kind
 from shared_core.recall.excerpts import EXCERPT_MARK
 from shared_core.recall.lengths import SHORTEST, excerpt_size, recalled_tokens
 from shared_core.recall.query import is_wide, parse_query
@@ -187,7 +187,7 @@ def excerpts(context: Context) -> dict[str | None, str]:
     """Return the excerpts in a prompt, without their marks, by message."""
     found: dict[str | None, str] = {}
     for line in context.report.included:
-        if line.reason in (Reason.EXCERPT, Reason.NEIGHBOUR_EXCERPT):
+        if line.part and line.kind is Kind.RECALLED:
             mark = EXCERPT_MARK.format(text="", id=line.id)
             assert line.text.endswith(mark)
             found[line.id] = line.text.removesuffix(mark).removeprefix("… ").removesuffix(" …")

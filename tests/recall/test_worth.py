@@ -192,7 +192,7 @@ def test_a_question_about_something_else_recalls_nothing_and_the_report_says_why
     assert report.totals[Kind.RECALLED] == 0
     assert report.stopped.startswith("nothing recalled: ")
     assert report.to_dict()["stopped"] == report.stopped
-    assert {line.reason for line in report.lines if line.kind is Kind.RECALLED} <= {Reason.UNLIKELY, Reason.WEAK}
+    assert {line.reason for line in report.lines if line.kind is Kind.RECALLED} <= {Reason.WEAK}
 
 
 def test_each_eagerness_recalls_a_beginning_of_what_the_next_one_does() -> None:

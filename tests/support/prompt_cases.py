@@ -11,7 +11,7 @@ from shared_core.errors import BudgetError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import Context
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.reasons import Kind
 from shared_core.stores import SQLiteStore
 from shared_core.tokens import as_counter, message_tokens, tools_tokens
 from tests.support.prompt_oracle import (
@@ -295,7 +295,7 @@ def as_stored(context: Context) -> list[Message]:
 
 def sent_in(case: Case, context: Context) -> list[Messages]:
     """The groups of the current turn as they are sent, or charged for, by the report."""
-    reasons = {line.id: line.reason for line in context.report.included if line.kind is Kind.QUESTION}
-    there = [unit for unit in case.answers if unit[0].id in reasons]
-    stubbed = [any(reasons[m.id] is Reason.STUB for m in unit) for unit in there]
+    stubs = {line.id: line.part for line in context.report.included if line.kind is Kind.QUESTION}
+    there = [unit for unit in case.answers if unit[0].id in stubs]
+    stubbed = [any(stubs[m.id] for m in unit) for unit in there]
     return [case.short(unit) if short else [*map(bare, unit)] for unit, short in zip(there, stubbed, strict=True)]
