@@ -169,7 +169,7 @@ def ingest(embedder: str) -> Callable[[int, Path, Plan], Figures]:
     """Return a measurement of how many messages a second are stored and indexed with an embedder, or `"none"`."""
 
     def measure(_size: int, folder: Path, plan: Plan) -> Figures:
-        arguments = {"ranking": "lexical"} if embedder == "none" else {"embedder": as_embedder(embedder)}
+        arguments = {"embedder": "words"} if embedder == "none" else {"embedder": as_embedder(embedder)}
         number = plan.sample if embedder != MINILM else plan.sample // 10
         with open_memory(None, **arguments) as memory:
             memory.add(list(conversation(2)))

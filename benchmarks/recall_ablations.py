@@ -76,7 +76,7 @@ ABLATIONS = (
     # The words are parsed once; who asks for them gets none.
     Ablation("words about the talk", {(QUERY, "_about_talk"): lambda language: frozenset()}),
     Ablation("excerpts", arguments={"excerpt_tokens": None}),
-    Ablation("relaxed floor", {("shared_core.recall.rules", "RELAXED"): 1.0}),
+    Ablation("relaxed floor", {(RANKING, "RELAXED"): 1.0}),
     Ablation("meaning", weight=0.0),
     Ablation("the first by themselves", {(RANKING, "FIRST"): 0}),
     Ablation("names out of the vector", {(SEARCH, "parse_query"): _with_names}),

@@ -122,8 +122,7 @@ class Ours:
     def __init__(self, talk: Talk, embedder: Embedder | None, *, holding: int | None = None, **arguments: Any) -> None:
         self._talk = talk
         self._places: dict[str | None, int] = {message.id: place for place, message in enumerate(talk.messages)}
-        ranking: Any = {} if embedder is not None else {"ranking": "lexical"}
-        self._memory = InfiniteMemory(embedder=embedder, reserve_tokens=0, **ranking, **arguments)
+        self._memory = InfiniteMemory(embedder=embedder or "words", reserve_tokens=0, **arguments)
         self._held = 0
         self.hold(len(talk.messages) if holding is None else holding)
 

@@ -80,19 +80,19 @@ def processor_ms(call: Callable[[], object]) -> float:
 def bounded(folder: Path, sessions: int, held: int) -> None:
     """Ask each of many sessions through a cache that has room for a few of them."""
     with closing(SQLiteStore(folder / "bounded.db", durability="process")) as store:
-        with SessionPool(store, ranking="lexical") as pool:
+        with SessionPool(store, embedder="words") as pool:
             for number in range(sessions):
                 with pool.use(str(number), "ann") as memory:
                     memory.add(messages(number, 20))
         cache = IndexCache.of(store)
         cache.release(store)
-        with SessionPool(store, ranking="lexical") as pool:
+        with SessionPool(store, embedder="words") as pool:
             for number in range(20):
                 with pool.use(str(number), "ann") as memory:
                     memory.search("boat")
         each = cache.nbytes // 20
         cache.max_bytes = held * each
-        with SessionPool(store, ranking="lexical") as pool:
+        with SessionPool(store, embedder="words") as pool:
             sizes = []
             for number in range(sessions):
                 with pool.use(str(number), "ann") as memory:
@@ -113,8 +113,8 @@ def user_wide(folder: Path, sessions: int, count: int) -> None:
                 said = [Draft(message) for message in messages(number, count)]
                 store.append(single, MAIN, said)
                 store.append(store.create_session("ann", str(number)), MAIN, said)
-        one = InfiniteMemory(store, session_id="one", user_id="bob", ranking="lexical")
-        wide = InfiniteMemory(store, session_id="asks", user_id="ann", scope="user", ranking="lexical")
+        one = InfiniteMemory(store, session_id="one", user_id="bob", embedder="words")
+        wide = InfiniteMemory(store, session_id="asks", user_id="ann", scope="user", embedder="words")
         wide.add(Message.user("Hello"))
         first = [processor_ms(partial(memory.search, "hello")) for memory in (one, wide)]
         print(f"{sessions:,} sessions of {count} messages; milliseconds of one session of as many, of the user, ratio")

@@ -45,9 +45,8 @@ from shared_core.prompt.window import Fill
 from shared_core.recall.embedding import EmbedText
 from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.rules import RecallRules
-from shared_core.recall.scope import Filter, RecallScope, RecallTools, RecallUnit
+from shared_core.recall.scope import Filter, RecallScope, RecallUnit
 from shared_core.recall.search import Searcher
-from shared_core.recall.signals import Ranking
 from shared_core.recall.worth import Recall
 from shared_core.records import SessionInfo, Summary, title_of
 from shared_core.runtime.forks import Depth, fork_safe_lock
@@ -111,30 +110,25 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             alone; recall brings what matters of the rest. None: tokens alone limit the window.
         embedder: makes the vectors for recall by meaning: an `Embedder`, or the name of a sentence-transformers model.
             None uses the embedder whose vectors the session already has, else static word vectors, else none: then
-            recall goes by words alone.
-        ranking: how old messages are ranked: `"lexical"` by words, `"dense"` by vectors, `"hybrid"` by both.
+            recall goes by words alone, as it does with `"words"`.
         recall_unit: what is recalled: a single `"message"` or a whole `"turn"`.
         embed_text: returns the text that is embedded for a unit, given its messages. None: the text of each message,
             after its speaker's name.
         recall: how likely a message must help to be recalled: `"balanced"` recalls what is worth its tokens, and
             nothing if the conversation hardly holds an answer; `"precise"` asks for more; `"thorough"` fills
-            `recall_tokens` with all that matches. `min_score` and `min_lexical` are
-            conditions besides.
+            `recall_tokens` with all that matches. `min_score` is a condition besides.
         top_k: the largest number of units that are recalled. None: as many as fit in `recall_tokens`.
         recall_tokens: the most that recalled messages may take: an int is a number of tokens, a float is a share of
             what system and pinned messages leave. With a share, the newest turn takes what it needs first, up to three
             quarters. Tokens that recall does not use go to the window. None: a share of 0.8 and, in prompts without
             tool schemas, what then remains because the next older turn is too large for it.
-        min_score: the cosine that a unit must reach to be recalled, unless its words match. None: the embedder's own
+        min_score: the cosine with the question that a unit must reach to be recalled; at least one must exceed it.
+            Units without a vector are recalled by their words. None: words that match are enough, or the embedder's own
             floor, and for what was said around strong matches less than that.
-        min_lexical: the share of the question's informative words that a unit must contain to be recalled, unless its
-            cosine is high enough. None: a measured default.
         excerpt_tokens: the size of an excerpt, in tokens. A recalled message that is longer than one and a half times
             this is replaced by the passage that matches the question, marked with the message's id. Excerpts get
             shorter, down to 60 tokens, if more messages are worth recalling than fit. None: messages are recalled
             whole.
-        recall_tools: what is recalled of turns that used tools: `"replies"` is their text without tool calls and
-            results, `"all"` includes both, `"none"` recalls nothing of such turns.
         placement: where recalled text goes: `"grounding"` puts it next to the question, `"messages"` puts real messages
             before the window, `"system"` puts it into a system message.
         recall_template: the wording around recalled text. None: the default `RecallTemplate`.
@@ -188,11 +182,10 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         reserve_tokens: int = 500, token_counter: TokenCounter | Callable[[str], int] | str | None = None,
         message_overhead: int = 4, window_slack: float = 0.25, window_turns: int | None = None,
         embedder: Embedder | str | None = None,
-        ranking: Ranking = "hybrid", recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None,
+        recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None,
         recall: Recall = "balanced", top_k: int | None = None,
-        recall_tokens: float | int | None = None, min_score: float | None = None, min_lexical: float | None = None,
-        excerpt_tokens: int | None = 100,
-        recall_tools: RecallTools = "replies", placement: Placement = "grounding",
+        recall_tokens: float | int | None = None, min_score: float | None = None,
+        excerpt_tokens: int | None = 100, placement: Placement = "grounding",
         recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
         grounding_overflow: GroundingOverflow = "trim", shorten_grounding: Shorten | None = None,
         on_overflow: OnOverflow = "raise", fill: Fill = "stop",
@@ -224,9 +217,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             recall_tokens=recall_tokens, top_k=top_k, window_turns=window_turns,
         )  # fmt: skip
         rules = RecallRules(
-            embedder=None if embedder is None else as_embedder(embedder), ranking=ranking, recall_unit=recall_unit,
-            embed_text=embed_text, min_score=min_score, min_lexical=min_lexical, excerpt_tokens=excerpt_tokens,
-            recall_tools=recall_tools, scope=scope, embed_budget_ms=embed_budget_ms, recall=recall,
+            embedder=None if embedder in (None, "words") else as_embedder(embedder), words_alone=embedder == "words",
+            recall_unit=recall_unit, embed_text=embed_text, min_score=min_score, excerpt_tokens=excerpt_tokens,
+            scope=scope, embed_budget_ms=embed_budget_ms, recall=recall,
             reranker=None if reranker is None else as_reranker(reranker), rerank_budget_ms=rerank_budget_ms,
         )  # fmt: skip
         lock = fork_safe_lock(Depth.MEMORY)

@@ -330,7 +330,7 @@ class PromptBuilder:
             if self.searcher.rules.reranker is not None and top_k:
                 hits = (yield from self.reranking.hits_steps(query, found, hits)) or hits
             with self._lock, suppress(OutdatedError):  # if so, what was found may have been forgotten
-                return read_hits(self.live, self.searcher.rules, found, hits, top_k, state.epoch)
+                return read_hits(self.live, found, hits, top_k, state.epoch)
 
     def index_steps(self, progress: Progress | None) -> IndexSteps:
         """Yield requests for vectors until every message has one, and save snapshots.

@@ -396,7 +396,7 @@ def test_calls_have_threads_of_their_own_that_end_with_the_store(tmp_path: Path)
 
         asyncio.get_running_loop().run_in_executor = refused  # type: ignore[assignment, method-assign]
         store = SQLiteStore(tmp_path / "chat.db")
-        memories = [AsyncInfiniteMemory(InfiniteMemory(store, session_id=str(n), ranking="lexical")) for n in range(12)]
+        memories = [AsyncInfiniteMemory(InfiniteMemory(store, session_id=str(n), embedder="words")) for n in range(12)]
         await asyncio.gather(*(memory.add(Message.user("The code is 4471.")) for memory in memories))
         found = await asyncio.gather(*(memory.search("code") for memory in memories))
         assert all(len(hits) == 1 for hits in found)

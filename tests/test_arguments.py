@@ -122,15 +122,12 @@ WRONG: dict[str, st.SearchStrategy[Any]] = {
     "message_overhead": below(0),
     "window_slack": outside(0, 1),
     "window_turns": below(0),
-    "ranking": none_of("hybrid", "dense", "lexical"),
     "recall": none_of("balanced", "thorough", "precise"),
     "recall_unit": none_of("message", "turn"),
     "top_k": below(0),
     "recall_tokens": st.one_of(NO_NUMBER, st.integers(max_value=-1), outside(0, 1)),
-    "recall_tools": none_of("replies", "none", "all"),
     "excerpt_tokens": below(1),
     "min_score": outside(-1, 1),
-    "min_lexical": outside(0, 100),
     "placement": none_of("grounding", "messages", "system"),
     "keep_grounding": st.one_of(st.integers(max_value=-1), none_of("newest", "all", "none")),
     "grounding_overflow": none_of("trim", "error"),
@@ -180,7 +177,7 @@ def test_a_time_may_be_a_datetime_a_date_or_text(given: Any, beginning: tuple[in
 
 
 def test_text_limits_searches_and_erasures() -> None:
-    memory = InfiniteMemory(ranking="lexical")
+    memory = InfiniteMemory(embedder="words")
     days = [datetime(2026, 1, day, 12, tzinfo=UTC) for day in (1, 2, 3)]
     memory.add([Message.user("needle", id=f"{at:%d}", created_at=at) for at in days])
 

@@ -107,7 +107,7 @@ def test_any_text_is_stored_counted_and_sent_exactly(path: Path, text: str) -> N
 
 
 def test_special_texts_are_searched_like_others(store: CountingStore) -> None:
-    memory = InfiniteMemory(store, ranking="lexical")
+    memory = InfiniteMemory(store, embedder="words")
     memory.add([Message.user(f"{text[:1_000]} needle", id=name) for name, text in TEXTS.items()])
     assert set(ids(hit.message for hit in memory.search("needle", 99))) == set(TEXTS)
     for text in TEXTS.values():
@@ -125,7 +125,7 @@ def test_a_session_of_any_name(store: CountingStore) -> None:
 
 
 def test_a_message_larger_than_the_budget_is_kept_and_named(store: CountingStore) -> None:
-    memory = InfiniteMemory(store, **SMALL, ranking="lexical")
+    memory = InfiniteMemory(store, **SMALL, embedder="words")
     memory.add([*history(4), Message.user("word " * 1_000, id="large")])
     with pytest.raises(MessageTooLargeError) as error:
         memory.context()
@@ -138,7 +138,7 @@ def test_a_message_larger_than_the_budget_is_kept_and_named(store: CountingStore
     context = memory.context("good morning")
     assert texts(context.messages) == ["good morning"]
     assert [line.reason for line in context.report.lines if line.id == "large"] == [Reason.NO_ROOM]
-    keeping = InfiniteMemory(store, **SMALL, ranking="lexical", on_overflow="keep")
+    keeping = InfiniteMemory(store, **SMALL, embedder="words", on_overflow="keep")
     kept = keeping.context()
     assert ids(kept.messages) == ["large"]
     assert kept.report.over_budget

@@ -176,7 +176,7 @@ class Interrupted(SQLiteStore):
 def pair(tmp_path: Path) -> Iterator[tuple[InfiniteMemory, InfiniteMemory]]:
     """Two objects on one file, as in two processes, on `main`, which says i j and k l after it, `side` after j m n."""
     store, path = Interrupted(tmp_path / "chat.db"), tmp_path / "chat.db"
-    with InfiniteMemory(store, ranking="lexical") as one, InfiniteMemory(path, ranking="lexical") as two:
+    with InfiniteMemory(store, embedder="words") as one, InfiniteMemory(path, embedder="words") as two:
         talk(one, "i", "j")
         one.fork("side")
         talk(one, "m", "n")

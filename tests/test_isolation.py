@@ -40,7 +40,6 @@ SETTINGS: dict[str, Any] = {
     # Everything in reach is found.
     "recall": "thorough",
     "min_score": -1,
-    "min_lexical": 0,
 }
 
 

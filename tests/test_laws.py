@@ -57,9 +57,9 @@ PICTURES = Scenario(
     counter="words",
     arguments={
         "message_overhead": 0, "window_slack": 0.25, "fill": "stop", "placement": "grounding",
-        "recall_unit": "message", "recall_tokens": 0.5, "recall_tools": "replies", "keep_grounding": "newest",
-        "grounding_overflow": "trim", "on_overflow": "raise", "ranking": "hybrid", "top_k": None, "min_score": None,
-        "min_lexical": None, "excerpt_tokens": None, "summarizer": None,
+        "recall_unit": "message", "recall_tokens": 0.5, "keep_grounding": "newest",
+        "grounding_overflow": "trim", "on_overflow": "raise", "top_k": None, "min_score": None,
+        "excerpt_tokens": None, "summarizer": None,
     },
     budget=Budget("past", 10, 3),
     ask=Ask("stored"),
@@ -185,7 +185,7 @@ def test_law_3_system_and_pinned_messages_stay(scenario: Scenario) -> None:
 ))  # fmt: skip
 def test_law_4_whole_turns_and_tool_groups(scenario: Scenario) -> None:
     """What the prompt holds of a past turn is all of it but broken tool groups; a turn recalled as real messages may
-    come without its tool groups (`recall_tools`) and without what was said after the question. Every result follows
+    come without its tool groups and without what was said after the question. Every result follows
     its call with nothing but results between; every call has all its results, but for one that still waits at the end
     of the current turn. The first message that is not a system message is a user's, or a greeting before the first of
     all user messages, and everything after that greeting is there.
@@ -200,13 +200,13 @@ def test_law_4_whole_turns_and_tool_groups(scenario: Scenario) -> None:
     after = [turn for turn in case.past if greeting and turn not in ids(case.told.greeting[len(greeting) :])]
     assert not set(after) - {m.id for m in messages}
     recalled = recalled_in(context)
-    assert scenario.arguments["recall_tools"] == "all" or not [m for m in recalled if case.told.by_id[m].role == "tool"]
+    assert not [m for m in recalled if case.told.by_id[m].role == "tool"]
     for turn, members in case.told.turns.items():
         there = ids([m for m in messages if m.id in ids(members)])
         whole = case.sendable(turn, recalled)
         if turn == case.stored or not there:
             continue
-        if case.sends_recalled(turn, recalled) and scenario.arguments["recall_tools"] != "all":
+        if case.sends_recalled(turn, recalled):
             whole = [u for u in whole if not u[0].tool_calls]
         assert there == [m.id for unit in whole for m in unit], turn
     sent = units_in_order(messages)

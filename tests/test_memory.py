@@ -45,7 +45,7 @@ PATIENT = 1e6
 
 @pytest.fixture
 def memory(store: CountingStore) -> InfiniteMemory:
-    return InfiniteMemory(store, ranking="lexical", clock=lambda: NOON)
+    return InfiniteMemory(store, embedder="words", clock=lambda: NOON)
 
 
 def of_kind(context: Context, kind: Kind, *, included: bool = True) -> list[str | None]:
@@ -67,7 +67,7 @@ def test_a_message_comes_back_as_it_is_stored(store: CountingStore) -> None:
 
 
 def test_a_time_without_a_zone_is_utc(store: CountingStore) -> None:
-    memory = InfiniteMemory(store, clock=lambda: NOON.replace(tzinfo=None), ranking="lexical")
+    memory = InfiniteMemory(store, clock=lambda: NOON.replace(tzinfo=None), embedder="words")
     (message,) = memory.add(Message.user("gardens"))
     assert message.created_at == NOON
     naive = NOON.replace(tzinfo=None)
@@ -224,7 +224,7 @@ def test_a_question_is_the_users(memory: InfiniteMemory) -> None:
 
 
 def test_a_question_that_is_not_included_takes_its_room(store: CountingStore) -> None:
-    memory = InfiniteMemory(store, ranking="lexical", **SMALL)
+    memory = InfiniteMemory(store, embedder="words", **SMALL)
     memory.add(history(60))
     shown, hidden = (memory.context("what of item3?", include_question=shown) for shown in (True, False))
     assert "item3 concerns" in shown.messages[-1].content
@@ -495,7 +495,6 @@ DEFAULTS: dict[str, Any] = {
     "window_slack": 0.25,
     "window_turns": None,
     "embedder": None,
-    "ranking": "hybrid",
     "recall_unit": "message",
     "strippers": (),
     "embed_text": None,
@@ -503,9 +502,7 @@ DEFAULTS: dict[str, Any] = {
     "top_k": None,
     "recall_tokens": None,
     "min_score": None,
-    "min_lexical": None,
     "excerpt_tokens": 100,
-    "recall_tools": "replies",
     "placement": "grounding",
     "recall_template": None,
     "keep_grounding": "newest",
@@ -536,7 +533,7 @@ def test_the_defaults() -> None:
 
 def test_the_edges_of_the_ranges() -> None:
     InfiniteMemory(
-        max_tokens=1, reserve_tokens=0, message_overhead=0, window_slack=1, top_k=0, min_score=-1, min_lexical=0,
+        max_tokens=1, reserve_tokens=0, message_overhead=0, window_slack=1, top_k=0, min_score=-1,
         keep_grounding=0, embed_budget_ms=float("inf"), recall_tokens=1.0, rerank_budget_ms=0,
     ).close()  # fmt: skip
 
@@ -673,7 +670,7 @@ def test_recall_reaches_all_main_branches_of_one_user() -> None:
     with closing(SQLiteStore(":memory:")) as store:
 
         def session(name: str, user: str | None, **settings: Any) -> InfiniteMemory:
-            return InfiniteMemory(store, session_id=name, user_id=user, ranking="lexical", **SMALL, **settings)
+            return InfiniteMemory(store, session_id=name, user_id=user, embedder="words", **SMALL, **settings)
 
         for name, user in (("a", "ann"), ("b", "ann"), ("a", "bob"), ("a", None), ("b", "Ann")):
             memory = session(name, user)
@@ -702,14 +699,14 @@ def test_recall_reaches_all_main_branches_of_one_user() -> None:
 
 
 def test_search_finds_as_many_as_asked_for() -> None:
-    with InfiniteMemory(ranking="lexical") as memory:
+    with InfiniteMemory(embedder="words") as memory:
         memory.add([Message.user(f"the lighthouse, part {number}", id=f"m{number}") for number in range(300)])
         assert len(memory.search("lighthouse", 250)) == 250
 
 
 def test_a_long_tool_loop_seldom_changes_what_was_sent_before() -> None:
     """Each time the budget is used up, a quarter of it is left free, so that many steps only append."""
-    memory = InfiniteMemory(max_tokens=2_000, reserve_tokens=0, token_counter=len, ranking="lexical")
+    memory = InfiniteMemory(max_tokens=2_000, reserve_tokens=0, token_counter=len, embedder="words")
     for number in range(10):
         memory.add([Message.user(f"question {number}"), Message.assistant("answer " * 20)])
     memory.add(Message.user("now look up a hundred things"))
@@ -742,7 +739,7 @@ def test_another_embedder_is_refused_before_anything_needs_recall(store: Countin
 
 def of_user(store: CountingStore, sessions: int) -> InfiniteMemory:
     """What searches so many sessions of one user, of ten messages each, and an empty one."""
-    settings: dict[str, Any] = {"user_id": "ann", "ranking": "lexical"}
+    settings: dict[str, Any] = {"user_id": "ann", "embedder": "words"}
     for number in range(sessions):
         with InfiniteMemory(store, session_id=f"s{number}", **settings) as memory:
             memory.add([message.replace(id=f"{number} {message.id}") for message in history(10)])
@@ -761,12 +758,12 @@ def test_of_any_number_of_sessions_each_is_read_once(store: CountingStore) -> No
 
 
 def test_what_another_object_adds_in_bulk_is_not_read_at_once(store: CountingStore) -> None:
-    memory = InfiniteMemory(store, ranking="lexical")
+    memory = InfiniteMemory(store, embedder="words")
     memory.add(history(10))
     memory.newest(1)
     for count in (100, TAIL_KEPT + 1):
         start = len(list(memory.messages()))
-        InfiniteMemory(store, ranking="lexical").add(history(count, start))
+        InfiniteMemory(store, embedder="words").add(history(count, start))
         store.reset()
         assert ids(memory.newest(2)) == [f"m{start + count - 2}", f"m{start + count - 1}"]
         assert (store.rows["after"], store.rows["newest"]) == ((count, 0) if count <= NEWS else (NEWS, 64))

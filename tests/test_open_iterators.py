@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture(params=["itself", "another object"])
 def memories(path: Path, request: pytest.FixtureRequest) -> Iterator[tuple[InfiniteMemory, InfiniteMemory]]:
     """A memory that is read from, and the one that forgets."""
-    with InfiniteMemory(path, ranking="lexical") as memory, InfiniteMemory(path, ranking="lexical") as other:
+    with InfiniteMemory(path, embedder="words") as memory, InfiniteMemory(path, embedder="words") as other:
         memory.add(history(400))
         yield memory, memory if request.param == "itself" else other
 
@@ -64,7 +64,7 @@ import os, sys
 from shared_core import InfiniteMemory, Message
 from shared_core.stores import SQLiteStore
 SQLiteStore.scrub = lambda store: os._exit(9)
-memory = InfiniteMemory(sys.argv[1], ranking="lexical")
+memory = InfiniteMemory(sys.argv[1], embedder="words")
 memory.add([Message.user("xyzzyplugh is the word", id="secret"), Message.user("hello", id="kept")])
 memory.forget(ids=["secret"])
 """
@@ -78,7 +78,7 @@ def killed_before_the_scrub(path: Path) -> None:
 
 def test_a_scrub_that_was_cut_short_is_resumed_at_the_next_opening(path: Path) -> None:
     killed_before_the_scrub(path)
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         assert not any(SECRET in file.read_bytes() for file in path.parent.iterdir())
         assert ids(memory.messages()) == ["kept"]
         assert memory._store._db.query("PRAGMA user_version")[0][0] & 0xFF == 0  # type: ignore[attr-defined]
@@ -95,7 +95,7 @@ def test_a_reader_that_keeps_the_scrub_from_being_resumed_is_reported(path: Path
         assert reader.stdout is not None
         assert reader.stdout.readline() == "ready\n"
         with pytest.warns(RuntimeWarning, match=r"scrub\(\)"):
-            memory = InfiniteMemory(path, ranking="lexical")
+            memory = InfiniteMemory(path, embedder="words")
         reader.communicate("\n")
     assert any(SECRET in file.read_bytes() for file in path.parent.iterdir())
     assert memory.scrub().scrubbed
@@ -104,7 +104,7 @@ def test_a_reader_that_keeps_the_scrub_from_being_resumed_is_reported(path: Path
 
 
 def test_nothing_is_due_after_forgetting(path: Path) -> None:
-    with InfiniteMemory(path, ranking="lexical") as memory, warnings.catch_warnings():
+    with InfiniteMemory(path, embedder="words") as memory, warnings.catch_warnings():
         memory.add(history(3))
         memory.forget(ids=["m1"])
         assert memory._store._db.query("PRAGMA user_version")[0][0] & 0xFF == 0  # type: ignore[attr-defined]

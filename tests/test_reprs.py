@@ -30,7 +30,7 @@ def test_a_message_is_shown_by_its_beginning() -> None:
 
 
 def test_the_results_of_a_long_conversation_are_short(tmp_path: Path) -> None:
-    with InfiniteMemory(ranking="lexical", clock=lambda: datetime(2026, 1, 1, tzinfo=UTC)) as memory:
+    with InfiniteMemory(embedder="words", clock=lambda: datetime(2026, 1, 1, tzinfo=UTC)) as memory:
         memory.add(MANY)
         memory.fork("side", at="m20")
         followed = memory.follow([Message.user(LONG, id=f"s{number}") for number in range(20)])

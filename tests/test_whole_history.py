@@ -19,7 +19,7 @@ ai, user = Message.assistant, Message.user
 
 
 def opened(store: SQLiteStore, **settings: Any) -> InfiniteMemory:
-    return InfiniteMemory(store, ranking="lexical", token_counter="characters/4", **settings)
+    return InfiniteMemory(store, embedder="words", token_counter="characters/4", **settings)
 
 
 def talk(*ids: str) -> list[Message]:

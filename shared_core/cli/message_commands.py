@@ -89,9 +89,6 @@ def ask(
         Literal["grounding", "messages", "system"],
         typer.Option(help="The part of the prompt that holds recalled text."),
     ] = "grounding",
-    ranking: Annotated[
-        Literal["hybrid", "dense", "lexical"], typer.Option(help="The ranking that selects messages to recall.")
-    ] = "hybrid",
     full: Annotated[bool, typer.Option("--full", help="Say for every message why it is in the prompt or not.")] = False,
     prompt: Annotated[
         bool, typer.Option("--prompt", help="Print the prompt. With --full, the report follows.")
@@ -102,7 +99,7 @@ def ask(
     A report shows how the token budget is used and which messages are recalled. Nothing is stored.
     """
     limits = {"max_tokens": max_tokens, "reserve_tokens": reserve_tokens, "top_k": top_k}
-    with options.open(embedder=embedder, placement=placement, ranking=ranking, **limits) as memory:
+    with options.open(embedder=embedder, placement=placement, **limits) as memory:
         context = memory.context(question, as_of=as_of)
     if options.as_json:
         messages = [openai_message(message) for message in context.messages]

@@ -48,7 +48,9 @@ BranchName = Annotated[
 ]  # fmt: skip
 EmbedderName = Annotated[
     str | None,
-    typer.Option("--embedder", metavar="NAME", help="The embedder to use instead of the store's current one."),
+    typer.Option(
+        "--embedder", metavar="NAME", help="The embedder to use instead of the store's current one; words: none."
+    ),
 ]
 AsOf = Annotated[
     str | None,

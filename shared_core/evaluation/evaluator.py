@@ -147,7 +147,7 @@ def _place(store: Store, asked: Sequence[Question], branch: str | None, problems
         what = f"session {session!r} has no branch {name!r}"
     else:
         others_of_user = [one.key for one in store.sessions(user) if one.key != key] if by_user else []
-        with InfiniteMemory(store, session_id=session, user_id=user, ranking="lexical") as memory:
+        with InfiniteMemory(store, session_id=session, user_id=user, embedder="words") as memory:
             memory.checkout(name)
             messages = len(memory.messages())
             found = [_located(memory, one, name, others_of_user, problems) for one in asked]

@@ -56,7 +56,7 @@ def read_candidates(
 
     Args:
         live: the session in which the question is asked.
-        rules: how units and tools are treated.
+        rules: how units are treated.
         found: the search results.
         path: the path that was searched in this session.
         question: its text. The same question, asked before, is not an answer.
@@ -83,9 +83,7 @@ def read_candidates(
     return candidates if size is None else reader.cut(candidates, size)
 
 
-def read_hits(
-    live: LiveSession, rules: RecallRules, found: Found, best: Sequence[Ranked], top_k: int, epoch: int
-) -> list[ScoredMessage]:
+def read_hits(live: LiveSession, found: Found, best: Sequence[Ranked], top_k: int, epoch: int) -> list[ScoredMessage]:
     """Return the messages of the first results; the one of all that is `newer` than the very first stands before it.
 
     Raises:
@@ -96,7 +94,7 @@ def read_hits(
     read = partial(live.records_of, epoch=epoch)
     order = list(known)
     records = records_in(found.scopes, order[:top_k], read)
-    if order and order[0] in records and known[order[0]].reranked is None and rules.ranking != "dense":
+    if order and order[0] in records and known[order[0]].reranked is None:
         old = order[0]
         new = newer(found.scopes, old, records[old].message.content, found.stems)
         if new in order:
@@ -196,7 +194,7 @@ class _Reader:
         found, verdict = list(read), self.found.verdict
         matches = (one for one, reason in shortlist if reason is None and one.own and one.reranked is None)
         best = next(matches, None)
-        if best is None or self.rules.ranking == "dense" or (verdict is not None and verdict.chance < SURE):
+        if best is None or self.rules.min_score is not None or (verdict is not None and verdict.chance < SURE):
             return found
         old = self._entries.get((best.scope, best.line_index))
         text = old.message.content if old is not None else ""
@@ -320,7 +318,7 @@ class _Reader:
     def _returns(self, entry: Entry) -> bool:
         message = entry.message
         if message.role == "tool" or (self.whole_turns and message.tool_calls):
-            return self.rules.recall_tools == "all"
+            return False
         return bool(message.content.strip()) or self.whole_turns
 
 

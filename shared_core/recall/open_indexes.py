@@ -53,7 +53,7 @@ class OpenIndexes:
             EmbedderError: the embedder raised instead of returning its fingerprint.
         """
         session, rules = self.live.key, self.rules
-        if rules.ranking == "lexical" or (session is None and (scope or rules.scope) == "session"):
+        if rules.words_alone or (session is None and (scope or rules.scope) == "session"):
             return EmbedderChoice(None)
         if self._chosen is None or self._chosen[0] != session:
             dense = choose_embedder(
@@ -78,7 +78,7 @@ class OpenIndexes:
     def check(self) -> None:
         """Raise EmbedderMismatchError early, before anything has to be recalled. The store is asked only once."""
         session = self.live.key
-        if self._checked or session is None or self.rules.embedder is None or self.rules.ranking == "lexical":
+        if self._checked or session is None or self.rules.embedder is None:
             return
         if self.live.store.spaces(session):
             self.embedder_choice_or_words()

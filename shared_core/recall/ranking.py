@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple, overload
 
 import numpy as np
@@ -15,7 +16,7 @@ from shared_core.messages import Message
 from shared_core.plugins.base import Vectors
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
-from shared_core.recall.signals import Ranking, ScopeSearch, Signals
+from shared_core.recall.signals import ScopeSearch, Signals
 from shared_core.reprs import short_repr
 
 STRONG = 60
@@ -138,7 +139,7 @@ points more of the evidence in 4,000 tokens than one floor of .25 (LoCoMo).
 """
 
 PRESENT = 1 / 3
-"""The weight of `Signals.present` against `min_lexical`. BM25 alone would keep long messages below it."""
+"""The weight of `Signals.present` against `MIN_LEXICAL`. BM25 alone would keep long messages below it."""
 
 SITTING_SHARE = 0.5
 """How far a message that opens a sitting rises to the best one found in it, if the question goes on with the talk.
@@ -268,17 +269,9 @@ class RankedResults(Sequence[Ranked]):
         return after
 
 
-class Opening(NamedTuple):
-    """The cosine or the share of words that at least one message must reach, or nothing is recalled."""
-
-    dense: float
-    lexical: float
-
-
 def rank(
-    query: Query, scopes: Sequence[Scope], vector: Vectors | None, *, ranking: Ranking, floor: float,
-    min_lexical: float, weight: float, opening: Opening | None = None, pool: int = POOL,
-    least: tuple[float, float] | None = None,
+    query: Query, scopes: Sequence[Scope], vector: Vectors | None, *, floor: float, weight: float,
+    min_score: float | None = None, pool: int = POOL,
 ) -> RankedResults:  # fmt: skip
     """Return the best messages of all scopes, best first, including weak ones, which are marked.
 
@@ -291,25 +284,20 @@ def rank(
         query: the question.
         scopes: the scopes to search.
         vector: the question's unit vector; None to search by words alone.
-        ranking: which lists count.
-        floor: the cosine a message must reach, unless its words match.
-        min_lexical: the share of the question's words a message must match, unless its cosine reaches the floor.
+        floor: the cosine that one message must reach, unless words match; see `RELAXED`.
         weight: how much meaning counts against words.
-        opening: what the best message must reach; None: the same as all others.
+        min_score: the cosine that every message with a vector must reach, lifted ones, too, instead of the floor; one
+            must exceed it. It changes no score.
         pool: the candidates taken from each list.
-        least: the cosine and the share of words of which each message must reach one by itself, lifted ones, too. It
-            changes no score, so that what is recalled with it is recalled without it. None: no more than the floors.
     """
-    searches = [ScopeSearch(number, query, scope, vector, ranking) for number, scope in enumerate(scopes)]
+    searches = [ScopeSearch(number, query, scope, vector) for number, scope in enumerate(scopes)]
     if not searches:
         return RankedResults(Signals.none(), np.empty(0, np.float32), np.empty(0, np.bool_), np.empty(0, np.bool_))
     _weigh_together(searches)
     parts = [search.nearest(pool, POOL) for search in searches]
     found = Signals.joined([part for part, _ in parts])
-    weak = _weak(found, ranking, floor, min_lexical, opening or Opening(floor, min_lexical))
-    if ranking == "dense":
-        return RankedResults(found, _cosines(found), weak, ~weak)
-    weight = 0.0 if ranking == "lexical" else weight
+    passes = partial(_passes, floor=RELAXED * floor if floor > 0 else floor, min_score=min_score)
+    weak = ~passes(found) | (not _opens(found, floor, min_score))
     # A larger pool must not change the order, so scores are normalised over the `POOL` best of each list only.
     among = _usual(found, np.concatenate([masks for _, masks in parts], axis=1))
     usual_dense, with_near = found.dense[among], found.dense + found.around
@@ -322,18 +310,16 @@ def rank(
     lift, others, by = lift_neighbours(searches, found, score, weak, threshold=lift_threshold(score[among]), most=pool)
     # Neighbours change nothing, so the first order stands and need not be merged.
     if not lift.any() and np.array_equal(score, alone):
-        weak = weak if least is None else weak | ~_passes(found, ranking, *least)
-        return RankedResults(found, score, weak, _passes(found, ranking, floor, min_lexical, alone=True))
+        return RankedResults(found, score, weak, passes(found, alone=True))
     best = np.lexsort((-found.indices, -alone))
     first = best[~weak[best]][:FIRST]
     beside = others.boosted(_z(others.lexical, words) + weight * _z(others.dense + others.around, near))
     total = np.concatenate([score + lift, beside + by])
     weak_now = np.concatenate([weak & (lift == 0), np.zeros(len(by), dtype=np.bool_)])
     every = Signals.joined([found, others])
-    if least is not None:
-        weak_now |= ~_passes(every, ranking, *least)
-    own = _passes(every, ranking, floor, min_lexical, alone=True)
-    return RankedResults(every, _first_then_rest(first, alone[first], total), weak_now, own)
+    if min_score is not None:
+        weak_now |= ~passes(every)
+    return RankedResults(every, _first_then_rest(first, alone[first], total), weak_now, passes(every, alone=True))
 
 
 def _weigh_together(searches: Sequence[ScopeSearch]) -> None:
@@ -396,15 +382,12 @@ def _first_then_rest(first: npt.NDArray[np.int64], alone: Floats, total: Floats)
     return score
 
 
-def _weak(found: Signals, ranking: Ranking, floor: float, min_lexical: float, opening: Opening) -> Mask:
-    cosine = _cosines(found)
-    if ranking == "dense":
-        # Strictly above: if no message is better than exactly the floor, nothing is recalled.
-        return (cosine < floor) | (not np.any(cosine > opening.dense))
-    opened = bool(np.any(_share(found) >= opening.lexical))
-    if ranking == "hybrid":
-        opened |= bool(np.any(cosine >= opening.dense))
-    return ~_passes(found, ranking, floor, min_lexical) | (not opened)
+def _opens(found: Signals, floor: float, min_score: float | None) -> bool:
+    """Return whether a message matches well enough that anything is recalled."""
+    cosines, by_words = _cosines(found), _share(found) >= OPENING_LEXICAL
+    if min_score is None:
+        return bool(np.any(by_words) or np.any(cosines >= floor))
+    return bool(np.any(cosines > min_score) or np.any(by_words & np.isnan(found.dense)))
 
 
 def _share(found: Signals) -> Floats:
@@ -412,17 +395,16 @@ def _share(found: Signals) -> Floats:
     return share
 
 
-def _passes(found: Signals, ranking: Ranking, floor: float, min_lexical: float, *, alone: bool = False) -> Mask:
+def _passes(found: Signals, *, floor: float, min_score: float | None, alone: bool = False) -> Mask:
     """Return which messages match enough. `alone`: a message without a word of the question has only borrowed words."""
-    passes: Mask = _share(found) >= min_lexical
+    passes: Mask = _share(found) >= MIN_LEXICAL
     if alone:
         passes &= found.present > 0
-    if ranking == "hybrid":
-        passes |= _cosines(found) >= floor
-    return passes
+    passes |= _cosines(found) >= floor
+    return passes if min_score is None else np.where(np.isnan(found.dense), passes, found.dense >= min_score)
 
 
 def _cosines(found: Signals) -> Floats:
-    """Return the cosines, -1 without a vector; `np.nan_to_num` (2.4) takes ten times as long for a few hundred."""
-    cosines: Floats = np.where(np.isnan(found.dense), np.float32(-1), found.dense)
+    """Return the cosines; without a vector, one that reaches no floor."""
+    cosines: Floats = np.where(np.isnan(found.dense), np.float32(-np.inf), found.dense)
     return cosines

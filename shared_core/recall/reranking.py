@@ -275,7 +275,7 @@ def passages(live: LiveSession, rules: RecallRules, found: Found, best: Sequence
     texts = []
     for one, indices in units:
         there = [records[one.scope, index] for index in indices if (one.scope, index) in records]
-        shown = [record for record in there if len(indices) == 1 or _is_shown(record.message, rules)]
+        shown = [record for record in there if len(indices) == 1 or _is_shown(record.message)]
         texts.append("\n".join(_line(live, rules, found.stems, record, grounded=one.grounding) for record in shown))
     return texts
 
@@ -284,9 +284,9 @@ def _members(found: Found, one: Ranked) -> list[int]:
     return [one.line_index] if one.grounding else found.scopes[one.scope].members(one.line_index)
 
 
-def _is_shown(message: Message, rules: RecallRules) -> bool:
+def _is_shown(message: Message) -> bool:
     """Return whether recall shows a message of a turn."""
-    return bool(message.content.strip()) and (message.role != "tool" or rules.recall_tools == "all")
+    return bool(message.content.strip()) and message.role != "tool"
 
 
 def _line(live: LiveSession, rules: RecallRules, words: Sequence[str], record: Record, *, grounded: bool) -> str:

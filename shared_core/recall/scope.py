@@ -27,7 +27,6 @@ Place = tuple[int, int]
 """The number of a scope, and the index of a message on its line."""
 
 RecallUnit = Literal["message", "turn"]
-RecallTools = Literal["replies", "none", "all"]
 RecallScope = Literal["session", "user"]
 
 ALL_SAMPLED = 512
@@ -193,7 +192,7 @@ class Filter:
         before: the question's position on the path; None for all of the path.
         without: turns that are in the prompt anyway.
         since, until: seconds since 1970, inclusive.
-        roles: only messages of these; None for all that take part in the conversation, tools as in `recall_tools`.
+        roles: only messages of these; None for all that take part in the conversation, not results of tools.
         repeats: how many messages that say the same are considered, newest first; None for no limit.
         scope: what is searched: this session, or the user's other sessions, too; None: what the memory's rules say.
         in_conversation: whether the question is understood as the next message of the conversation.
@@ -245,9 +244,9 @@ def reading(scopes: Sequence[Scope]) -> Iterator[None]:
         yield
 
 
-def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter, tools: RecallTools) -> Mask:
+def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter) -> Mask:
     """Return which messages of a line may be found. The line already ends at `wanted.before`."""
-    eligible = _speaks(session_index, line, wanted.roles, tools)
+    eligible = _speaks(session_index, line, wanted.roles)
     if wanted.since != -np.inf or wanted.until != np.inf:
         times = line.along(session_index.column("times"))
         eligible &= (times >= wanted.since) & (times <= wanted.until)
@@ -257,18 +256,15 @@ def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter,
     return eligible
 
 
-def _speaks(session_index: SessionIndex, line: LinePrefix, wanted: tuple[Role, ...] | None, tools: RecallTools) -> Mask:
+def _speaks(session_index: SessionIndex, line: LinePrefix, wanted: tuple[Role, ...] | None) -> Mask:
     """Return which messages have text that may be recalled."""
     roles = line.along(session_index.column("roles"))
     if wanted is not None:
         said: Mask = np.isin(roles, [ROLES.index(role) for role in wanted])
         said &= line.along(session_index.column("characters")) > 0
         return said
-    tool, speaks = roles == ROLES.index("tool"), line.along(session_index.column("speaks"))
-    speaks = np.greater(speaks, tool) if tools != "all" else speaks.copy()
-    if tools == "none":
-        turns = line.along(session_index.column("turns"))
-        speaks &= ~np.isin(turns, np.unique(turns[tool]))
+    # Results of tools go stale; the replies of their turns say what was made of them.
+    speaks: Mask = np.greater(line.along(session_index.column("speaks")), roles == ROLES.index("tool"))
     return speaks
 
 

@@ -165,7 +165,7 @@ class Searcher:
         with session_index.lock:
             line = session_index.main_line(self.live.key, wanted.as_of)
             # Question and turns in the prompt are those of this session only.
-            eligible = eligible_mask(session_index, line, replace(wanted, without=()), self.rules.recall_tools)
+            eligible = eligible_mask(session_index, line, replace(wanted, without=()))
         return Scope(
             session_index, vectors, line, eligible, self.rules.recall_unit, wanted.repeats, frozenset(of_others)
         )  # fmt: skip
@@ -182,7 +182,7 @@ class Searcher:
         if wanted.before is not None:
             index = int(line.indices(session_index.rows_at([wanted.before]))[0])
             line = replace(line, upto=index) if index >= 0 else line  # -1: forgotten since; the caller searches again
-        eligible = eligible_mask(session_index, line, wanted, self.rules.recall_tools)
+        eligible = eligible_mask(session_index, line, wanted)
         return Scope(session_index, vectors, line, eligible, self.rules.recall_unit, wanted.repeats)
 
     def every_branch(self, state: SessionState) -> Iterator[Scope]:
@@ -382,12 +382,9 @@ class Searcher:
         self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: EmbedderChoice, room: int
     ) -> RankedResults:
         fingerprint = dense.embedder.fingerprint if dense.embedder is not None else None
-        ranking = self.rules.ranking if vector is not None else "lexical"
-        floor, words, opening = self.rules.floors(fingerprint, ranking)
         return rank(
-            query, scopes, vector, ranking=ranking, floor=floor, min_lexical=words, opening=opening,
-            weight=fingerprint.weight if fingerprint else 0.0,
-            pool=max(POOL, room // POOL_TOKENS), least=self.rules.least(floor, words),
+            query, scopes, vector, floor=fingerprint.floor if fingerprint else 0.0, min_score=self.rules.min_score,
+            weight=fingerprint.weight if fingerprint else 0.0, pool=max(POOL, room // POOL_TOKENS),
         )  # fmt: skip
 
     def _verdict(
@@ -395,8 +392,8 @@ class Searcher:
         searched_by_meaning: bool,
     ) -> Verdict | None:  # fmt: skip
         """Return how much of the results is worth its tokens; None: all that passes the floors."""
-        bars, rules = BARS[self.rules.recall], self.rules
-        if bars is None or rules.ranking == "dense":
+        bars = BARS[self.rules.recall]
+        if bars is None:
             return None
         unrelated = None
         if searched_by_meaning and dense.embedder is not None:

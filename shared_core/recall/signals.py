@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +13,6 @@ from shared_core.index.session_index import ROLES
 from shared_core.plugins.base import Vectors
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
-
-Ranking = Literal["hybrid", "dense", "lexical"]
 
 AROUND = {1: 0.4, 2: 0.2, -1: 0.2, -2: 0.1}
 """The share of a neighbour's cosine that is added for the message k after it (k < 0: before it), in one sitting.
@@ -151,28 +148,26 @@ class ScopeSearch:
         query: the question.
         scope: the scope to search.
         vector: the question's unit vector; None to search by words alone.
-        ranking: which lists count.
     """
 
-    def __init__(self, number: int, query: Query, scope: Scope, vector: Vectors | None, ranking: Ranking) -> None:
+    def __init__(self, number: int, query: Query, scope: Scope, vector: Vectors | None) -> None:
         self.number = number
         self.query = query
         self.scope = scope
-        self._words = query.terms if ranking != "dense" else ()
-        self._borrowed = dict(query.borrowed) if ranking != "dense" else {}
-        self._vector = vector if ranking != "lexical" and scope.vectors is not None else None
+        self._borrowed = dict(query.borrowed)
+        self._vector = vector if scope.vectors is not None else None
         self.beside: Occurrences | None = None
 
     @cached_property
     def _words_found(self) -> LexicalScores:
         line = self.scope.line
         return self.scope.session_index.lexical.score(
-            self._words, line, line.terms, borrowed=self._borrowed, forms=self.query.forms, beside=self.beside
+            self.query.terms, line, line.terms, borrowed=self._borrowed, forms=self.query.forms, beside=self.beside
         )
 
     def occurrences(self) -> Occurrences:
         """Return how often the question's words occur in the scope."""
-        terms = dict.fromkeys([*self._words, *self._borrowed])
+        terms = dict.fromkeys([*self.query.terms, *self._borrowed])
         return self.scope.session_index.lexical.occurrences(terms, self.scope.line, self.query.forms)
 
     def _shares(self, indices: Indices) -> tuple[Floats, Floats]:

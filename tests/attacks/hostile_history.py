@@ -136,10 +136,10 @@ class Attacker:
         return {
             "max_tokens": int(room * chance.choice([0.5, 1, 1.5])), "reserve_tokens": 0, "recall": "thorough",
             "token_counter": counter,
-            "embedder": HashingEmbedder(), "ranking": chance.choice(["lexical", "hybrid"]),
+            "embedder": chance.choice(["words", HashingEmbedder()]),
             "embed_budget_ms": 1e6, "placement": chance.choice(["grounding", "grounding", "messages", "system"]),
             "recall_template": chance.choice(TEMPLATES), "summary_template": chance.choice(SUMMARIES),
-            "keep_grounding": chance.choice(["newest", "all", "none"]), "recall_tools": chance.choice(["all", "none"]),
+            "keep_grounding": chance.choice(["newest", "all", "none"]),
             "summary_placement": chance.choice(["system", "grounding"]),
             "excerpt_tokens": chance.choice([None, 20]), "message_overhead": chance.choice([0, 4]),
             **(sums if chance.random() < 0.4 else {}),

@@ -11,7 +11,7 @@ from shared_core import InfiniteMemory, Message, StoreError
 
 
 def told(path: Path) -> list[str]:
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         return [message.content for message in memory.newest(9)]
 
 
@@ -24,7 +24,7 @@ def replaced(path: Path) -> None:
 @pytest.mark.parametrize("change", [Path.unlink, lambda path: path.rename(path.with_name("moved.db")), replaced])
 def test_nothing_is_acknowledged_that_nobody_would_find(tmp_path: Path, change: object) -> None:
     path = tmp_path / "chat.db"
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         memory.add(Message.user("First."))
         change(path)  # type: ignore[operator]
         with pytest.raises(StoreError):
@@ -36,7 +36,7 @@ def test_nothing_is_acknowledged_that_nobody_would_find(tmp_path: Path, change: 
 
 def test_a_file_that_is_put_back_goes_on(tmp_path: Path) -> None:
     path, away = tmp_path / "chat.db", tmp_path / "away.db"
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         memory.add(Message.user("First."))
         path.rename(away)
         with pytest.raises(StoreError):
@@ -49,7 +49,7 @@ def test_a_file_that_is_put_back_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("store", [None, "chat.db"])
 def test_a_backup_holds_all_that_is_stored(tmp_path: Path, store: str | None) -> None:
     copy, steps = tmp_path / "copy.db", list[tuple[int, int]]()
-    with InfiniteMemory(tmp_path / store if store else None, ranking="lexical") as memory:
+    with InfiniteMemory(tmp_path / store if store else None, embedder="words") as memory:
         memory.add([Message.user(f"Number {number}.") for number in range(5)])
         memory.backup(copy, progress=lambda done, of: steps.append((done, of)))
         memory.add(Message.user("Later."))
@@ -66,7 +66,7 @@ def test_a_backup_holds_all_that_is_stored(tmp_path: Path, store: str | None) ->
 
 
 def test_a_backup_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    with InfiniteMemory(tmp_path / "chat.db", ranking="lexical") as memory:
+    with InfiniteMemory(tmp_path / "chat.db", embedder="words") as memory:
         memory.add(Message.user("First."))
         for path, why in ((tmp_path / "none" / "copy.db", "check its folder"), (tmp_path, "is a folder")):
             with pytest.raises(StoreError, match=why):

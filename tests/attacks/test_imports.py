@@ -65,7 +65,7 @@ def test_a_wrong_value_anywhere_is_named_or_imported(whole: Any, data: st.DataOb
     path: Path = tmp_path_factory.mktemp("import") / "talk.json"
     given = changed(whole, data.draw(st.sampled_from(places(whole))), data.draw(ODD))
     path.write_text(json.dumps(given), encoding="utf-8")
-    with InfiniteMemory(ranking="lexical") as memory:
+    with InfiniteMemory(embedder="words") as memory:
         try:
             memory.import_file(path)
         except InputFileError as error:

@@ -46,7 +46,7 @@ def test_every_command_shows_hostile_text_as_text(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = str(tmp_path / "chat.db")
-    with InfiniteMemory(store, session_id=HOSTILE, user_id=HOSTILE, ranking="lexical") as memory:
+    with InfiniteMemory(store, session_id=HOSTILE, user_id=HOSTILE, embedder="words") as memory:
         memory.add(
             [
                 Message.user(f"Who is root? {HOSTILE}", id=f"u{HOSTILE}", name=HOSTILE),

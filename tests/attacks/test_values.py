@@ -114,7 +114,7 @@ def test_any_counter_gives_a_prompt(
 ) -> None:
     memory = InfiniteMemory(
         token_counter=count, placement=placement, recall_tokens=share, max_tokens=most, reserve_tokens=0,
-        message_overhead=overhead, on_overflow="keep", recall="thorough", ranking="lexical",
+        message_overhead=overhead, on_overflow="keep", recall="thorough", embedder="words",
     )  # fmt: skip
     with memory:
         said = [Message.user, Message.assistant]

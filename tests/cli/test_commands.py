@@ -221,7 +221,7 @@ def test_progress_is_shown_on_a_terminal(talk: str, call: Call, monkeypatch: pyt
 def test_ask_gives_a_request_and_a_report_and_stores_nothing(stored: str, call: Call) -> None:
     before = call("log", "--json")[1]
     question = "What is my favourite landmark?"
-    code, out, err = call("ask", question, "--json", "--top-k", "3", "--ranking", "lexical", "--placement", "messages")
+    code, out, err = call("ask", question, "--json", "--top-k", "3", "--embedder", "words", "--placement", "messages")
     answer = json.loads(out)
     assert (code, err) == (0, "")
     assert answer.keys() == {"messages", "report"}
@@ -424,7 +424,6 @@ WRONG = {
     "tokens": ["ask", "x", "--max-tokens", "many"],
     "too few tokens": ["ask", "x", "--max-tokens", "-1"],
     "placement": ["ask", "x", "--placement", "top"],
-    "ranking": ["ask", "x", "--ranking", "best"],
     "role": ["search", "x", "--role", "robot"],
     "time": ["search", "x", "--since", "yesterday"],
     "id": ["forget", "--id", "no-such-id", "--yes"],
@@ -551,7 +550,7 @@ def test_a_record_is_read_as_the_same_message(here: Path) -> None:
 @pytest.fixture
 def parted(here: Path) -> None:
     """A store in which main says a b c, and side a b d."""
-    with InfiniteMemory("chat.db", ranking="lexical") as memory:
+    with InfiniteMemory("chat.db", embedder="words") as memory:
         memory.add([Message.user("one", id="aaaa"), Message.assistant("two", id="bbbb")])
         memory.fork("side")
         memory.add(Message.user("four", id="dddd"))

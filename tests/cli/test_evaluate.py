@@ -59,7 +59,7 @@ def test_tables_for_people(call: Call) -> None:
 
 
 def test_json_for_programs(call: Call) -> None:
-    code, out, err = call("chat.db", "--questions", "mine.jsonl", "--json", "--with", "ranking=lexical")
+    code, out, err = call("chat.db", "--questions", "mine.jsonl", "--json", "--with", "embedder=words")
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["settings"][0]["all"]["evidence"]["mean"] == 1

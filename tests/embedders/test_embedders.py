@@ -393,10 +393,10 @@ class TestOnnxBesideTorch:
             assert onnx().split(text) == minilm().split(text)
 
     def test_vectors_that_torch_stored_are_recalled_with(self, tmp_path: Path) -> None:
-        with InfiniteMemory(tmp_path / "chat.db", embedder=minilm(), ranking="dense") as memory:
+        with InfiniteMemory(tmp_path / "chat.db", embedder=minilm()) as memory:
             memory.add([Message.user("My dog Rex is a beagle.", id="dog"), Message.user("It rains.", id="rain")])
             memory.index()
-        with InfiniteMemory(tmp_path / "chat.db", embedder=onnx(), ranking="dense") as memory:
+        with InfiniteMemory(tmp_path / "chat.db", embedder=onnx()) as memory:
             assert [hit.message.id for hit in memory.search("which breed is my dog?", 1)] == ["dog"]
 
 

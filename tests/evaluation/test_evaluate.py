@@ -13,7 +13,7 @@ from shared_core.testing import HashingEmbedder
 from tests.stores.dict_store import DictStore
 
 FILLER = "Nothing of interest happened, and we talked about the weather for a while, as one does. " * 3
-WORDS: dict[str, Any] = {"ranking": "lexical", "max_tokens": 600, "reserve_tokens": 0}
+WORDS: dict[str, Any] = {"embedder": "words", "max_tokens": 600, "reserve_tokens": 0}
 """A prompt with room for a few messages, without vectors."""
 
 
@@ -148,7 +148,7 @@ def test_settings_are_compared_with_the_present_one(store: Path) -> None:
     embedder = HashingEmbedder()
     found = ask(
         store, LOCKER, {"question": "Where is the meeting?", "ids": ["m30"]},
-        tries={"top_k": [0], "embedder": [embedder], "max_tokens": [600]}, ranking="hybrid",
+        tries={"top_k": [0], "embedder": [embedder], "max_tokens": [600]},
     )  # fmt: skip
     names = ["present", "top_k=0", f"embedder={embedder.fingerprint.key}", "max_tokens=600"]
     assert [one.name for one in found.outcomes] == names
@@ -158,7 +158,7 @@ def test_settings_are_compared_with_the_present_one(store: Path) -> None:
     none, _, same = found.comparisons()
     assert repr(found.outcomes[1]) == "<Outcome: top_k=0, 42 answers>"
     head = "2 questions to 1 session of 40 messages; prompts of at most 600 tokens"
-    assert repr(found).startswith(f"<Evaluation: {head}; embedder ")
+    assert repr(found).startswith(f"<Evaluation: {head}; present, ")
     assert none.evidence == (-1, -1, -1)
     assert none.recalled.mean == -found.present.overall().recalled
     assert none.verdict == "not enough questions to tell"
@@ -188,7 +188,7 @@ def test_json_has_every_figure(store: Path) -> None:
 def test_progress_says_what_is_done_and_how_much_there_is(store: Path) -> None:
     seen: list[tuple[str, int, int]] = []
     ask(
-        store, LOCKER, tries={"embedder": [HashingEmbedder()]}, ranking="hybrid",
+        store, LOCKER, tries={"embedder": [HashingEmbedder()]},
         progress=lambda what, done, total: seen.append((what, done, total)),
     )  # fmt: skip
     asked = [one for one in seen if one[0] == "asking"]
@@ -204,7 +204,7 @@ def test_evidence_may_be_in_another_session_of_the_user_if_that_is_searched(tmp_
                 [one.replace(id=f"{session}-{one.id}") for one in messages(f"My {session} locker code is 4093.")]
             )
     asked = {"question": "What is my old locker code?", "ids": ["old-m3"], "session": "new", "user": "u"}
-    found = ask(path, asked, tries={"scope": ["user"]}, embedder=HashingEmbedder(), ranking="hybrid")
+    found = ask(path, asked, tries={"scope": ["user"]}, embedder=HashingEmbedder())
     assert [one.own[0].gain.evidence for one in found.outcomes] == [0, 1]
     assert found.present.own[0].missing == {"old-m3": "was not found by the search"}
     with pytest.raises(InputFileError, match=r"'new'.*'old-m3'"):
@@ -223,7 +223,7 @@ def test_the_text_names_what_is_missing_and_what_could_not_be_done(store: Path) 
     assert "  'm3' beyond top_k better matches; 'never said 9' is in no part of the prompt" in lines
     assert "... and 2 more" in lines
     with pytest.warns(RuntimeWarning):
-        broken = ask(store, LOCKER, tries={"embedder": [Broken()]}, ranking="hybrid")
+        broken = ask(store, LOCKER, tries={"embedder": [Broken()]})
     assert len(broken.outcomes[1].notes) == 1
     assert f"! embedder={Broken().fingerprint.key}: {broken.outcomes[1].notes[0]}" in str(broken).splitlines()
     assert "RuntimeError: out of order" in str(broken)
@@ -294,7 +294,7 @@ def test_a_question_that_does_not_fit_is_named(store: Path) -> None:
 
 def test_the_file_is_left_as_it_is(store: Path) -> None:
     before, names = store.read_bytes(), sorted(store.parent.iterdir())
-    ask(store, LOCKER, tries={"embedder": [HashingEmbedder()], "recall_unit": ["turn"]}, ranking="hybrid")
+    ask(store, LOCKER, tries={"embedder": [HashingEmbedder()], "recall_unit": ["turn"]})
     assert store.read_bytes() == before
     assert sorted(store.parent.iterdir()) == names
 
@@ -305,7 +305,7 @@ def test_a_file_that_is_in_use_is_left_as_it_is_and_read_as_it_is_now(store: Pat
         wal = store.with_name("chat.db-wal")
         before, log = store.read_bytes(), wal.read_bytes()
         assert log, "the newest message is not in the file yet"
-        found = ask(store, LOCKER | {"ids": ["new"]}, tries={"embedder": [HashingEmbedder()]}, ranking="hybrid")
+        found = ask(store, LOCKER | {"ids": ["new"]}, tries={"embedder": [HashingEmbedder()]})
         assert own(found)[0].evidence == 1
         assert (store.read_bytes(), wal.read_bytes()) == (before, log)
         assert memory.stats()["embedders"] == []
@@ -320,7 +320,7 @@ def test_a_store_is_copied_with_its_vectors_and_left_as_it_is(kind: Any) -> None
         memory.index()
         before = memory.stats()
     again = HashingEmbedder()
-    found = ask(opened, LOCKER, embedder=again, tries={"recall_unit": ["turn"]}, ranking="hybrid")
+    found = ask(opened, LOCKER, embedder=again, tries={"recall_unit": ["turn"]})
     assert own(found)[0].evidence == 1
     assert not set(again.documents) & {one.content for one in messages()}, "the vectors came along"
     with InfiniteMemory(opened, embedder=embedder) as memory:

@@ -32,7 +32,7 @@ def talk(memory: InfiniteMemory) -> None:
 
 def test_each_verb_tells_what_it_did() -> None:
     events: list[MemoryEvent] = []
-    with InfiniteMemory(on_event=events.append, session_id="s", user_id="ann", ranking="lexical") as memory:
+    with InfiniteMemory(on_event=events.append, session_id="s", user_id="ann", embedder="words") as memory:
         memory.add([Message.user("hello", id="u1"), Message.assistant("Hi!", id="a1")])
         memory.follow(
             [Message.user("hello", id="u1"), Message.assistant("Hi!", id="a1"), Message.user("okay", id="u2")]
@@ -228,7 +228,7 @@ def test_the_asynchronous_memory_tells_in_the_context_of_its_caller() -> None:
 
 def test_a_snapshot_in_the_background_is_told(tmp_path: Path) -> None:
     events: list[MemoryEvent] = []
-    with SessionPool(tmp_path / "chat.db", on_event=events.append, ranking="lexical") as pool, pool.use("s") as memory:
+    with SessionPool(tmp_path / "chat.db", on_event=events.append, embedder="words") as pool, pool.use("s") as memory:
         memory.add(Message.user("hello"))
         memory.search("hello")
         memory.add([Message.user(f"message {number}") for number in range(300)])
@@ -246,7 +246,7 @@ def test_the_past_and_a_summary() -> None:
     def summarizer(previous: str | None, messages: Sequence[Message]) -> str:
         return "They talked."
 
-    with InfiniteMemory(on_event=events.append, summarizer=summarizer, ranking="lexical", **SMALL) as memory:
+    with InfiniteMemory(on_event=events.append, summarizer=summarizer, embedder="words", **SMALL) as memory:
         for number in range(4):
             memory.add([Message.user("long ago " * 30, id=f"u{number}"), Message.assistant("Yes.")])
         events.clear()

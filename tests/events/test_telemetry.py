@@ -83,7 +83,7 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
 
 def test_the_spans_of_storing_searching_and_erasing() -> None:
     recorded = Recorded(stages_from=float("inf"))
-    with InfiniteMemory(on_event=recorded.hook, session_id="s", user_id="ann", ranking="lexical") as memory:
+    with InfiniteMemory(on_event=recorded.hook, session_id="s", user_id="ann", embedder="words") as memory:
         memory.add([Message.user(f"hello {SECRET}", id="u1"), Message.assistant("Hi!", id="a1")])
         hits = memory.search("hello", 1)
         memory.forget(ids=["a1"])
@@ -291,7 +291,7 @@ from shared_core import InfiniteMemory, Message, SessionPool
 from shared_core.cli.serving import telemetry_hook
 from shared_core.errors import MissingExtraError
 
-with SessionPool(on_event=telemetry_hook(), ranking="lexical") as pool, pool.use("s") as memory:
+with SessionPool(on_event=telemetry_hook(), embedder="words") as pool, pool.use("s") as memory:
     memory.add(Message.user("hello"))
     assert memory.context("hello").messages
 try:

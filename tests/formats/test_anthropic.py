@@ -167,7 +167,7 @@ def test_a_request_is_valid_or_the_message_is_named(said: list[Message]) -> None
 
 def test_the_prompt_of_a_memory_is_a_request() -> None:
     picture = {"type": "image_url", "image_url": {"url": PNG, "detail": "low"}}
-    with InfiniteMemory(max_tokens=900, ranking="lexical") as memory:
+    with InfiniteMemory(max_tokens=900, embedder="words") as memory:
         memory.add({"role": "user", "content": "My locker code is 4471."})
         for day in range(60):
             memory.add([Message.user(f"Day {day} was sunny and dry."), Message.assistant("Noted.")])

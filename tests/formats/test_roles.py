@@ -33,7 +33,7 @@ def test_the_result_of_a_function_is_a_tool_s() -> None:
 
 
 def test_several_roles_can_be_searched_at_once() -> None:
-    with InfiniteMemory(ranking="lexical") as memory:
+    with InfiniteMemory(embedder="words") as memory:
         call_ = {"id": "1", "name": "weigh", "arguments": "{}"}
         memory.add(
             [

@@ -117,7 +117,7 @@ def memory(store: Any = None, **settings: Any) -> InfiniteMemoryMiddleware:
     """A middleware that counts words and ranks by them."""
     if isinstance(store, SessionPool):
         return InfiniteMemoryMiddleware(store, **settings)
-    given = {"token_counter": Words(), "ranking": "lexical", "max_tokens": 4096, "reserve_tokens": 0, **settings}
+    given = {"token_counter": Words(), "embedder": "words", "max_tokens": 4096, "reserve_tokens": 0, **settings}
     return InfiniteMemoryMiddleware(store, **given)
 
 

@@ -143,7 +143,7 @@ def test_nothing_blocks_with_an_embedder_and_when_the_memory_fails(tmp_path: Pat
             assert (await aask(one, "hello"))[-1].text == "fine: hello"
         return model
 
-    given: dict[str, Any] = {"ranking": "hybrid", "embeddings": HashingEmbedder(), "max_tokens": 200} | UNHURRIED
+    given: dict[str, Any] = {"embedder": None, "embeddings": HashingEmbedder(), "max_tokens": 200} | UNHURRIED
     asyncio.run(work(memory(tmp_path / "memory.db", **given)))
 
 
@@ -202,7 +202,7 @@ def test_a_run_that_is_cancelled_leaves_the_memory_in_order(tmp_path: Path) -> N
             await asyncio.Event().wait()
 
     def settings(embedder: HashingEmbedder) -> dict[str, Any]:
-        return {"ranking": "hybrid", "embeddings": embedder, "max_tokens": 150, "token_counter": Words()} | UNHURRIED
+        return {"embedder": None, "embeddings": embedder, "max_tokens": 150, "token_counter": Words()} | UNHURRIED
 
     async def ask(middleware: InfiniteMemoryMiddleware) -> None:
         await aask(agent(Model(reply=reply), middleware, checkpointer=saver), "tell me of the weather " * 8)
@@ -271,7 +271,7 @@ def test_a_memory_whose_user_is_cancelled_is_closed(
     closed: list[InfiniteMemory] = []
     really_close, really_take = InfiniteMemory.close, ThreadMemory._take
     waits, begun = asyncio.Event(), threading.Event()
-    settings: dict[str, Any] = {"ranking": "hybrid", "embedder": Endless(), "token_counter": Words()} | UNHURRIED
+    settings: dict[str, Any] = {"embedder": Endless(), "token_counter": Words()} | UNHURRIED
     with SessionPool(max_tokens=150, reserve_tokens=0, **settings) as pool:
         monkeypatch.setattr(InfiniteMemory, "close", close)
         asyncio.run(cancel(pool))

@@ -24,7 +24,7 @@ overflow_is_told = pytest.mark.skipif(
 
 
 def middleware(**settings: Any) -> InfiniteMemoryMiddleware:
-    return InfiniteMemoryMiddleware(token_counter=Words(), ranking="lexical", reserve_tokens=0, **settings)
+    return InfiniteMemoryMiddleware(token_counter=Words(), embedder="words", reserve_tokens=0, **settings)
 
 
 @pytest.mark.parametrize(("limit", "budget"), [(None, 150), (("fraction", 0.8), 120), (100, 100)])
@@ -189,7 +189,7 @@ def test_a_handler_may_be_any_callable() -> None:
 
 
 def test_a_limit_beside_a_pool_is_that_of_the_agent() -> None:
-    with SessionPool(token_counter=Words(), ranking="lexical", reserve_tokens=0) as pool:
+    with SessionPool(token_counter=Words(), embedder="words", reserve_tokens=0) as pool:
         model = Model()
         one = create_agent(
             model, TOOLS, middleware=[InfiniteMemoryMiddleware(pool, max_tokens=100)], checkpointer=InMemorySaver()

@@ -288,7 +288,7 @@ def test_what_the_model_raises_is_an_embedder_error() -> None:
 
 @pytest.mark.parametrize("value", [Recorded(), embed, aembed])
 def test_the_engine_recalls_with_it(value: Any) -> None:
-    with InfiniteMemory(embedder=as_embedder(value), ranking="dense", min_score=-1.0) as memory:
+    with InfiniteMemory(embedder=as_embedder(value), min_score=-1.0) as memory:
         memory.add([Message.user("bbbb", id="b"), Message.user("aaaa", id="a"), Message.user("eeee", id="e")])
         memory.index()
         hits = memory.search("aaaaa" if not isinstance(value, Recorded) else "aa", 3)
@@ -300,7 +300,7 @@ def test_the_async_engine_awaits_it() -> None:
     source = Recorded()
 
     async def ask() -> list[str | None]:
-        own = InfiniteMemory(embedder=as_embedder(source), ranking="dense", min_score=-1.0)
+        own = InfiniteMemory(embedder=as_embedder(source), min_score=-1.0)
         async with AsyncInfiniteMemory(own) as memory:
             await memory.add([Message.user(text, id=text) for text in ("bbbb", "aaaa", "eeee")])
             await memory.index()

@@ -172,7 +172,7 @@ class TestEmbedders:
 
         saver = InMemorySaver()
         for dimension in (16, 8):
-            given: dict[str, Any] = {"ranking": "hybrid", "embeddings": HashingEmbedder(dimension), "max_tokens": 200}
+            given: dict[str, Any] = {"embedder": None, "embeddings": HashingEmbedder(dimension), "max_tokens": 200}
             with closing(memory(tmp_path / "memory.db", **given)) as middleware:
                 one = agent(Model(), middleware, checkpointer=saver)
                 for _ in range(5):

@@ -167,7 +167,7 @@ class TestNamedSessions:
 
     @pytest.mark.parametrize("named", [True, False])
     def test_a_thread_that_begins_without_a_message_leaves_the_session_as_it_is(self, *, named: bool) -> None:
-        pool = SessionPool(token_counter=Words(), ranking="lexical", on_overflow="raise")
+        pool = SessionPool(token_counter=Words(), embedder="words", on_overflow="raise")
         for texts in (["my code is 4471"], [], ["what is my code?"]):
             middleware = memory(pool, session_id="bob" if named else None)
             one = agent(Model(reply=lambda messages: AIMessage("hello")), middleware, checkpointer=InMemorySaver())
@@ -326,7 +326,7 @@ class TestNestedGraphs:
     @pytest.mark.parametrize("search", ["own tool", "tool", "retriever"])
     def test_what_searches_in_a_nested_graph_finds_what_its_list_said(self, way: str, search: str) -> None:
         """Also while others work on the same list, as workers do that are sent with all that was said."""
-        pool = SessionPool(token_counter=Words(), ranking="lexical", max_tokens=4096, reserve_tokens=0)
+        pool = SessionPool(token_counter=Words(), embedder="words", max_tokens=4096, reserve_tokens=0)
         middleware, found = memory(pool, recall_tool=search == "own tool"), []
         retriever = HistoryRetriever(store=pool, session_key="thread_id", k=20)
 

@@ -156,7 +156,7 @@ def allowed(run: Run, said: Run, scope: str) -> bool:
 
 @pytest.fixture
 def pool(request: pytest.FixtureRequest) -> Iterator[SessionPool]:
-    settings: dict[str, Any] = {"token_counter": Words(), "ranking": "lexical", "reserve_tokens": 0, "top_k": 20}
+    settings: dict[str, Any] = {"token_counter": Words(), "embedder": "words", "reserve_tokens": 0, "top_k": 20}
     with SessionPool(None, on_overflow="keep", **settings, **request.param) as made:
         yield made
 

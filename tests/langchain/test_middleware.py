@@ -117,8 +117,8 @@ class TestWhoseMemory:
         assert said(ask(one, "hello"))[-1] == ("ai", "fine: hello")
 
     def test_a_pool_has_its_own_settings(self) -> None:
-        with SessionPool() as pool, pytest.raises(TypeError, match="ranking"):
-            InfiniteMemoryMiddleware(pool, ranking="lexical")
+        with SessionPool() as pool, pytest.raises(TypeError, match="embedder"):
+            InfiniteMemoryMiddleware(pool, embedder="words")
         with pytest.raises(ValueError, match="on_error"):
             InfiniteMemoryMiddleware(on_error="ignore")  # type: ignore[arg-type]
 

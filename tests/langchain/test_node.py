@@ -59,7 +59,7 @@ def graph(node: Any, **arguments: Any) -> Any:
 
 
 def pool(**settings: Any) -> SessionPool:
-    given = {"token_counter": Words(), "ranking": "lexical", "max_tokens": 200, "reserve_tokens": 0, **settings}
+    given = {"token_counter": Words(), "embedder": "words", "max_tokens": 200, "reserve_tokens": 0, **settings}
     return SessionPool(on_overflow="keep", **given)
 
 
@@ -168,7 +168,7 @@ class TestByItself:
 
 
 def test_a_limit_beside_a_pool_is_that_of_the_node() -> None:
-    with SessionPool(token_counter=Words(), ranking="lexical", reserve_tokens=0) as pool:
+    with SessionPool(token_counter=Words(), embedder="words", reserve_tokens=0) as pool:
         one = graph(infinite_memory_node(pool, max_tokens=100), checkpointer=InMemorySaver())
         for number in range(8):
             state = one.invoke({"messages": [HumanMessage(f"{number} {TALK}")]}, config())

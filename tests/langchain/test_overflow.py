@@ -69,7 +69,7 @@ def test_a_prompt_that_is_refused_is_sent_once_more_and_smaller(body: Mapping[st
 
     async def talk(url: str) -> None:
         memory = InfiniteMemoryMiddleware(
-            token_counter=Words(), ranking="lexical", reserve_tokens=0, max_tokens=120, recall_tokens=0
+            token_counter=Words(), embedder="words", reserve_tokens=0, max_tokens=120, recall_tokens=0
         )
         with httpx.Client() as client:
             async with httpx.AsyncClient() as async_client:
@@ -98,7 +98,7 @@ def test_a_refusal_in_a_stream_is_one_too(body: Mapping[str, Any]) -> None:
 
     server = ModelServer(script)
     with served(server.app) as (url, _), httpx.Client() as client:
-        memory = InfiniteMemoryMiddleware(token_counter=Words(), ranking="lexical", reserve_tokens=0, max_tokens=90)
+        memory = InfiniteMemoryMiddleware(token_counter=Words(), embedder="words", reserve_tokens=0, max_tokens=90)
         one = create_agent(model_at(url, client), [], middleware=[memory])
         given: Any = {"messages": [HumanMessage(TALK), AIMessage("fine"), HumanMessage(TALK), HumanMessage(TALK)]}
         streamed: list[Any] = list(one.stream(given, stream_mode="messages"))

@@ -35,7 +35,7 @@ SAID = [
 
 @pytest.fixture
 def pool(tmp_path: Path) -> Any:
-    with SessionPool(tmp_path / "chat.db", ranking="lexical") as pool:
+    with SessionPool(tmp_path / "chat.db", embedder="words") as pool:
         with pool.use("1") as memory:
             memory.add(SAID)
         with pool.use("1", "ann") as memory:
@@ -276,7 +276,7 @@ def test_fields_can_be_configured(pool: SessionPool, tmp_path: Path) -> None:
     assert len(given.with_config(configurable={"k": 3}).invoke("tower river lunch")) == 3
     replies = given.with_config(configurable={"role": "assistant"}).invoke("tower")
     assert [document.id for document in replies] == ["a1"]
-    with closing(HistoryRetriever(tmp_path / "chat.db", session_id="1", ranking="lexical")) as own:
+    with closing(HistoryRetriever(tmp_path / "chat.db", session_id="1", embedder="words")) as own:
         fewer = own.configurable_fields(k=ConfigurableField(id="k")).with_config(configurable={"k": 2})
         assert len(fewer.invoke("tower river lunch")) == 2, "the store is opened once, with its settings"
         assert own.k == 4

@@ -71,7 +71,7 @@ def test_a_chain_is_sent_them_too_and_its_history_holds_them_to_the_letter(tmp_p
         sent.append(messages)
         return "Noted."
 
-    chain = with_infinite_memory(RunnableLambda(answer), store=tmp_path / "a.db", ranking="lexical")
+    chain = with_infinite_memory(RunnableLambda(answer), store=tmp_path / "a.db", embedder="words")
     for number in range(3):
         chain.invoke(pasted(number), {"configurable": {"session_id": "s"}})
     assert humans(sent[-1]) == ["What is in 0?", "What is in 1?", pasted(2)]

@@ -271,7 +271,7 @@ class TestRemoval:
         assert len(branches_of(middleware)) == 1
 
     def test_the_node_too(self) -> None:
-        with SessionPool(token_counter=Words(), ranking="lexical") as pool:
+        with SessionPool(token_counter=Words(), embedder="words") as pool:
             one = graph(infinite_memory_node(pool), checkpointer=InMemorySaver())
             messages = one.invoke({"messages": [HumanMessage(SECRET)]}, config())["messages"]
             one.invoke({"messages": [HumanMessage("hello")]}, config())
@@ -485,7 +485,7 @@ class TestForgetting:
         assert stored(middleware) == ["and?", "fine: and?", "more", "fine: more"]
 
     def test_the_node_is_given_the_question_too(self) -> None:
-        with SessionPool(token_counter=Words(), ranking="lexical") as pool:
+        with SessionPool(token_counter=Words(), embedder="words") as pool:
             one = graph(infinite_memory_node(pool))
             for _ in range(2):
                 state = one.invoke({"messages": [HumanMessage("hello")]}, config())
@@ -498,7 +498,7 @@ class TestForgetting:
         saver = InMemorySaver()
 
         def pool() -> SessionPool:
-            return SessionPool(tmp_path / "memory.db", token_counter=Words(), ranking="lexical")
+            return SessionPool(tmp_path / "memory.db", token_counter=Words(), embedder="words")
 
         def sent(one: Any, text: str) -> list[str]:
             state = one.invoke({"messages": [HumanMessage(text)]}, config())

@@ -52,7 +52,7 @@ WAYS = pytest.mark.parametrize("build", [with_middleware, with_node, with_agent_
 
 def open_pool(path: Path) -> SessionPool:
     limits: Any = {"max_tokens": 500, "reserve_tokens": 0}
-    return SessionPool(path, token_counter=Words(), ranking="lexical", on_overflow="raise", **limits)
+    return SessionPool(path, token_counter=Words(), embedder="words", on_overflow="raise", **limits)
 
 
 @contextmanager

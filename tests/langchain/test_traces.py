@@ -61,7 +61,7 @@ class Recorder(BaseCallbackHandler):
 
 @pytest.fixture
 def memory() -> Iterator[InfiniteMemory]:
-    with InfiniteMemory(max_tokens=100, reserve_tokens=0, token_counter=Words(), ranking="lexical") as memory:
+    with InfiniteMemory(max_tokens=100, reserve_tokens=0, token_counter=Words(), embedder="words") as memory:
         memory.add(SAID)
         yield memory
 

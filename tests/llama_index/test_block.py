@@ -294,11 +294,11 @@ def test_what_is_wrong_is_said_at_once(made: Make) -> None:
         made(no_such=1)
     with pytest.raises(ValueError, match="max_tokens"):
         made(max_tokens=0)
-    with pytest.raises(ValueError, match="ranking"):
-        made(ranking="best")
+    with pytest.raises(ValueError, match="recall"):
+        made(recall="best")
     pool = SessionPool()
-    with pytest.raises(TypeError, match="embed_model, ranking: the pool given has its own settings"):
-        made(store=pool, embed_model=HashingEmbedder(), ranking="dense")
+    with pytest.raises(TypeError, match="embed_model, top_k: the pool given has its own settings"):
+        made(store=pool, embed_model=HashingEmbedder(), top_k=1)
     pool.close()
 
 

@@ -83,7 +83,7 @@ def test_what_media_cost_is_said_by_the_names_of_memory() -> None:
 
 
 def test_a_turn_that_is_recalled_comes_without_its_media() -> None:
-    with InfiniteChatMemoryBuffer.from_defaults(token_limit=900, ranking="lexical") as memory:
+    with InfiniteChatMemoryBuffer.from_defaults(token_limit=900, embedder="words") as memory:
         memory.put_messages([user("Is this the blue ladder?", PICTURE), assistant("Yes, the blue ladder.")])
         for number in range(40):
             memory.put_messages([user(f"Day {number} was sunny. " * 5), assistant("Good. " * 5)])

@@ -96,7 +96,7 @@ def test_media_are_kept_from_the_newest_on(media: list[int], room: int, window: 
 
 def test_a_prompt_of_the_engine_gives_media_up_before_text() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://e.org/cat.png"}}
-    with InfiniteMemory(max_tokens=1_500, reserve_tokens=0, ranking="lexical") as memory:
+    with InfiniteMemory(max_tokens=1_500, reserve_tokens=0, embedder="words") as memory:
         for number in range(2):
             content = [{"type": "text", "text": f"What is {number}?"}, image]
             memory.add([{"role": "user", "content": content}, {"role": "assistant", "content": f"{number} is a cat."}])

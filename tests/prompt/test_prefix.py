@@ -23,7 +23,7 @@ def hundreds(text: str) -> int:
 
 TEMPLATE = RecallTemplate(header="", footer="", day="", item="{text}", separator="\n")
 SETTINGS: dict[str, Any] = {
-    "max_tokens": 16_000, "reserve_tokens": 0, "token_counter": hundreds, "message_overhead": 0, "ranking": "lexical",
+    "max_tokens": 16_000, "reserve_tokens": 0, "token_counter": hundreds, "message_overhead": 0, "embedder": "words",
     "recall": "thorough", "recall_template": TEMPLATE, "excerpt_tokens": None,
 }  # fmt: skip
 """A quarter, 4,000 tokens, is left to questions; the window takes 12,000."""

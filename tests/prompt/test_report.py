@@ -198,7 +198,7 @@ def test_a_repr_is_a_line() -> None:
 
 
 def test_a_line_has_the_time_of_its_message() -> None:
-    with InfiniteMemory(ranking="lexical") as memory:
+    with InfiniteMemory(embedder="words") as memory:
         memory.add(Message.user("hello", id="m", created_at=DAY))
         line = next(line for line in memory.context("and").report.lines if line.id == "m")
     assert (line.at, line.to_dict()["at"]) == (DAY, "2026-03-12T09:30:00+00:00")

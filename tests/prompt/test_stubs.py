@@ -19,7 +19,7 @@ def words(text: str) -> int:
 
 
 SETTINGS: dict[str, Any] = {
-    "reserve_tokens": 0, "token_counter": words, "message_overhead": 0, "window_slack": 0.0, "ranking": "lexical",
+    "reserve_tokens": 0, "token_counter": words, "message_overhead": 0, "window_slack": 0.0, "embedder": "words",
 }  # fmt: skip
 
 STUB = 7
@@ -48,7 +48,7 @@ def sent(messages: Sequence[Message], limit: int, **changes: Any) -> list[str]:
     with InfiniteMemory(**SETTINGS | changes) as memory:
         memory.add(messages)
         prompt = memory.context(max_tokens=limit).messages
-    arguments = {name: value for name, value in (SETTINGS | changes).items() if name != "ranking"}
+    arguments = {name: value for name, value in (SETTINGS | changes).items() if name != "embedder"}
     window = sliding_window(messages, max_tokens=limit, **arguments)
     assert [message.content for message in window] == [message.content for message in prompt]
     return [message.content if is_stub(message) else message.id or "" for message in prompt]

@@ -96,7 +96,7 @@ def test_grounding_gives_way_to_results_or_they_to_it(overflow: Any, page: int, 
     def words(text: str) -> int:
         return len(text.split())
 
-    with InfiniteMemory(max_tokens=600, token_counter=words, grounding_overflow=overflow, ranking="lexical") as memory:
+    with InfiniteMemory(max_tokens=600, token_counter=words, grounding_overflow=overflow, embedder="words") as memory:
         memory.add(Message.user("look", grounding="page " * 300))
         for number in range(4):
             memory.add([calls((f"c{number}", "find")), result("found " * 100, f"c{number}")])

@@ -77,7 +77,7 @@ def memory_of(
     messages: Sequence[Message], counter: str, limit: int, reserve: int = 0, **options: Any
 ) -> InfiniteMemory:
     """A memory that has the window alone: nothing is recalled."""
-    settings: dict[str, Any] = {"ranking": "lexical", "recall_tokens": 0, "message_overhead": 0, "window_slack": 0}
+    settings: dict[str, Any] = {"embedder": "words", "recall_tokens": 0, "message_overhead": 0, "window_slack": 0}
     memory = InfiniteMemory(max_tokens=limit, reserve_tokens=reserve, token_counter=counter, **settings | options)
     memory.add(messages)
     return memory
@@ -350,7 +350,7 @@ def test_a13_system_messages_in_between_are_sent_and_paid(sized: Sized) -> None:
 
 
 def test_a_system_prompt_that_replaces_one_stands_in_front() -> None:
-    with InfiniteMemory(ranking="lexical") as memory:
+    with InfiniteMemory(embedder="words") as memory:
         for message in (Message.user("a"), Message.system("b"), Message.user("c"), Message.system("d")):
             memory.add(message)
         assert [message.content for message in memory.context("e").messages] == ["d", "a", "c", "e"]

@@ -97,7 +97,7 @@ def test_a_silent_question_reads_only_the_window(store: CountingStore, question:
 
 
 def test_a_floor_of_the_callers_own_shows_what_it_keeps_out(store: CountingStore) -> None:
-    with InfiniteMemory(store, max_tokens=1_000, reserve_tokens=0, min_score=0.99, min_lexical=90) as memory:
+    with InfiniteMemory(store, max_tokens=1_000, reserve_tokens=0, min_score=0.99) as memory:
         report = memory.context(OWN).report
         assert report.totals[Kind.RECALLED] == 0
         assert 0 < sum(line.kind is Kind.RECALLED for line in report.lines) <= WEAK_SHOWN

@@ -67,7 +67,7 @@ LONG = FILLER * 60 + "The locker code at the climbing hall is 4093. " + FILLER *
 def asked(**arguments: object) -> Context:
     talk = [Message.user("hello"), Message.assistant(LONG, id="long")]
     talk += [Message.user(f"number {number} of the things we speak of") for number in range(60)]
-    given: dict[str, object] = {"max_tokens": 700, "reserve_tokens": 0, "ranking": "lexical"}
+    given: dict[str, object] = {"max_tokens": 700, "reserve_tokens": 0, "embedder": "words"}
     with InfiniteMemory(**given | arguments) as memory:  # type: ignore[arg-type]
         memory.add(talk)
         return memory.context("what is the code of my locker?")

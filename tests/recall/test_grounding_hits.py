@@ -22,7 +22,7 @@ def pasted(text: str, question: str) -> str:
 
 @pytest.fixture
 def memory() -> Iterator[InfiniteMemory]:
-    with InfiniteMemory(ranking="lexical", strippers=[PASTED_CONTEXT, TOOL_RESULTS], max_tokens=900) as made:
+    with InfiniteMemory(embedder="words", strippers=[PASTED_CONTEXT, TOOL_RESULTS], max_tokens=900) as made:
         yield made
 
 
@@ -65,7 +65,7 @@ def test_recall_does_not_look_there(memory: InfiniteMemory) -> None:
 
 
 def test_the_words_are_kept_in_a_snapshot_and_left_with_what_is_forgotten(tmp_path: Path) -> None:
-    settings = {"ranking": "lexical", "strippers": [PASTED_CONTEXT]}
+    settings = {"embedder": "words", "strippers": [PASTED_CONTEXT]}
     with InfiniteMemory(tmp_path / "a.db", **settings) as first:  # type: ignore[arg-type]
         first.add([Message.user(pasted(DOCUMENT, f"Question {n}?"), id=f"m{n}") for n in range(3)])
         first.index()

@@ -160,13 +160,12 @@ def test_an_excerpt_holds_the_words_of_its_language() -> None:
     assert "Schlüssel der Häuser" in found
 
 
-@pytest.fixture(scope="module", params=[None, "static"], ids=["words", "static"])
+@pytest.fixture(scope="module", params=["words", "static"])
 def memories(request: pytest.FixtureRequest) -> Iterator[dict[str, InfiniteMemory]]:
     """The translated talk in each language, by words alone and with static vectors."""
     memories = {}
     for code in SPOKEN:
-        ranking: Any = "hybrid" if request.param else "lexical"
-        memory = InfiniteMemory(embedder=request.param, ranking=ranking, max_tokens=900, reserve_tokens=0)
+        memory = InfiniteMemory(embedder=request.param, max_tokens=900, reserve_tokens=0)
         memory.add([
             Message(role=each["role"], content=each[code], id=each["id"], created_at=each["created_at"])
             for each in TALK["messages"]
@@ -212,7 +211,7 @@ def test_small_talk_recalls_nothing(memories: dict[str, InfiniteMemory], code: s
 
 
 def test_the_languages_of_a_talk_are_those_of_its_branch() -> None:
-    with InfiniteMemory(ranking="lexical") as memory:
+    with InfiniteMemory(embedder="words") as memory:
         memory.add([Message.user("We sold the boats in April.", id="en")])
         memory.fork("anders")
         memory.add([Message.user("Die Buchungen für die Häuser sind nicht da.", id="de")])

@@ -16,7 +16,7 @@ from shared_core.prompt.reasons import Kind
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 QUESTION = "What is the budget for the kitchen?"
-SETTINGS: dict[str, Any] = {"ranking": "lexical", "reserve_tokens": 0, "token_counter": "characters/4"}
+SETTINGS: dict[str, Any] = {"embedder": "words", "reserve_tokens": 0, "token_counter": "characters/4"}
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from shared_core.messages import Message, Role
 from shared_core.plugins.base import Vectors
 from shared_core.recall import ranking
 from shared_core.recall.query import parse_query
-from shared_core.recall.ranking import Opening, Ranked, rank
+from shared_core.recall.ranking import Ranked, rank
 from shared_core.recall.scope import RecallUnit, Scope
 from shared_core.recall.signals import (
     AROUND_TERMS,
@@ -28,7 +28,6 @@ from shared_core.recall.signals import (
     NOT_OF_SELF,
     REACTION_BOOST,
     SPEAKER_BOOST,
-    Ranking,
     ScopeSearch,
 )
 from shared_core.records import MAIN, Draft
@@ -82,13 +81,15 @@ def upto(scope: Scope, count: int) -> Scope:
     return replace(scope, line=replace(scope.line, upto=count), eligible=scope.eligible[:count])
 
 
-def ranked(question: str, *scopes: Scope, ranking: Ranking = "hybrid", floor: float = 0.0, min_lexical: float = 0.0,
-           weight: float = 0.5, pool: int = 100, least: tuple[float, float] | None = None,
-           opening: Opening | None = None) -> list[Ranked]:  # fmt: skip
+def ranked(question: str, *scopes: Scope, vector: Vectors | None = QUESTION, floor: float = 0.0, words: float = 0.0,
+           weight: float = 0.5, pool: int = 100, min_score: float | None = None) -> list[Ranked]:  # fmt: skip
+    """Rank with one floor for the best and all others, and this share of words instead of the measured ones."""
     names = [name for scope in scopes for name in scope.session_index.names]
-    found = rank(parse_query(question, names), scopes, QUESTION, ranking=ranking, floor=floor, weight=weight,
-                 min_lexical=min_lexical, pool=pool, least=least, opening=opening)  # fmt: skip
-    return list(found)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in (("MIN_LEXICAL", words), ("OPENING_LEXICAL", words), ("RELAXED", 1.0)):
+            patch.setattr(ranking, name, value)
+        query = parse_query(question, names)
+        return list(rank(query, scopes, vector, floor=floor, weight=weight, pool=pool, min_score=min_score))
 
 
 def indices(found: Sequence[Ranked], *, weak: bool | None = None) -> list[int]:
@@ -118,42 +119,36 @@ said = st.builds(
 @given(
     said=st.lists(said, min_size=1, max_size=10),
     without=st.sets(st.integers(0, 9)),
-    ranking=st.sampled_from(["hybrid", "lexical", "dense"]),
+    by_meaning=st.booleans(),
     weight=st.sampled_from([0.0, 0.5, 2.0]),
     pool=st.integers(1, 4),
     floor=st.integers(-4, 8),
-    min_lexical=st.sampled_from([0.0, 0.3, 1.0]),
+    least=st.sampled_from([0.0, 0.3, 1.0]),
 )
 def test_scores_are_fused_over_the_union_of_both_lists(
-    said: list[Said], without: set[int], ranking: Ranking, weight: float, pool: int, floor: int, min_lexical: float
+    said: list[Said], without: set[int], by_meaning: bool, weight: float, pool: int, floor: int, least: float
 ) -> None:
     # Each in a sitting of its own, so that no neighbour lends it anything.
     said = [replace(one, days=day) for day, one in enumerate(said)]
     scope = scope_of(said, without=sorted(without))
-    found = ranked("boat tower", scope, ranking=ranking, weight=weight, pool=pool, floor=floor / 16,
-                   min_lexical=min_lexical)  # fmt: skip
+    vector = QUESTION if by_meaning else None
+    found = ranked("boat tower", scope, vector=vector, weight=weight, pool=pool, floor=floor / 16, words=least)
     # The oracle: what BM25 and the cosines say of each index, the rest by hand.
     bm25 = scope.session_index.lexical.score(["boat", "tower"], scope.line)
-    shares = dict(enumerate((bm25.values / max(bm25.ceiling, 1e-9)).tolist() if ranking != "dense" else [0.0] * 10))
-    cosines = {i: one.cosine / 16 for i, one in enumerate(said) if one.cosine is not None and ranking != "lexical"}
+    shares = dict(enumerate((bm25.values / max(bm25.ceiling, 1e-9)).tolist()))
+    cosines = {i: one.cosine / 16 for i, one in enumerate(said) if one.cosine is not None and by_meaning}
     may = [index for index in range(len(said)) if index not in without]
     union = best_of({index: shares[index] for index in may if shares[index] > 0}, pool)
     union |= best_of({index: cosines[index] for index in may if index in cosines}, pool)
     order = sorted(union)
     words, meaning = z([shares[index] for index in order]), z([cosines.get(index) for index in order])
-    scores = {index: lexical + (weight * dense if ranking == "hybrid" else 0)
-              for index, lexical, dense in zip(order, words, meaning, strict=True)}  # fmt: skip
-    if ranking == "dense":
-        scores = {index: cosines[index] for index in order}
+    scores = {index: lexical + weight * dense for index, lexical, dense in zip(order, words, meaning, strict=True)}
     near = {index for index in order if cosines.get(index, -1) >= floor / 16}
     idf = {term: math.log1p((len(said) - n + 0.5) / (n + 0.5)) for term in ("boat", "tower")
            if (n := sum(term in one.text.split() for one in said)) or True}  # fmt: skip
     present = {index: sum(idf[term] for term in set(said[index].text.split()) & set(idf)) / sum(idf.values())
-               for index in order} if ranking != "dense" else dict.fromkeys(order, 0.0)  # fmt: skip
-    matching = {index for index in order if max(shares[index], present[index] / 3) >= np.float32(min_lexical)}
-    strong = {"hybrid": near | matching, "lexical": matching, "dense": near}[ranking]
-    if ranking == "dense" and not any(cosine > floor / 16 for index, cosine in cosines.items() if index in union):
-        strong = set()
+               for index in order}  # fmt: skip
+    strong = near | {index for index in order if max(shares[index], present[index] / 3) >= np.float32(least)}
     assert {one.line_index for one in found} == union
     assert {one.line_index for one in found if not one.weak} == strong
     assert {one.line_index: one.dense for one in found} == {index: cosines.get(index) for index in order}
@@ -195,7 +190,7 @@ def test_the_scope_is_applied_before_the_best_are_taken() -> None:
     said = [Said("tower tower", 8), Said("boat", 1), Said("tower boat", 2), Said("boat", 7)]
     assert indices(ranked("tower", scope_of(said), pool=1)) == [0]
     assert indices(ranked("tower", scope_of(said, without=[0, 3]), pool=1)) == [2]
-    assert indices(ranked("tower", upto(scope_of(said, without=[0]), 2), pool=1, ranking="dense")) == [1]
+    assert indices(ranked("tower", upto(scope_of(said, without=[0]), 2), pool=1)) == [1]
 
 
 def test_nothing_relevant_is_an_answer() -> None:
@@ -204,33 +199,33 @@ def test_nothing_relevant_is_an_answer() -> None:
     scope = scope_of(said)
     shares = {one.line_index: one.lexical for one in ranked("tower river", scope)}
     assert shares[0] > 0.7 > shares[1] > 0.0
-    for floor, min_lexical, strong in [
+    for floor, least, strong in [
         (0.25, 0.7, {0, 5}),
         (0.25, 9.0, {5}),
         (0.26, 0.7, {0}),
         (0.1875, 9.0, {5, 6}),
         (1.0, 9.0, set()),
     ]:
-        found = ranked("tower river", scope, floor=floor, min_lexical=min_lexical)
+        found = ranked("tower river", scope, floor=floor, words=least)
         assert set(indices(found, weak=False)) == strong
         assert {0, 5, 6} <= set(indices(found))
-    assert indices(ranked("tower river", scope, ranking="lexical", floor=-1, min_lexical=9), weak=False) == []
-    assert indices(ranked("tower river", scope, ranking="dense", floor=0.3), weak=False) == []
-    assert ranked("hello", scope_of([Said("tower")]), floor=0.5, min_lexical=0.5) == []
+    assert indices(ranked("tower river", scope, vector=None, floor=-1, words=9), weak=False) == []
+    assert indices(ranked("tower river", scope, min_score=0.3, words=9), weak=False) == []
+    assert ranked("hello", scope_of([Said("tower")]), floor=0.5, words=0.5) == []
 
 
 @pytest.mark.parametrize(
-    ("opening", "strong"),
-    [
-        (None, {0, 5, 6}),
-        (Opening(0.25, 9.0), {0, 5, 6}),
-        (Opening(0.26, 9.0), set()),
-        (Opening(0.26, 0.7), {0, 5, 6}),
-    ],
+    ("floor", "words", "strong"),
+    [(0.25, 9.0, {0, 5, 6}), (0.26, 9.0, set()), (0.26, 0.7, {0, 5, 6})],
 )
-def test_once_one_message_matches_well_others_may_match_less(opening: Opening | None, strong: set[int]) -> None:
+def test_once_one_message_matches_well_others_may_match_less(
+    floor: float, words: float, strong: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = [Said("tower and river", -8), Said(), Said(), Said(), Said(), Said("boat", 4), Said("cat", 3), Said("dog")]
-    found = ranked("tower river", scope_of(said), floor=0.1875, min_lexical=0.7, opening=opening)
+    monkeypatch.setattr(ranking, "MIN_LEXICAL", 0.7)
+    monkeypatch.setattr(ranking, "OPENING_LEXICAL", words)
+    monkeypatch.setattr(ranking, "RELAXED", 0.7)
+    found = list(rank(parse_query("tower river", []), [scope_of(said)], QUESTION, floor=floor, weight=0.5))
     assert set(indices(found, weak=False)) == strong
     assert {0, 5, 6} <= set(indices(found))
 
@@ -246,11 +241,12 @@ def test_once_one_message_matches_well_others_may_match_less(opening: Opening | 
         ([-4, -8, 4], []),
     ],
 )
-def test_the_dense_threshold_opens_only_above_itself(cosines: list[int], strong: list[int]) -> None:
+def test_the_threshold_opens_only_above_itself(cosines: list[int], strong: list[int]) -> None:
     """The best must be beyond the floor; then whatever reaches it comes along."""
-    found = ranked("tower", scope_of([Said("tower", cosine) for cosine in cosines]), ranking="dense", floor=0.25)
+    found = ranked(
+        "tower", scope_of([Said("tower", cosine, days=day) for day, cosine in enumerate(cosines)]), min_score=0.25
+    )
     assert indices(found, weak=False) == strong
-    assert {one.lexical for one in found} == {0.0}
 
 
 def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,10 +256,10 @@ def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.M
     lent = [
         (0.2 * 6 + 0.1 * 2) / 16, (0.4 * 8 + 0.2 * 2) / 16, (0.4 * 6 + 0.2 * 8) / 16, (0.4 * 2 + 0.2 * 6) / 16, 0.0
     ]  # fmt: skip
-    found = ScopeSearch(0, parse_query("hello", []), scope, QUESTION, "hybrid").signals(np.arange(5))
+    found = ScopeSearch(0, parse_query("hello", []), scope, QUESTION).signals(np.arange(5))
     assert found.around.tolist() == pytest.approx(lent)
     long = scope_of([said[0], replace(said[1], text=" ".join(f"word{n}" for n in range(2 * AROUND_TERMS)))])
-    found = ScopeSearch(0, parse_query("hello", []), long, QUESTION, "hybrid").signals(np.arange(2))
+    found = ScopeSearch(0, parse_query("hello", []), long, QUESTION).signals(np.arange(2))
     assert found.around.tolist() == pytest.approx([0.2 * 6 / 16, 0.5 * 0.4 * 8 / 16])
     assert indices(ranked("hello", scope, floor=-1)) == [0, 1, 4, 2]
     # Beside so good a neighbour the second is the best there is, but those that come first are so by themselves.
@@ -276,7 +272,7 @@ def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.M
 
 def test_a_message_without_a_vector_counts_as_the_mean() -> None:
     found = ranked("tower", scope_of([Said("tower", 8), Said("tower", -8), Said("tower")]), weight=1.0)
-    words = ranked("tower", scope_of([Said("tower")] * 3), ranking="lexical")
+    words = ranked("tower", scope_of([Said("tower")] * 3), vector=None)
     assert [one.dense for one in sorted(found, key=lambda one: one.line_index)] == [0.5, -0.5, None]
     added = {
         one.line_index: one.score - next(w.score for w in words if w.line_index == one.line_index) for one in found
@@ -301,11 +297,7 @@ def test_a_speaker_counts_only_when_one_is_named(question: str, boosted: list[in
     query = parse_query(question, ["Ann", "Bob", "Eve"])
     plain = replace(query, speakers=())
     with_, without = (
-        {
-            one.line_index: one.score
-            for one in rank(q, [scope], None, ranking="hybrid", floor=0, min_lexical=0, weight=0)
-        }
-        for q in (query, plain)
+        {one.line_index: one.score for one in rank(q, [scope], None, floor=0, weight=0)} for q in (query, plain)
     )
     gain = {index: with_[index] - without[index] for index in range(4)}
     # The last of Ann's is of herself.
@@ -322,10 +314,10 @@ def test_you_is_the_assistant_where_nobody_is_named() -> None:
         ("Ann, did you see a tower?", [0, 0, NOT_OF_SELF]),
     ):
         query = parse_query(question, ["Ann"])
-        assert ScopeSearch(0, query, scope, None, "lexical").signals(np.arange(3)).named.tolist() == named
+        assert ScopeSearch(0, query, scope, None).signals(np.arange(3)).named.tolist() == named
     on = replace(parse_query("The tower is done. What were your suggestions?", []), goes_on=True)
     assert on.asks_back
-    assert not ScopeSearch(0, on, scope, None, "lexical").signals(np.arange(3)).named.any()
+    assert not ScopeSearch(0, on, scope, None).signals(np.arange(3)).named.any()
 
 
 def test_reactions_come_last() -> None:
@@ -333,31 +325,29 @@ def test_reactions_come_last() -> None:
     long = " ".join(f"word{number}" for number in range(4 * FADE_TERMS))
     texts = ["tower", "tower", "did you like your tower?", "I showed you my tower", "tower", f"you {long}", "tower"]
     scope = scope_of([*map(Said, texts), Said("tower", days=1), Said(f"you {long}", days=1)])
-    found = ScopeSearch(0, parse_query("tower?", []), scope, None, "lexical").signals(np.arange(9))
+    found = ScopeSearch(0, parse_query("tower?", []), scope, None).signals(np.arange(9))
     assert found.reacts.tolist() == pytest.approx([0, 0, 1, 0, 0, 1 / 4, 0, 0, 1 / 4])
     plain = scope_of([Said("tower"), Said("tower", days=1), Said("you tower", days=2)])
-    scores = {one.line_index: one.score for one in ranked("tower", plain, ranking="lexical")}
+    scores = {one.line_index: one.score for one in ranked("tower", plain, vector=None)}
     assert scores == pytest.approx({0: 0, 1: 0, 2: REACTION_BOOST}, abs=1e-3)
 
 
 def test_a_date_counts_by_how_well_it_matches() -> None:
     scope = scope_of([Said("tower", days=days) for days in (-30, 0, 1, 365)])
-    plain = {one.line_index: one.score for one in ranked("tower", scope, ranking="lexical")}
-    dated = {one.line_index: one.score for one in ranked("the tower on 7 May 2023?", scope, ranking="lexical")}
+    plain = {one.line_index: one.score for one in ranked("tower", scope, vector=None)}
+    dated = {one.line_index: one.score for one in ranked("the tower on 7 May 2023?", scope, vector=None)}
     gain = {index: dated[index] - plain[index] for index in range(4)}
     # The date's own words match nowhere, so that nothing else differs.
     assert gain == pytest.approx({0: 0, 1: DATE_BOOST, 2: DATE_BOOST / 2, 3: 0}, abs=1e-3)
-    by_meaning = ranked("on 7 May 2023, Ann?", scope_of([Said("x", 2, "Ann"), Said("y", 3, days=9)]), ranking="dense")
-    assert indices(by_meaning) == [1, 0]
 
 
-@pytest.mark.parametrize("ranking", ["hybrid", "lexical", "dense"])
-def test_of_equals_the_newer_comes_first(ranking: Ranking) -> None:
+@pytest.mark.parametrize("vector", [QUESTION, None], ids=["both", "words"])
+def test_of_equals_the_newer_comes_first(vector: Vectors | None) -> None:
     """Also where more are equal than are looked at: the oldest are left out."""
     # Sittings a day apart keep neighbours from lending words to each other.
     scope = scope_of([Said("tower", 4, days=number) for number in range(30)])
     for pool, eligible in ((100, 30), (7, 30), (7, 20)):
-        found = ranked("tower", upto(scope, eligible), ranking=ranking, pool=pool)
+        found = ranked("tower", upto(scope, eligible), vector=vector, pool=pool)
         assert indices(found) == list(range(eligible - 1, max(-1, eligible - 1 - pool), -1))
 
 
@@ -412,7 +402,7 @@ class TestTurns:
     def test_of_equal_turns_the_newer_comes_first(self) -> None:
         said = [one for day in range(12) for one in
                 (Said("tower", days=day), Said("tower", 4, role="assistant", days=day))]  # fmt: skip
-        found = ranked("tower", scope_of(said, unit="turn"), ranking="dense", pool=5)
+        found = ranked("tower", scope_of(said, unit="turn"), pool=5)
         assert indices(found) == [23, 21, 19, 17, 15]
 
 
@@ -420,7 +410,7 @@ class TestTurns:
 def test_of_a_long_history_the_best_are_found_and_of_equals_the_newest(pool: int) -> None:
     said = [Said(("tower " * (1 + number * 7 % 3)).strip(), days=number) for number in range(6 * BLOCK)]
     scope = scope_of(said, without=range(50, 60))
-    found = ranked("tower", scope, ranking="lexical", pool=pool)
+    found = ranked("tower", scope, vector=None, pool=pool)
     scores = scope.session_index.lexical.score(["tower"], scope.line).values.tolist()
     assert set(indices(found)) == best_of({p: score for p, score in enumerate(scores) if scope.eligible[p]}, pool)
 

@@ -114,13 +114,12 @@ def test_turns_are_seen_as_the_lines_of_their_messages() -> None:
     )
 
 
-def test_tool_results_of_a_turn_are_seen_only_if_they_are_recalled() -> None:
-    for tools, seen in (("replies", False), ("all", True)):
-        reranker = Scripted()
-        opened = memory(reranker, recall_unit="turn", recall_tools=tools)
-        opened.add([Message.user("Locker number 90?"), Message.tool("locker 90: red", "c1"), Message.assistant("Red.")])
-        opened.search("locker number 90")
-        assert any("tool: locker 90: red" in text for text in reranker.calls[0][1]) is seen
+def test_tool_results_of_a_turn_are_not_seen() -> None:
+    reranker = Scripted()
+    opened = memory(reranker, recall_unit="turn")
+    opened.add([Message.user("Locker number 90?"), Message.tool("locker 90: red", "c1"), Message.assistant("Red.")])
+    opened.search("locker number 90")
+    assert not any("tool: locker 90: red" in text for text in reranker.calls[0][1])
 
 
 def test_a_message_found_by_its_grounding_is_seen_with_it() -> None:
@@ -134,12 +133,12 @@ def test_a_message_found_by_its_grounding_is_seen_with_it() -> None:
 def test_the_sessions_of_a_user_are_ordered_together() -> None:
     reranker, store = Scripted(), SQLiteStore(":memory:")
     for session in ("work", "home"):
-        with InfiniteMemory(store, session_id=session, user_id="ann", ranking="lexical") as opened:
+        with InfiniteMemory(store, session_id=session, user_id="ann", embedder="words") as opened:
             opened.add([Message.user(f"Key {number} hangs {session}.") for number in range(5)])
-    with InfiniteMemory(store, session_id="new", user_id="ann", scope="user", ranking="lexical") as opened:
+    with InfiniteMemory(store, session_id="new", user_id="ann", scope="user", embedder="words") as opened:
         without = opened.search("where does key 3 hang?")
     with InfiniteMemory(
-        store, session_id="new", user_id="ann", scope="user", ranking="lexical", reranker=reranker
+        store, session_id="new", user_id="ann", scope="user", embedder="words", reranker=reranker
     ) as opened:
         found = opened.search("where does key 3 hang?")
     assert ids(found) == ids(without)[::-1]

@@ -69,10 +69,10 @@ TALKS = st.lists(
     TALKS,
     st.lists(st.sampled_from(WORDS), min_size=1, max_size=3),
     st.booleans(),
-    st.sampled_from(["lexical", "hybrid"]),
+    st.sampled_from(["words", None]),
 )
 def test_it_ranks_as_one_session_of_all_messages(
-    talks: Sequence[Sequence[str]], asked: list[str], asks_in_the_last: bool, ranking: str
+    talks: Sequence[Sequence[str]], asked: list[str], asks_in_the_last: bool, embedder: str | None
 ) -> None:
     with closing(SQLiteStore(":memory:")) as store:
         for day, texts in enumerate(talks):
@@ -80,9 +80,9 @@ def test_it_ranks_as_one_session_of_all_messages(
             with of(store, "all", user_id="bob") as memory:
                 memory.add(together)
         query = " ".join(asked)
-        with of(store, "all", user_id="bob", ranking=ranking) as memory:
+        with of(store, "all", user_id="bob", embedder=embedder) as memory:
             expected = {hit.message.id: hit for hit in memory.search(query, 40)}
-        with of(store, f"s{len(talks) - 1}" if asks_in_the_last else "asks", ranking=ranking, scope="user") as memory:
+        with of(store, f"s{len(talks) - 1}" if asks_in_the_last else "asks", embedder=embedder, scope="user") as memory:
             found = {hit.message.id: hit for hit in memory.search(query, 40)}
         assert found.keys() == expected.keys()
         for id, hit in found.items():
@@ -178,7 +178,7 @@ def test_two_sessions_with_the_same_ids_are_told_apart(store: Store) -> None:
 
 def test_vectors_that_another_session_lacks_are_made_once_and_kept(store: Store) -> None:
     embedder = HashingEmbedder()
-    with of(store, "old", ranking="lexical") as memory:
+    with of(store, "old", embedder="words") as memory:
         memory.add([Message.user(f"boat {number}", id=str(number)) for number in range(40)])
         key = memory._checkout.live.key or 0
     assert store.spaces(key) == []

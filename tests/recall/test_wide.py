@@ -160,7 +160,7 @@ def asked(question: str, *, max_tokens: int = 1_000, long: bool = False, **setti
         return memory.context(question)
 
 
-@pytest.mark.parametrize("settings", [{"embedder": "static"}, {"ranking": "lexical"}], ids=str)
+@pytest.mark.parametrize("settings", [{"embedder": "static"}, {"embedder": "words"}], ids=str)
 @pytest.mark.parametrize(
     "question",
     ["List all books I mentioned.", "In which order did I bring up the books?", "Summarise what I said about books."],

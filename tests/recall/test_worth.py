@@ -230,17 +230,14 @@ def test_a_sample_of_cosines_serves_until_the_session_has_doubled() -> None:
 
 CONVERSATION = DATA / "conversation.json"
 
-FLOORS = [{"min_score": 0.9}, {"min_lexical": 0.9}, {"min_score": 0.6, "min_lexical": 0.5}]
 
-
-@pytest.mark.parametrize("floor", FLOORS)
-def test_a_floor_of_the_caller_is_one_more_condition(floor: dict[str, float]) -> None:
+@pytest.mark.parametrize("floor", [0.6, 0.5])
+def test_a_floor_of_the_caller_is_one_more_condition(floor: float) -> None:
     """What is silent without a floor is silent with one, and what is recalled with it is recalled without it."""
     questions = ["Who won the world cup in 1998?", "What was the code of my locker at the climbing hall?"]
     found: list[list[set[str | None]]] = []
-    for options in ({}, floor):
-        least = options.get("min_score"), options.get("min_lexical")
-        with InfiniteMemory(max_tokens=1_000, min_score=least[0], min_lexical=least[1]) as memory:
+    for least in (None, floor):
+        with InfiniteMemory(max_tokens=1_000, min_score=least) as memory:
             memory.import_file(CONVERSATION)
             lines = [memory.context(question).report.lines for question in questions]
         found.append([{one.id for one in some if one.kind is Kind.RECALLED and one.included} for some in lines])

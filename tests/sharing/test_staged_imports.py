@@ -44,12 +44,12 @@ def exported_once(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """Return an export of two conversations with forks, tags and vectors."""
     tmp_path = tmp_path_factory.mktemp("from")
     path = tmp_path / "chats.jsonl"
-    with InfiniteMemory(tmp_path / "from.db", session_id="a", ranking="lexical") as memory:
+    with InfiniteMemory(tmp_path / "from.db", session_id="a", embedder="words") as memory:
         memory.add(history(MESSAGES))
         memory.fork("side", at="m7")
         memory.add(Message.user("aside", id="x"))
         memory.tag("here")
-    with InfiniteMemory(tmp_path / "from.db", session_id="b", ranking="lexical") as memory:
+    with InfiniteMemory(tmp_path / "from.db", session_id="b", embedder="words") as memory:
         memory.add(history(9))
     export_sessions(tmp_path / "from.db", path)
     return path.read_bytes()
@@ -83,7 +83,7 @@ def exported(database: Path) -> bytes:
 def test_others_write_while_it_runs_and_see_nothing_of_it(file: Path, tmp_path: Path) -> None:
     database = tmp_path / "chat.db"
     seen: list[tuple[list[str], int]] = []
-    with InfiniteMemory(database, session_id="mine", ranking="lexical") as memory:
+    with InfiniteMemory(database, session_id="mine", embedder="words") as memory:
 
         def write_meanwhile(done: int, total: int) -> None:
             memory.add(Message.user(f"at {done}"))  # would wait for a lock that this very thread holds
@@ -114,7 +114,7 @@ def test_others_write_while_it_runs_and_see_nothing_of_it(file: Path, tmp_path: 
 
 
 def test_an_import_into_an_open_memory(file: Path, tmp_path: Path) -> None:
-    with InfiniteMemory(tmp_path / "chat.db", session_id="c", ranking="lexical") as memory:
+    with InfiniteMemory(tmp_path / "chat.db", session_id="c", embedder="words") as memory:
         result = memory.import_file(file, session="a")
         assert (result.session_id, result.new, result.head) == ("c", MESSAGES + 1, MAIN)
         assert memory.import_file(file, session="a").known == MESSAGES + 1
@@ -144,7 +144,7 @@ def test_an_import_that_is_killed_leaves_nothing_that_is_seen(file: Path, tmp_pa
 
 def test_a_session_that_is_made_meanwhile_is_merged_with(file: Path, tmp_path: Path) -> None:
     store = SQLiteStore(tmp_path / "chat.db")
-    memory = InfiniteMemory(store, session_id="b", ranking="lexical")
+    memory = InfiniteMemory(store, session_id="b", embedder="words")
 
     def meanwhile(done: int, total: int) -> None:
         if not store.sessions():

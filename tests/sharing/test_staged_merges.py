@@ -97,7 +97,7 @@ def new_chatgpt(folder: Path) -> Case:
 
 def listed(folder: Path, *, first: str = "user") -> Case:
     """Return a list of messages, to be added to what is there."""
-    with InfiniteMemory(folder / "here.db", session_id="default", ranking="lexical") as memory:
+    with InfiniteMemory(folder / "here.db", session_id="default", embedder="words") as memory:
         memory.add(history(21))
     said = [{"role": "system", "content": "Be brief."}] if first == "user" else [{"role": first, "content": "And so?"}]
     said += [{"role": ["user", "assistant"][n % 2], "content": f"said {n}"} for n in range(NEW)]
@@ -150,7 +150,7 @@ def held(database: Path) -> list[Any]:
 
 def main_session(database: Path) -> InfiniteMemory:
     (name,) = {one.session_id for one in SQLiteStore(database).sessions()} - {"s2"}
-    return InfiniteMemory(database, session_id=name, ranking="lexical")
+    return InfiniteMemory(database, session_id=name, embedder="words")
 
 
 def add(memory: InfiniteMemory) -> None:
@@ -291,7 +291,7 @@ def test_an_import_that_is_killed_leaves_all_or_nothing(case: Case, step: str) -
 
 def test_what_a_killed_import_left_goes_when_the_database_is_opened(tmp_path: Path) -> None:
     database = tmp_path / "chat.db"
-    with InfiniteMemory(database, session_id="s", ranking="lexical") as memory:
+    with InfiniteMemory(database, session_id="s", embedder="words") as memory:
         memory.add(history(3))
         store = memory._store
         stage = store.stage()

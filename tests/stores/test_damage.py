@@ -123,7 +123,7 @@ def test_the_newest_message_is_missed_by_its_number(path: Path) -> None:
 
 
 def test_an_id_that_its_index_has_lost_is_no_unknown_id(path: Path) -> None:
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         memory.add(history(3))
     with closing(sqlite3.connect(path)) as connection:
         (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages_id'").fetchone()
@@ -132,7 +132,7 @@ def test_an_id_that_its_index_has_lost_is_no_unknown_id(path: Path) -> None:
     assert at < page * 4096
     data[at : at + 2] = b"x1"
     path.write_bytes(data)
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         for ask in (lambda: memory.get("m1"), lambda: memory.forget(ids=["m1"])):
             with pytest.raises(StoreError, match="'m1'"):
                 ask()
@@ -141,7 +141,7 @@ def test_an_id_that_its_index_has_lost_is_no_unknown_id(path: Path) -> None:
 
 
 def test_an_id_that_only_its_index_still_has_is_no_unknown_id(path: Path) -> None:
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         memory.add(history(3))
     with closing(sqlite3.connect(path)) as connection:
         (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages'").fetchone()
@@ -151,7 +151,7 @@ def test_an_id_that_only_its_index_still_has_is_no_unknown_id(path: Path) -> Non
     data[at + 1] = 2
     path.write_bytes(data)
     with (
-        InfiniteMemory(path, ranking="lexical") as memory,
+        InfiniteMemory(path, embedder="words") as memory,
         pytest.raises(StoreError, match="'m2'"),
     ):
         memory.get("m2")
@@ -203,7 +203,7 @@ def test_derived_rows_are_made_again_or_named(path: Path, store: SQLiteStore) ->
     ],
 )
 def test_a_damaged_tree_is_named(path: Path, sql: str, what: str) -> None:
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         memory.add(history(4))
         memory.tag("here", at="m1")
         memory.fork("side", at="m2")
@@ -211,7 +211,7 @@ def test_a_damaged_tree_is_named(path: Path, sql: str, what: str) -> None:
         memory.add(Message.user("aside", id="s"))
         memory.rename("side", "other")
     change(path, sql)
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
 
         def read() -> None:
             memory.branches()
@@ -246,10 +246,10 @@ def change_all(path: Path, *statements: str) -> None:
 
 
 def test_a_page_that_cannot_be_read_is_not_left_out_of_the_next_prompt(path: Path) -> None:
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         memory.add(history(9))
     change(path, "UPDATE texts SET content = 'other' WHERE text = 9")
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         for _ in range(2):
             with pytest.raises(StoreError, match="'m8'"):
                 memory.context("and now?")
@@ -310,7 +310,7 @@ def test_the_checksum_is_the_same_in_every_version() -> None:
 @pytest.mark.parametrize("whom", ["session", "user"])
 def test_a_session_with_a_damaged_message_can_be_forgotten(path: Path, damage: str, whom: str) -> None:
     def opened(session: str) -> InfiniteMemory:
-        return InfiniteMemory(path, session_id=session, user_id="ann", ranking="lexical")
+        return InfiniteMemory(path, session_id=session, user_id="ann", embedder="words")
 
     for session in ("other", "damaged"):
         with opened(session) as memory:

@@ -40,8 +40,8 @@ def test_the_doctor_finds_nothing_in_what_is_whole(
         ):  # fmt: skip
             assert saved._db.query(sql) == store._db.query(sql)
     with (
-        InfiniteMemory(path, ranking="lexical") as memory,
-        InfiniteMemory(tmp_path / "saved.db", ranking="lexical") as saved,
+        InfiniteMemory(path, embedder="words") as memory,
+        InfiniteMemory(tmp_path / "saved.db", embedder="words") as saved,
     ):
         assert saved.branches() == memory.branches()
         assert saved.context("what of item3?").messages == memory.context("what of item3?").messages
@@ -51,7 +51,7 @@ def test_the_doctor_lists_damage_by_session_and_saves_the_rest(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for user, name in (("ann", "diary"), (None, "other")):
-        with InfiniteMemory(path, session_id=name, user_id=user, ranking="lexical") as memory:
+        with InfiniteMemory(path, session_id=name, user_id=user, embedder="words") as memory:
             memory.add(history(9))
     change(path, "UPDATE texts SET content = 'other' WHERE text = 3")
     change(path, "DELETE FROM texts WHERE text = 5")
@@ -70,7 +70,7 @@ def test_the_doctor_lists_damage_by_session_and_saves_the_rest(
     assert named == expected
     assert (answer["messages"], answer["sessions"], answer["recovered"]) == (15, 2, str(saved))
     for user, name, lost in (("ann", "diary", (2, 4)), (None, "other", (7,))):
-        with InfiniteMemory(saved, session_id=name, user_id=user, ranking="lexical") as memory:
+        with InfiniteMemory(saved, session_id=name, user_id=user, embedder="words") as memory:
             kept = [message for number, message in enumerate(history(9)) if number not in lost]
             assert [message.content for message in memory.messages()] == [message.content for message in kept]
             memory.add(Message.user("and on"))
@@ -84,7 +84,7 @@ def test_the_doctor_lists_damage_by_session_and_saves_the_rest(
 
 
 def test_the_doctor_reads_around_a_damaged_page(path: Path, tmp_path: Path) -> None:
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         memory.add(history(600))
     data = bytearray(path.read_bytes())
     with closing(sqlite3.connect(path)) as connection:
@@ -95,7 +95,7 @@ def test_the_doctor_reads_around_a_damaged_page(path: Path, tmp_path: Path) -> N
     path.write_bytes(data)
     found = examine(path)
     recover(path, tmp_path / "saved.db")
-    with InfiniteMemory(tmp_path / "saved.db", ranking="lexical") as memory:
+    with InfiniteMemory(tmp_path / "saved.db", embedder="words") as memory:
         saved = [message.id for message in memory.messages()]
     lost = [message for message in history(600) if message.id not in saved]
     assert 0 < len(lost) < 80
@@ -107,7 +107,7 @@ def test_the_doctor_reads_around_a_damaged_page(path: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize("side", [-1, 1], ids=["before", "after"])
 def test_one_damaged_key_hides_no_message_that_can_be_read(path: Path, depth: bytes, side: int) -> None:
     """It is that of the message next to a page that cannot be read: it does not tell how far the reading came."""
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         memory.add(history(600))
     data = bytearray(path.read_bytes())
     with closing(sqlite3.connect(path)) as connection:
@@ -142,7 +142,7 @@ def test_a_part_of_the_schema_that_is_gone_is_named_and_the_messages_are_saved(
     path: Path, tmp_path: Path, sql: str, names: set[str]
 ) -> None:
     """SQLite's own check misses an index whose definition is gone while the last one in the schema is a view."""
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         memory.add(history(9))
     change_all(path, "PRAGMA writable_schema = ON", sql)
     found = examine(path)
@@ -160,7 +160,7 @@ def test_a_part_of_the_schema_that_is_gone_is_named_and_the_messages_are_saved(
 
 @pytest.mark.parametrize("new", ["replace(sql, 'turn_id', 'id')", "'CREATE INDXX'"])
 def test_a_definition_that_has_changed_is_named(path: Path, new: str) -> None:
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         memory.add(history(3))
     change_all(
         path, "PRAGMA writable_schema = ON", f"UPDATE sqlite_master SET sql = {new} WHERE name = 'messages_turn'"
@@ -199,7 +199,7 @@ def test_the_doctor_sees_one_moment_of_a_database_that_is_written_to(
 ) -> None:
     monkeypatch.setattr("shared_core.stores.sqlite.doctor._PAGE", 6)
     told: list[tuple[int, int]] = []
-    with InfiniteMemory(path, ranking="lexical") as memory:
+    with InfiniteMemory(path, embedder="words") as memory:
         memory.add(history(10))
 
         def write(done: int, total: int) -> None:

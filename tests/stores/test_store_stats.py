@@ -19,7 +19,7 @@ from tests.stores.postgres_server import Server
 
 def fill(store: Store) -> None:
     for user, name, count in (("ann", "diary", 5), (None, "other", 3), ("bob", "é\ud800", 1)):
-        how: dict[str, Any] = {"embedder": HashingEmbedder()} if user == "ann" else {"ranking": "lexical"}
+        how: dict[str, Any] = {"embedder": HashingEmbedder()} if user == "ann" else {"embedder": "words"}
         with InfiniteMemory(store, session_id=name, user_id=user, **how) as memory:
             memory.add([Message.user(f"message {n}", id=f"m{n}") for n in range(count)])
             if user == "ann":

@@ -445,7 +445,7 @@ def test_what_stands_in_the_summary_is_not_recalled() -> None:
     """X2: word for word, as a whole; what only looks like it is recalled all the same."""
     memory = new(
         lambda previous, messages: "They said: My locker  code is 4471! And so on.",
-        recall_tokens=60, min_score=-1.0, min_lexical=0.0, ranking="lexical",
+        recall_tokens=60, min_score=-1.0, embedder="words",
     )  # fmt: skip
     memory.add(
         [

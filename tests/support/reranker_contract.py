@@ -8,7 +8,7 @@ import pytest
 
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message
 
-SETTINGS: dict[str, Any] = {"ranking": "lexical", "max_tokens": 400, "reserve_tokens": 0}
+SETTINGS: dict[str, Any] = {"embedder": "words", "max_tokens": 400, "reserve_tokens": 0}
 SAID = [Message.user(f"locker {number} is in row {number * 7 % 40}", id=f"m{number}") for number in range(40)]
 QUESTION = "which row is locker 3 in?"
 

@@ -171,14 +171,11 @@ _others_of_memory = st.fixed_dictionaries(
         "placement": st.sampled_from(("grounding", "messages", "system")),
         "recall_unit": st.sampled_from(("message", "turn")),
         "recall_tokens": st.sampled_from((None, None, 0.5, 0.9, 1.0, 10_000, 10_000, 60, 0.0)),
-        "recall_tools": st.sampled_from(("replies", "none", "all")),
         "keep_grounding": st.sampled_from(("newest", "newest", "all", "none", 0, 1, 2)),
         "grounding_overflow": st.sampled_from(("trim", "trim", "trim", "error")),
         "on_overflow": st.sampled_from(("raise", "keep")),
-        "ranking": st.sampled_from(("hybrid", "hybrid", "dense", "lexical")),
         "top_k": st.sampled_from((None,) * 6 + (0, 1, 2)),
         "min_score": st.sampled_from((None, -1.0)),
-        "min_lexical": st.sampled_from((None, 0.0)),
         "excerpt_tokens": st.just(None),
     }
 )

@@ -16,7 +16,7 @@ from tests.tree.two_branches import path
 
 @pytest.fixture
 def memory(store: CountingStore) -> InfiniteMemory:
-    memory = InfiniteMemory(store, ranking="lexical")
+    memory = InfiniteMemory(store, embedder="words")
     memory.add(history(6))
     return memory
 
@@ -107,7 +107,7 @@ def test_a_detached_object_just_goes(memory: InfiniteMemory) -> None:
 
 
 def test_two_objects_see_a_move_at_once(memory: InfiniteMemory) -> None:
-    other = InfiniteMemory(memory._store, ranking="lexical")
+    other = InfiniteMemory(memory._store, embedder="words")
     assert len(path(other)) == 6
     memory.reset("m1")
     assert path(other) == ["m0", "m1"]
@@ -217,7 +217,7 @@ def test_a_line_that_joins_another_passes_over_those_between() -> None:
 
 
 def test_all_of_it_outlives_the_process(tmp_path: Path) -> None:
-    with InfiniteMemory(tmp_path / "chat.db", ranking="lexical") as memory:
+    with InfiniteMemory(tmp_path / "chat.db", embedder="words") as memory:
         memory.add(history(6))
         memory.tag("v1", "m1")
         memory.reset("m3")
@@ -227,7 +227,7 @@ def test_all_of_it_outlives_the_process(tmp_path: Path) -> None:
         memory.checkout(MAIN)
         memory.merge("m5", "full")
         before = memory.tags(), memory.reflog(), memory.stashes(), memory.log(), path(memory)
-    with InfiniteMemory(tmp_path / "chat.db", ranking="lexical") as memory:
+    with InfiniteMemory(tmp_path / "chat.db", embedder="words") as memory:
         assert (memory.tags(), memory.reflog(), memory.stashes(), memory.log(), path(memory)) == before
         assert memory.stashes()[0].ids == ("m10", "m11")
 

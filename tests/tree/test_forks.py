@@ -19,14 +19,14 @@ from tests.support.histories import CountingStore, history, ids
 
 @pytest.fixture
 def memory(store: CountingStore) -> InfiniteMemory:
-    memory = InfiniteMemory(store, ranking="lexical")
+    memory = InfiniteMemory(store, embedder="words")
     memory.add(history(6))
     return memory
 
 
 def other(memory: InfiniteMemory) -> InfiniteMemory:
     """Another object on the same session, as another process would have."""
-    return InfiniteMemory(memory._store, ranking="lexical")
+    return InfiniteMemory(memory._store, embedder="words")
 
 
 def path(memory: InfiniteMemory) -> list[str | None]:
@@ -158,7 +158,7 @@ def test_an_empty_session_has_nothing_to_check_out(store: CountingStore) -> None
 
 @pytest.mark.parametrize("count", [60, pytest.param(1_200, marks=pytest.mark.soak)])
 def test_a_line_forked_at_each_message(store: CountingStore, count: int) -> None:
-    memory = InfiniteMemory(store, ranking="lexical")
+    memory = InfiniteMemory(store, embedder="words")
     for message in history(count):
         memory.fork(f"at {message.id}")
         memory.add(message)
@@ -285,7 +285,7 @@ def test_every_view_is_the_path_from_the_head_to_the_root(steps: list[tuple[str,
         memories = [
             # Everything on the branch is close enough to be found.
             InfiniteMemory(store, max_tokens=60, reserve_tokens=0, embedder=embedder, embed_budget_ms=1e6,
-                           min_score=-1, min_lexical=0, recall_template=BARE, token_counter="characters/4")
+                           min_score=-1, recall_template=BARE, token_counter="characters/4")
             for _ in places
         ]  # fmt: skip
         for step, who, number in steps:

@@ -19,7 +19,7 @@ from tests.tree.two_branches import parted, path, said, say
 
 @pytest.fixture
 def memory(store: CountingStore) -> InfiniteMemory:
-    return InfiniteMemory(store, ranking="lexical", token_counter="characters/4")
+    return InfiniteMemory(store, embedder="words", token_counter="characters/4")
 
 
 # Merging
@@ -164,7 +164,7 @@ def test_a_merge_is_seen_in_prompts_once_at_any_depth_and_before_what_comes_next
     assert line[-2:] == ["u9", "r9"]
     assert set(line) >= {"ub", "uc", "ud", "rb", "rc", "rd", "udc1", "ucb2"}
     assert prompt(memory) == line
-    assert prompt(InfiniteMemory(memory._store, ranking="lexical")) == line
+    assert prompt(InfiniteMemory(memory._store, embedder="words")) == line
     assert ids(memory.newest(7)) == line[-7:]
 
 
@@ -187,7 +187,7 @@ def test_a_late_answer_that_is_merged_stands_in_its_turn(memory: InfiniteMemory)
 
 
 def test_merged_messages_are_recalled_on_their_branch_only(memory: InfiniteMemory) -> None:
-    small = InfiniteMemory(memory._store, ranking="lexical", max_tokens=200, reserve_tokens=0)
+    small = InfiniteMemory(memory._store, embedder="words", max_tokens=200, reserve_tokens=0)
     small.add([said("u1", "hello"), said("r1", "hi")])
     small.fork("side")
     small.add([said("u2", "the locker code is 4471"), said("r2", "noted")])
@@ -297,7 +297,7 @@ def long_branch(memory: InfiniteMemory, sizes: Sequence[int]) -> list[str]:
 def by_words(**settings: Any) -> InfiniteMemory:
     return InfiniteMemory(
         token_counter=lambda text: len(text.split()),
-        ranking="lexical",
+        embedder="words",
         summary_tokens=20,
         summarizer_tokens=100,
         **settings,
@@ -493,7 +493,7 @@ def test_a_copy_is_not_counted_or_embedded_again(store: CountingStore) -> None:
             counted.append(text)
             return len(text)
 
-    memory = InfiniteMemory(store, token_counter=Counter_(), ranking="lexical")
+    memory = InfiniteMemory(store, token_counter=Counter_(), embedder="words")
     parted(memory)
     counted.clear()
     memory.cherry_pick(["u2", "r2"])

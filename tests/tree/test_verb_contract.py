@@ -30,7 +30,7 @@ def memory(store: SQLiteStore) -> InfiniteMemory:
 
 
 def opened(store: SQLiteStore, **how: Any) -> InfiniteMemory:
-    return InfiniteMemory(store, ranking="lexical", token_counter="characters/4", **how)
+    return InfiniteMemory(store, embedder="words", token_counter="characters/4", **how)
 
 
 def fails(before: str | None, messages: Sequence[Message]) -> str:

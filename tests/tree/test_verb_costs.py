@@ -16,7 +16,7 @@ from tests.tree.two_branches import changed, rows, said, say
 
 
 def grown(store: CountingStore, count: int, forks: int, merges: int) -> InfiniteMemory:
-    memory = InfiniteMemory(store, ranking="lexical", token_counter="characters/4")
+    memory = InfiniteMemory(store, embedder="words", token_counter="characters/4")
     memory.add(history(count))
     for number in range(forks):
         memory.fork(f"fork {number}", at=f"m{number * count // forks}")

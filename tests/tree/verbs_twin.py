@@ -44,7 +44,7 @@ class Twin:
         # Everything on the branch is close enough to be found.
         self.memory = InfiniteMemory(
             self.store, max_tokens=LARGE, reserve_tokens=0, embedder=HashingEmbedder(16), embed_budget_ms=1e6,
-            recall="thorough", min_score=-1, min_lexical=0, token_counter="characters/4",
+            recall="thorough", min_score=-1, token_counter="characters/4",
             clock=lambda: NOON + timedelta(seconds=next(self.moments)),
         )  # fmt: skip
         with_ids(self.memory, self.new_id)

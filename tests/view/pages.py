@@ -10,7 +10,7 @@ from shared_core.view import page
 
 __all__ = ["NOON", "SETTINGS", "Written", "store_a_tree"]
 
-SETTINGS: dict[str, Any] = {"ranking": "lexical", "max_tokens": 120, "reserve_tokens": 20, "token_counter": len}
+SETTINGS: dict[str, Any] = {"embedder": "words", "max_tokens": 120, "reserve_tokens": 20, "token_counter": len}
 NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
 
 

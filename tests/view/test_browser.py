@@ -17,7 +17,7 @@ from tests.view.pages import NOON, Written
 
 pytestmark = pytest.mark.browser
 
-SETTINGS: dict[str, Any] = {"ranking": "lexical", "recall": "thorough", "max_tokens": 300, "reserve_tokens": 100}
+SETTINGS: dict[str, Any] = {"embedder": "words", "recall": "thorough", "max_tokens": 300, "reserve_tokens": 100}
 LONG = 10_000
 WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove")
 
@@ -57,7 +57,7 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Written:
 def long(tmp_path_factory: pytest.TempPathFactory) -> Written:
     """A chat of 10,000 messages on many branches."""
     folder = tmp_path_factory.mktemp("long")
-    with InfiniteMemory(folder / "chat.db", ranking="lexical") as memory:
+    with InfiniteMemory(folder / "chat.db", embedder="words") as memory:
         for part in range(20):
             if part == 1:
                 for number in range(45):
@@ -76,7 +76,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Written:
                     for number in range(first, first + LONG // 20)
                 ]
             )
-    return Written(folder / "page.html", gather(folder / "chat.db", questions=0, ranking="lexical"))
+    return Written(folder / "page.html", gather(folder / "chat.db", questions=0, embedder="words"))
 
 
 def active(tab: Tab) -> str | None:
@@ -421,10 +421,10 @@ ODD = {
 @pytest.mark.parametrize("name", ODD)
 def test_nothing_is_cut_off_at_the_edges(tab: Tab, tmp_path: Path, name: str) -> None:
     names: dict[str, Any] = {"session_id": "s" * 90, "user_id": "u" * 90}
-    with InfiniteMemory(tmp_path / "chat.db", ranking="lexical", **names) as memory:
+    with InfiniteMemory(tmp_path / "chat.db", embedder="words", **names) as memory:
         memory.fork("b" * 120)
         memory.add(ODD[name])
-    page = Written(tmp_path / "page.html", gather(tmp_path / "chat.db", ranking="lexical", **names))
+    page = Written(tmp_path / "page.html", gather(tmp_path / "chat.db", embedder="words", **names))
     for width in (320, 1280):
         tab.open(page.path, width=width)
         assert tab.run(OUTSIDE) == []

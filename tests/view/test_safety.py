@@ -14,7 +14,7 @@ from tests.view.pages import Written
 
 pytestmark = pytest.mark.browser
 
-SETTINGS: dict[str, Any] = {"ranking": "lexical", "max_tokens": 300, "reserve_tokens": 100}
+SETTINGS: dict[str, Any] = {"embedder": "words", "max_tokens": 300, "reserve_tokens": 100}
 
 
 @pytest.fixture(scope="module")
