@@ -33,7 +33,6 @@ from .sharing.files import import_sessions as import_sessions
 from .store import Store as Store
 from .stores import PostgresStore as PostgresStore
 from .stores import SQLiteStore as SQLiteStore
-from .summaries.wording import SummaryTemplate as SummaryTemplate
 
 __all__: list[str]
 __version__: str

@@ -13,7 +13,7 @@ from shared_core.plugins.base import Embedder, TokenCounter
 from shared_core.plugins.embedders import as_embedder
 from shared_core.plugins.embedders.checks import evenly
 from shared_core.prompt.assembler import Assembler
-from shared_core.prompt.frame import Framer, GroundingOverflow, KeepGrounding, OnOverflow, Shorten
+from shared_core.prompt.frame import Framer, KeepGrounding, OnOverflow, Shorten
 from shared_core.prompt.window import Fill
 from shared_core.records import Newest
 from shared_core.session.turns import Entry, Size, Turn, assign_turns, group_turns, tool_groups, turns_before
@@ -25,7 +25,7 @@ def sliding_window(
     token_counter: TokenCounter | Callable[[str], int] | str | None = None, message_overhead: int = 4,
     unit: Literal["turn", "message"] = "turn", window_slack: float = 0.0, window_turns: int | None = None,
     fill: Fill = "stop",
-    keep_grounding: KeepGrounding = "newest", grounding_overflow: GroundingOverflow = "trim",
+    keep_grounding: KeepGrounding = "newest",
     shorten_grounding: Shorten | None = None, on_overflow: OnOverflow = "raise",
 ) -> list[Message]:  # fmt: skip
     """Return the newest messages that fit, oldest first, ready to be sent. The given list is not changed.
@@ -45,7 +45,6 @@ def sliding_window(
         window_turns: the largest number of units beside the newest turn, as in `InfiniteMemory`.
         fill: what happens at the first unit that does not fit, as in `InfiniteMemory`.
         keep_grounding: which user messages keep their grounding, as in `InfiniteMemory`.
-        grounding_overflow: what happens to grounding that does not fit, as in `InfiniteMemory`.
         shorten_grounding: gives passages in less detail, as in `InfiniteMemory`.
         on_overflow: what happens to a question that does not fit, as in `InfiniteMemory`.
 
@@ -57,9 +56,7 @@ def sliding_window(
     prompt_budget(max_tokens, reserve_tokens)
     listed = message_list(messages)
     one_of("unit", unit, ("turn", "message"))
-    framer = Framer(
-        as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow, shorten_grounding
-    )
+    framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, on_overflow, shorten_grounding)
     assembler = Assembler(framer, slack=window_slack, fill=fill, recall_tokens=0, window_turns=window_turns)
     entries = entries_of(listed, framer.counter, message_overhead)
     turns = group_turns(entries)

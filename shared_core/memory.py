@@ -34,11 +34,9 @@ from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import (
     Framer,
-    GroundingOverflow,
     KeepGrounding,
     OnOverflow,
     Shorten,
-    SummaryPlacement,
 )
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
@@ -62,7 +60,6 @@ from shared_core.stores import open_store
 from shared_core.strippers import Stripper, strip, stripper_list
 from shared_core.summaries.requests import AnySummarizer, SummaryRules
 from shared_core.summaries.rolling import RollingSummary
-from shared_core.summaries.wording import SummaryTemplate
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.tree.verbs import TreeVerbs
 
@@ -131,11 +128,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             whole.
         placement: where recalled text goes: `"grounding"` puts it next to the question, `"messages"` puts real messages
             before the window, `"system"` puts it into a system message.
-        recall_template: the wording around recalled text. None: the default `RecallTemplate`.
+        recall_template: the wording around recalled text and the summary. None: the default `RecallTemplate`.
         keep_grounding: which user messages keep their grounding in the prompt: the `"newest"`, `"all"`, `"none"`, or
             the newest n, as an int.
-        grounding_overflow: what happens if grounding does not fit: `"trim"` drops the weakest passages first,
-            `"error"` raises a `MessageTooLargeError`.
         shorten_grounding: a function that returns the text of a `GroundingItem` in less detail, such as its title. If
             grounding does not fit, passages are given so, the weakest first, before any is dropped. It may be called
             several times for a question; an empty or longer text changes nothing. None: passages are whole or dropped.
@@ -147,9 +142,6 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             since then. With `AsyncInfiniteMemory`, it may be a coroutine function. None: nothing is summed up.
         summary_tokens: the largest size of the summary, in tokens, without the wording around it.
         summarizer_tokens: the largest input of one call of the summarizer, in tokens, the previous summary included.
-        summary_placement: where the summary goes: `"system"` is the end of the system message, `"grounding"` is next to
-            the question.
-        summary_template: the wording around the summary. None: the default `SummaryTemplate`.
         embed_budget_ms: in how many milliseconds one question may ask its embedder for vectors: first for its own, then
             for those of messages that have none yet, the newest first. The others are found by their words until
             `index` or a later question embeds them. A call that has begun is awaited for a second in all, or the budget
@@ -187,10 +179,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         recall_tokens: float | int | None = None, min_score: float | None = None,
         excerpt_tokens: int | None = 100, placement: Placement = "grounding",
         recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
-        grounding_overflow: GroundingOverflow = "trim", shorten_grounding: Shorten | None = None,
+        shorten_grounding: Shorten | None = None,
         on_overflow: OnOverflow = "raise", fill: Fill = "stop",
         summarizer: AnySummarizer | None = None, summary_tokens: int = 500, summarizer_tokens: int = 4000,
-        summary_placement: SummaryPlacement = "system", summary_template: SummaryTemplate | None = None,
         embed_budget_ms: float = 200, reranker: AnyReranker | str | None = None, rerank_budget_ms: float = 1_000,
         strippers: Iterable[Stripper] = (), on_event: OnEvent | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
@@ -205,13 +196,12 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._system, self._strippers = system, stripper_list(strippers)
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
-        template, summary = recall_template or RecallTemplate(), summary_template or SummaryTemplate()
+        template = recall_template or RecallTemplate()
         instance("recall_template", template, RecallTemplate)
-        self._summing = SummaryRules(summarizer, summary_tokens, summarizer_tokens, summary_placement, summary)
+        self._summing = SummaryRules(summarizer, summary_tokens, summarizer_tokens)
         framer = Framer(
-            as_counter(token_counter), message_overhead, keep_grounding, grounding_overflow, on_overflow,
-            shorten_grounding, fences=" ".join([template.header, template.footer, summary.header, summary.footer]),
-        )  # fmt: skip
+            as_counter(token_counter), message_overhead, keep_grounding, on_overflow, shorten_grounding, template.fences
+        )
         assembler = Assembler(
             framer, slack=window_slack, fill=fill, placement=placement, template=template,
             recall_tokens=recall_tokens, top_k=top_k, window_turns=window_turns,

@@ -130,12 +130,10 @@ WRONG: dict[str, st.SearchStrategy[Any]] = {
     "min_score": outside(-1, 1),
     "placement": none_of("grounding", "messages", "system"),
     "keep_grounding": st.one_of(st.integers(max_value=-1), none_of("newest", "all", "none")),
-    "grounding_overflow": none_of("trim", "error"),
     "on_overflow": none_of("raise", "keep"),
     "fill": none_of("stop", "skip"),
     "summary_tokens": below(1),
     "summarizer_tokens": below(1),
-    "summary_placement": none_of("system", "grounding"),
     "embed_budget_ms": outside(0),
     "rerank_budget_ms": outside(0),
 }
@@ -151,7 +149,7 @@ def test_a_setting_out_of_its_range_is_named(wrong: tuple[str, Any]) -> None:
 
 def test_every_setting_that_has_a_range_is_tried() -> None:
     free = {"store", "token_counter", "embedder", "embed_text", "recall_template", "reranker", "clock"}
-    free |= {"summarizer", "summary_template", "system", "strippers", "on_event", "shorten_grounding"}
+    free |= {"summarizer", "system", "strippers", "on_event", "shorten_grounding"}
     assert set(WRONG) == set(inspect.signature(InfiniteMemory).parameters) - free
 
 

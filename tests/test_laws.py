@@ -57,9 +57,8 @@ PICTURES = Scenario(
     counter="words",
     arguments={
         "message_overhead": 0, "window_slack": 0.25, "fill": "stop", "placement": "grounding",
-        "recall_unit": "message", "recall_tokens": 0.5, "keep_grounding": "newest",
-        "grounding_overflow": "trim", "on_overflow": "raise", "top_k": None, "min_score": None,
-        "excerpt_tokens": None, "summarizer": None,
+        "recall_unit": "message", "recall_tokens": 0.5, "keep_grounding": "newest", "on_overflow": "raise",
+        "top_k": None, "min_score": None, "excerpt_tokens": None, "summarizer": None,
     },
     budget=Budget("past", 10, 3),
     ask=Ask("stored"),
@@ -94,25 +93,18 @@ def test_law_1_within_the_budget(scenario: Scenario) -> None:
 def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario) -> None:
     """The question ends with what was typed, word for word; of what answers it so far the newest group is there, with
     all results, and pinned ones, then older groups, newest first: whole as long as they and a quarter of the room for
-    stubs of older ones fit beside the question (without its grounding, if that may be trimmed), then with stubs in
+    stubs of older ones fit beside the question (without its grounding), then with stubs in
     place of results as long as those fit, less a share `window_slack` of the room where not all fit whole.
     `MessageTooLargeError` exactly when the question, its newest group and pinned groups of its turn do not fit beside
-    what stays (with `on_overflow="keep"` never), or when `grounding_overflow="error"` and the whole grounding does not
-    fit beside them; `needed` and `available` are those sums.
+    what stays (with `on_overflow="keep"` never); `needed` and `available` are those sums.
     """
     case = case_of(scenario)
     assume(case.available >= 0)
     must, question = case.told.tokens(case.must), case.question
-    expected = None
     if question is not None and must > case.available and scenario.arguments["on_overflow"] == "raise":
-        expected = must, case.available
-    elif question is not None and case.untrimmed is not None:
-        whole, room = case.told.size(case.untrimmed), case.available - must + case.told.size(bare(question))
-        expected = (whole, room) if whole > room else None
-    if expected is not None:
         with pytest.raises(MessageTooLargeError) as caught:
             case.context()
-        assert (caught.value.needed, caught.value.available) == expected
+        assert (caught.value.needed, caught.value.available) == (must, case.available)
         return
     context = case.context()
     sent = sent_in(case, context)
@@ -143,7 +135,7 @@ def check_older_groups(case: Case, older: list[Messages], needed: int) -> None:
     changed = [number for number in range(missing, len(others)) if older[number - missing] != others[number]]
     newest = max(changed, default=missing - 1)
     assert older == [*shorts[missing : newest + 1], *others[newest + 1 :]]
-    question = [] if case.question is None else [case.untrimmed or bare(case.question)]
+    question = [] if case.question is None else [bare(case.question)]
     room = (1 - case.scenario.arguments["window_slack"]) * (case.available - case.told.tokens(question))
     if missing:
         assert tokens([shorts[missing - 1], *older]) + needed > room

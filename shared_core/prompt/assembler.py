@@ -181,8 +181,7 @@ class Assembler:
                 if frame.summary is not None:  # tool results take precedence over the summary
                     frame = with_summary(frame, frame.summary, self.size)
                 selection = self.select(frame, turns, candidates, shown=shown)
-                # A refused frame is never sent, so later messages cannot append to it: choose again at the next one.
-                room = -1 if self.framer.refuses_grounding_of(frame) else _left(frame, selection)
+                room = _left(frame, selection)
         return replace(frame, groups=(*frame.groups, *asked.answers[known:])), selection
 
     def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool) -> Selection:
@@ -307,8 +306,7 @@ class Assembler:
         entries = self._in_order(recalled)
         text = self.template.render([self.framer.between_fences(entry.message) for entry in entries])
         if self._beside_question(frame, shown):
-            summary = frame.summary.tokens if frame.summary is not None and frame.summary.beside else 0
-            tokens = self._size_with(asked_with(frame, text), entries) - frame.bare - frame.grounding_tokens - summary
+            tokens = self._size_with(asked_with(frame, text), entries) - frame.bare - frame.grounding_tokens
             return _Chosen(fates, tokens, text)
         return _Chosen(fates, self._size_with(Message.system(text), entries), text)
 

@@ -74,7 +74,7 @@ class ReportLine(NamedTuple):
 
     Attributes:
         id: the message's id; None for tool schemas, a summary, and a question that is not stored.
-        role: the message's role; None for tool schemas. For a summary, the role of the message that contains it.
+        role: the message's role; None for tool schemas.
         kind: the part of the prompt it belongs to, or would belong to.
         included: whether it is in the prompt.
         reason: why it is in the prompt or not.

@@ -161,7 +161,6 @@ def with_grounding(message: Message, grounding_text: str) -> Message:
 
 
 KeepGrounding = Literal["newest", "all", "none"] | int
-GroundingOverflow = Literal["trim", "error"]
 OnOverflow = Literal["raise", "keep"]
 
 
@@ -174,13 +173,11 @@ class FramedSummary:
         text: the summary with its wording.
         tokens: the tokens that it adds to the prompt.
         messages: how many messages it sums up.
-        beside: whether it is put into the question, not into the system message.
     """
 
     said: str
     text: str
     messages: int
-    beside: bool
     tokens: int = 0
 
 
@@ -256,7 +253,6 @@ class Framer:
     counter: TokenCounter
     overhead: int
     keep_grounding: KeepGrounding = "newest"
-    grounding_overflow: GroundingOverflow = "trim"
     on_overflow: OnOverflow = "raise"
     shorten: Shorten | None = None
     fences: str = ""
@@ -267,7 +263,6 @@ class Framer:
             one_of("keep_grounding", self.keep_grounding, ("newest", "all", "none"))
         else:
             whole_number("keep_grounding", self.keep_grounding, least=0)
-        one_of("grounding_overflow", self.grounding_overflow, get_args(GroundingOverflow))
         one_of("on_overflow", self.on_overflow, get_args(OnOverflow))
         if self.shorten is not None:
             function("shorten_grounding", self.shorten, "(item: GroundingItem) -> str")
@@ -286,7 +281,7 @@ class Framer:
             return frame
         question, *answers = current.entries
         asked = self._with_grounding(replace(frame, question=question, bare=question.tokens, answers=tuple(answers)))
-        if _size(answers) > self._room_for_answers(asked):
+        if _size(answers) > asked.open - asked.bare:
             asked = replace(asked, stubs=stubs_of(answers, lambda message: self._sent(message, "")))
         # Check with the answers so far but return without them: `Assembler.settle` adds as many as fit.
         self._check(self.answered(asked, len(answers)) if answers else asked)
@@ -297,20 +292,16 @@ class Framer:
 
         The newest tool group and pinned ones are always included; then older ones, newest first, as `fit_groups` says.
         If some do not fit whole, the share `slack` of the room is left free, so that not every new message changes
-        another group. Grounding takes the room that groups leave, or comes before them if it must not be trimmed.
+        another group. Grounding takes the room that groups leave.
         """
         groups = list(tool_groups(asked.answers[:count]))
         # Without the newest results, which the model asked for, the turn could not go on.
         must = [group is groups[-1] or any(entry.message.pinned for entry in group) for group in groups]
-        room = self._room_for_answers(asked) - sum(map(_size, compress(groups, must)))
+        room = asked.open - asked.bare - sum(map(_size, compress(groups, must)))
         if sum(size for size, needed in zip(map(_size, groups), must, strict=True) if not needed) > room > 0:
             room -= int(slack * room)
         fitted = fit_groups(groups, must, asked.stubs, room)
         return self._with_grounding(replace(asked, groups=fitted.sent, left_out=fitted.left_out))
-
-    def _room_for_answers(self, asked: Frame) -> int:
-        """Return how many tokens the messages that answer a question may take."""
-        return asked.open - asked.bare - (asked.grounding_tokens if self.grounding_overflow == "error" else 0)
 
     def _check(self, frame: Frame) -> None:
         """Raise MessageTooLargeError if the question and its answers so far cannot be sent."""
@@ -324,21 +315,6 @@ class Framer:
                 needed=needed,
                 available=frame.open,
             )
-        if self.refuses_grounding_of(frame):
-            assert frame.question is not None
-            message = frame.question.message
-            needed = message_tokens(message.grounded, self.counter, self.overhead)
-            available = frame.open - _size(frame.groups)
-            raise MessageTooLargeError(
-                f"the question with its grounding needs {needed:,} tokens, but {available:,} are left for it: retrieve "
-                'less, raise max_tokens, or pass grounding_overflow="trim"',
-                needed=needed,
-                available=available,
-            )
-
-    def refuses_grounding_of(self, frame: Frame) -> bool:
-        """Return whether a frame cannot be sent because its grounding does not fit and must not be trimmed."""
-        return frame.grounding.trimmed and self.grounding_overflow == "error"
 
     def _with_grounding(self, frame: Frame) -> Frame:
         assert frame.question is not None
@@ -392,9 +368,6 @@ def _too_much_stays(frame: Frame) -> BudgetError:
     )
 
 
-SummaryPlacement = Literal["system", "grounding"]
-
-
 def with_summary(frame: Frame, summary: FramedSummary, size: Callable[[Message], int]) -> Frame:
     """Return the frame with a summary, or without one if it does not fit beside what must be sent.
 
@@ -403,31 +376,27 @@ def with_summary(frame: Frame, summary: FramedSummary, size: Callable[[Message],
         summary: the summary to add. Its `tokens` are counted again for this frame.
         size: counts the tokens of a message as sent.
     """
-    bare = replace(frame, summary=None)
-    if summary.beside and frame.question is not None:
-        tokens = size(asked_with(replace(frame, summary=summary), "")) - frame.bare - frame.grounding_tokens
+    after = _system(frame.stays)
     # Appending to an existing system message saves the framing of a message.
-    elif (after := _system(frame.stays)) is not None:
+    if after is not None:
         tokens = size(_appended(after.message, summary.text)) - after.tokens
     else:
         tokens = size(Message.system(summary.text))
     summed = replace(frame, summary=replace(summary, tokens=tokens))
     # A summary is optional, so it is dropped before anything that must be sent.
-    return summed if summed.room >= 0 else bare
+    return summed if summed.room >= 0 else replace(frame, summary=None)
 
 
 def asked_with(frame: Frame, recalled: str) -> Message:
-    """Return the question as sent: after the summary, if it goes there, the recalled text, and its grounding."""
+    """Return the question as sent: after the recalled text and its grounding."""
     assert frame.question is not None
-    summary = frame.summary.text if frame.summary is not None and frame.summary.beside else ""
     asked = with_grounding(frame.question.message, frame.grounding.text)
-    before = join(summary, recalled)
-    return asked.replace(content=join(before, asked.content)) if before else asked
+    return asked.replace(content=join(recalled, asked.content)) if recalled else asked
 
 
 def insert_summary(frame: Frame, messages: list[Message]) -> list[Message]:
     """Return a prompt with the summary in its system message, or in a new one if there is none."""
-    if frame.summary is None or frame.summary.beside:
+    if frame.summary is None:
         return messages
     after = _system(frame.stays)
     if after is None:

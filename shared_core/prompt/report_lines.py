@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from shared_core.messages import Message, Role
+from shared_core.messages import Message
 from shared_core.prompt.context import ReportLine
 from shared_core.prompt.frame import Frame
 from shared_core.prompt.reasons import Kind, Reason
@@ -53,9 +53,8 @@ def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -
             part = bool(text.content and (fitted.trimmed or fitted.shortened))
             ledger.put(text, Kind.GROUNDING, reason, frame.grounding_tokens, included=bool(text.content), part=part)
     if frame.summary is not None:
-        role: Role = "user" if frame.summary.beside else "system"
         count = f"{frame.summary.messages:,} message{'' if frame.summary.messages == 1 else 's'}"
-        said = Message(role=role, content=f"{count}: {frame.summary.said}")
+        said = Message.system(f"{count}: {frame.summary.said}")
         ledger.put(said, Kind.SUMMARY, Reason.SUMMARY, frame.summary.tokens)
     stubs = {entry.order for entry in frame.stubbed}
     for entry in frame.groups:

@@ -3,19 +3,18 @@
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias
 
-from shared_core.arguments import instance, one_of, whole_number
+from shared_core.arguments import whole_number
 from shared_core.messages import Message
 from shared_core.plugins.base import SummarizerModel, TokenCounter
-from shared_core.prompt.frame import SummaryPlacement
 from shared_core.records import Record
 from shared_core.runtime.threads import beside
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
-from shared_core.summaries.wording import SummaryTemplate, as_plain_text, shortened, without_middle
+from shared_core.summaries.wording import as_plain_text, shortened, without_middle
 from shared_core.tokens import message_tokens
 
 LINE_TOKENS = 4
@@ -175,8 +174,6 @@ class SummaryRules:
     summarizer: AnySummarizer | None = None
     tokens: int = 500
     call_tokens: int = 4_000
-    placement: SummaryPlacement = "system"
-    template: SummaryTemplate = field(default_factory=SummaryTemplate)
 
     def __post_init__(self) -> None:
         if self.summarizer is not None and (isinstance(self.summarizer, type) or not callable(self.summarizer)):
@@ -184,7 +181,6 @@ class SummaryRules:
                 f"summarizer={self.summarizer!r}: expected a callable(previous_summary, messages) -> str; "
                 "as_summarizer of the LangChain or LlamaIndex package makes one of a model"
             )
-        instance("summary_template", self.template, SummaryTemplate)
         whole_number("summary_tokens", self.tokens, least=1)
         whole_number("summarizer_tokens", self.call_tokens, least=1)
         if self.call_tokens < 2 * self.tokens:
@@ -192,7 +188,6 @@ class SummaryRules:
                 f"summarizer_tokens={self.call_tokens!r}: a call is given the previous summary and at least as many "
                 f"tokens of new messages; with summary_tokens={self.tokens!r} that is {2 * self.tokens!r}"
             )
-        one_of("summary_placement", self.placement, get_args(SummaryPlacement))
 
 
 @dataclass(frozen=True, slots=True)

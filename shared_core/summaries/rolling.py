@@ -267,9 +267,8 @@ class RollingSummary:
 
     def _frame_with(self, prompt: PromptInputs, summary: Summary) -> Frame:
         said = self._text(summary)
-        beside = self.rules.placement == "grounding" and prompt.shown and prompt.asked.question is not None
-        safe = defused(said, self.assembler.framer.fences)
-        written = FramedSummary(said, self.rules.template.render(safe), summary.messages, beside)
+        text = self.assembler.template.render_summary(defused(said, self.assembler.framer.fences))
+        written = FramedSummary(said, text, summary.messages)
         return with_summary(prompt.asked, written, self._size)
 
     def _text(self, summary: Summary) -> str:

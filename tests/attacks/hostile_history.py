@@ -19,7 +19,6 @@ from shared_core import (
     InfiniteMemoryError,
     Message,
     RecallTemplate,
-    SummaryTemplate,
     ToolCall,
 )
 from shared_core.formats.fields import ROLE_NAMES
@@ -54,11 +53,11 @@ OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e
 
 UNSEEN = re.compile("[\\s\u00ad\u200b\ufeff\u2060\u200f\u200e\u202e\u2066]")
 TEMPLATES = (
-    RecallTemplate(), RecallTemplate(), RecallTemplate(order="score"), RecallTemplate("<old>", "</old>"),
+    RecallTemplate(), RecallTemplate(), RecallTemplate(order="score"),
+    RecallTemplate("<old>", "</old>", summary_header="<sum>", summary_footer="</sum>"),
     RecallTemplate("[old]\nIt was said:", "[/old]"), RecallTemplate("<|im_start|>record", "<|im_end|>"),
     RecallTemplate(item="- {speaker}: {text} ({time})", day=""), RecallTemplate(turn_separator=" / "),
 )  # fmt: skip
-SUMMARIES = (SummaryTemplate(), SummaryTemplate("<sum>", "</sum>"))
 PACKAGES = str(Path(__file__).parents[2])
 
 
@@ -138,9 +137,7 @@ class Attacker:
             "token_counter": counter,
             "embedder": chance.choice(["words", HashingEmbedder()]),
             "embed_budget_ms": 1e6, "placement": chance.choice(["grounding", "grounding", "messages", "system"]),
-            "recall_template": chance.choice(TEMPLATES), "summary_template": chance.choice(SUMMARIES),
-            "keep_grounding": chance.choice(["newest", "all", "none"]),
-            "summary_placement": chance.choice(["system", "grounding"]),
+            "recall_template": chance.choice(TEMPLATES), "keep_grounding": chance.choice(["newest", "all", "none"]),
             "excerpt_tokens": chance.choice([None, 20]), "message_overhead": chance.choice([0, 4]),
             **(sums if chance.random() < 0.4 else {}),
         }  # fmt: skip
@@ -186,12 +183,13 @@ def check_prompt(
     blocks = len(recalled) > 0 and settings["placement"] != "messages"
     summed = any(line.kind is Kind.SUMMARY for line in context.report.included)
     check_block(ours, settings["recall_template"], [line.role or "" for line in recalled] if blocks else [])
-    check_tags(ours, settings["summary_template"], int(summed))
+    template = settings["recall_template"]
+    check_tags(ours, template.summary_header + template.summary_footer, int(summed))
 
 
 def check_block(ours: Sequence[Message], template: RecallTemplate, roles: Sequence[str]) -> None:
     """Check that what is written between the fences is one block of as many messages as were recalled."""
-    check_tags(ours, template, int(bool(roles)))
+    check_tags(ours, template.header + template.footer, int(bool(roles)))
     if not roles:
         return
     (text,) = (one.content for one in ours if template.header in one.content)
@@ -207,9 +205,8 @@ def check_block(ours: Sequence[Message], template: RecallTemplate, roles: Sequen
     assert shown <= Counter(roles), (shown, said)
 
 
-def check_tags(ours: Sequence[Message], template: RecallTemplate | SummaryTemplate, count: int) -> None:
+def check_tags(ours: Sequence[Message], wording: str, count: int) -> None:
     """Check that a reader finds the tags of a wording as often as there are blocks of it."""
-    wording = template.header + template.footer
     for opens, name in set(re.findall(r"([<\[])[/|]?([a-z_]+)", wording)):
         tag = re.compile(rf"{re.escape(opens)}[/|]?{name}(?!\w)")
         found = [tag.findall(seen(one.content)) for one in ours]

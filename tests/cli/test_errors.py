@@ -99,7 +99,6 @@ def test_a_mistake_is_one_line_in_the_words_of_the_command(call: Call, line: str
             "the question and its newest tool group need 9 tokens, but 2 are left for them: raise --max-tokens, lower "
             "--reserve-tokens, or shorten it",
         ),
-        ('retrieve less, raise max_tokens, or pass grounding_overflow="trim"', "retrieve less, raise --max-tokens"),
         ("pass the first one, or call reindex() to embed it again", "leave out --embedder, or name the first one"),
         ("max_tokens=0: expected a whole number", "--max-tokens 0: expected a whole number"),
         ("session_id=1: pass session=", "--session 1: use --session "),

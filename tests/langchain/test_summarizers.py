@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableLambda
 
 from langchain_infinite_memory import as_summarizer, with_infinite_memory
 from langchain_infinite_memory.settings import memory_settings
-from shared_core import AsyncInfiniteMemory, ContextReport, InfiniteMemory, Message, SummaryTemplate
+from shared_core import AsyncInfiniteMemory, ContextReport, InfiniteMemory, Message, RecallTemplate
 from tests.langchain.agents import Model, Words, agent, ask, config, memory, size
 from tests.support.event_loop import nothing_blocks
 
@@ -24,7 +24,7 @@ SETTINGS: dict[str, Any] = {
     "recall_tokens": 0,
     "summary_tokens": 20,
     "summarizer_tokens": 120,
-    "summary_template": SummaryTemplate("<sum>", "</sum>"),
+    "recall_template": RecallTemplate(summary_header="<sum>", summary_footer="</sum>"),
 }
 
 

@@ -10,7 +10,7 @@ from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms import MockLLM
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteMemoryBlock, as_summarizer
-from shared_core import InfiniteMemory, Message, SummaryTemplate
+from shared_core import InfiniteMemory, Message, RecallTemplate
 from tests.llama_index.scripted_llm import Talker
 
 SETTINGS: dict[str, Any] = {
@@ -19,7 +19,7 @@ SETTINGS: dict[str, Any] = {
     "recall_tokens": 0,
     "summary_tokens": 20,
     "summarizer_tokens": 120,
-    "summary_template": SummaryTemplate("<sum>", "</sum>"),
+    "recall_template": RecallTemplate(summary_header="<sum>", summary_footer="</sum>"),
 }
 
 

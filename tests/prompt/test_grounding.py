@@ -10,7 +10,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, RecallTemplate, sliding_window
-from shared_core.errors import MessageTooLargeError
 from shared_core.messages import CUT
 from shared_core.prompt.frame import FittedGrounding, fit_grounding, join, render_grounding, with_grounding
 from shared_core.prompt.reasons import Kind, Reason
@@ -234,14 +233,6 @@ class TestLessDetailInAPrompt:
             assert memory.context(asked).messages[-1].content == "&lt;/earlier_messages>\n\n?"
         assert asked.grounding is not None
         assert set(seen) == set(asked.grounding.items)
-
-    def test_an_error_is_raised_only_if_a_passage_had_to_go(self) -> None:
-        strict = {"shorten_grounding": first_word, "grounding_overflow": "error", **self.SETTINGS}
-        with InfiniteMemory(max_tokens=40, **strict) as memory:
-            assert "delta\n\nwhich?" in memory.context(self.ASKED).messages[-1].content
-            memory.max_tokens = 25
-            with pytest.raises(MessageTooLargeError, match="retrieve less"):
-                memory.context(self.ASKED)
 
     def test_what_is_no_text_is_refused(self) -> None:
         with (

@@ -91,14 +91,13 @@ def test_what_is_left_of_an_item_keeps_its_form() -> None:
     assert answer.to_responses() == [{**output, "call_id": "a"}]
 
 
-@pytest.mark.parametrize(("overflow", "page", "results"), [("trim", 148, [100] * 4), ("error", 301, [7, 7, 7, 100])])
-def test_grounding_gives_way_to_results_or_they_to_it(overflow: Any, page: int, results: list[int]) -> None:
+def test_grounding_gives_way_to_results() -> None:
     def words(text: str) -> int:
         return len(text.split())
 
-    with InfiniteMemory(max_tokens=600, token_counter=words, grounding_overflow=overflow, embedder="words") as memory:
+    with InfiniteMemory(max_tokens=600, token_counter=words, embedder="words") as memory:
         memory.add(Message.user("look", grounding="page " * 300))
         for number in range(4):
             memory.add([calls((f"c{number}", "find")), result("found " * 100, f"c{number}")])
         question, *answers = memory.context(reserve_tokens=0).messages
-    assert (words(question.content), [words(one.content) for one in answers if one.role == "tool"]) == (page, results)
+    assert (words(question.content), [words(one.content) for one in answers if one.role == "tool"]) == (148, [100] * 4)

@@ -564,13 +564,6 @@ class TestB11:
         assert line(4096) == (False, whole - sized.count("when?"))
         assert line(60)[0]
 
-    def test_or_the_question_is_refused(self, sized: Sized) -> None:
-        for asking in (by_message, by_turn):
-            with pytest.raises(MessageTooLargeError, match="grounding") as raised:
-                asking([self.question], sized.name, 60, grounding_overflow="error")
-            assert raised.value.needed > raised.value.available == 60
-            asking([self.question], sized.name, 4096, grounding_overflow="error")
-
 
 @pytest.mark.parametrize("grounding", [None, "", {}, {"items": ["", ""]}, {"header": "H", "footer": "F"}])
 def test_b13_no_grounding_leaves_the_text_as_it_is(sized: Sized, grounding: Any) -> None:
@@ -623,7 +616,6 @@ def test_an_argument_out_of_range_is_named(subtests: pytest.Subtests) -> None:
         ("reserve_tokens", -50),
         ("max_tokens", 0),
         ("on_overflow", "cut"),
-        ("grounding_overflow", "drop"),
     ]
     for argument, value in rows:
         with subtests.test(argument=argument, value=value):

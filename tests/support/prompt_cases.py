@@ -23,7 +23,6 @@ from tests.support.prompt_oracle import (
     ids,
     lighter,
     media_kept,
-    rendered,
     sendable,
 )
 from tests.support.scenarios import Scenario, Talk, new_memory
@@ -117,14 +116,6 @@ class Case:
         question = [] if self.question is None else [bare(self.question)]
         groups = [u for u in self.answers if u is self.answers[-1] or any(m.pinned for m in u)]
         return [*question, *(m for unit in groups for m in unit)]
-
-    @cached_property
-    def untrimmed(self) -> Message | None:
-        """The question with all its grounding, where that is sent and may not be trimmed."""
-        question, arguments = self.question, self.scenario.arguments
-        if question is None or arguments["keep_grounding"] in ("none", 0) or not rendered(question.grounding):
-            return None
-        return grounded(question) if arguments["grounding_overflow"] == "error" else None
 
     def short(self, unit: Messages) -> Messages:
         """A tool group with a stub in place of each result that is larger than its stub."""

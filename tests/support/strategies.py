@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.template import RecallTemplate
-from shared_core.summaries.wording import SummaryTemplate
 from tests.support.scenarios import (
     Ask,
     Budget,
@@ -153,12 +152,9 @@ _summing = st.sampled_from(
                 "summarizer": summarizer,
                 "summary_tokens": tokens,
                 "summarizer_tokens": 4 * tokens,
-                "summary_placement": placement,
-                "summary_template": SummaryTemplate("<sum>", "</sum>"),
             }
             for summarizer in (short, everything)
             for tokens in (40, 80)
-            for placement in ("system", "grounding")
         ),
     ]
 )
@@ -172,7 +168,6 @@ _others_of_memory = st.fixed_dictionaries(
         "recall_unit": st.sampled_from(("message", "turn")),
         "recall_tokens": st.sampled_from((None, None, 0.5, 0.9, 1.0, 10_000, 10_000, 60, 0.0)),
         "keep_grounding": st.sampled_from(("newest", "newest", "all", "none", 0, 1, 2)),
-        "grounding_overflow": st.sampled_from(("trim", "trim", "trim", "error")),
         "on_overflow": st.sampled_from(("raise", "keep")),
         "top_k": st.sampled_from((None,) * 6 + (0, 1, 2)),
         "min_score": st.sampled_from((None, -1.0)),
@@ -216,6 +211,8 @@ _plain = st.builds(
         header=st.sampled_from(("<old>", "<old>", RecallTemplate().header)),
         footer=st.sampled_from(("</old>", "</old>", RecallTemplate().footer)),
         order=st.sampled_from(("time", "time", "score")),
+        summary_header=st.just("<sum>"),
+        summary_footer=st.just("</sum>"),
     ),
 )
 _recalling = st.builds(
@@ -240,7 +237,6 @@ summed_scenarios = st.builds(
             "summarizer": summarizer,
             "summary_tokens": tokens,
             "summarizer_tokens": 4 * tokens,
-            "summary_template": SummaryTemplate("<sum>", "</sum>"),
         },
     ),
     _recalling,
