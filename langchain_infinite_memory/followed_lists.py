@@ -13,7 +13,7 @@ from langchain_infinite_memory.identity import Newest, Thread
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import split_system
 from shared_core.errors import UnknownReferenceError
-from shared_core.history.followed_history import FollowedHistory
+from shared_core.history.followed import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.records import MAIN, After, Restored

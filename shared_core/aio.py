@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 from shared_core.field_errors import shown
-from shared_core.history.followed_history import FollowedHistory
+from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike, Role

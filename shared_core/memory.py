@@ -23,7 +23,7 @@ from shared_core.arguments import (
 from shared_core.errors import UnknownReferenceError
 from shared_core.events import OnEvent, as_hook
 from shared_core.events.source import EventSource, of_hits, of_messages, reported
-from shared_core.history.followed_history import FollowedHistory
+from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed, follow
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
 from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps

@@ -10,7 +10,7 @@ cherry_pick, rebase, stash            CherryPickResult, Stash
 import_file                           ImportResult
 """
 
-from shared_core.history.followed_history import FollowedHistory
+from shared_core.history.followed import FollowedHistory
 from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.recall.ranking import ScoredMessage

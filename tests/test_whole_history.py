@@ -459,7 +459,7 @@ def test_what_is_read_grows_with_what_is_new(store: SQLiteStore) -> None:
             counting.reset()
             opened(counting).follow(history, removed="leave_out")
             rows = counting.rows["get"] + counting.rows["at"] + counting.rows["madefrom"]
-            assert len(history) <= rows <= times * len(history) + 8
+            assert len(history) <= rows <= times * len(history) + 16
         counting.reset()
         opened(counting).follow(history[:5], removed="leave_out")
         assert counting.rows["at"] <= 2 * 5 + 4

@@ -5,11 +5,11 @@ from typing import Any
 from uuid import uuid4
 
 from shared_core.history.normal_form import fingerprint, normal_forms, says_the_same
-from shared_core.history.recognition import said_of, without_prompts
 from shared_core.messages import Message
 from shared_core.openai_proxy.refusal import Refused
-from shared_core.records import After, Record, Says, SessionKey
+from shared_core.records import After, Says, SessionKey
 from shared_core.serving.bearer_tokens import ANY_USER
+from shared_core.session.system_prompt import said_of
 from shared_core.store import Store
 
 USER_HEADERS = ("x-user-id", "x-openwebui-user-id")
@@ -137,7 +137,7 @@ def session_like(store: Store, user_id: str | None, messages: Sequence[Message])
     answered = next((n for n, message in enumerate(said, 1) if message.role == "assistant"), None)
     best: tuple[tuple[int, bool], str] | None = None
     for one in _candidates(store, user_id, said) if answered is not None else ():
-        first = without_prompts(store.find(one.key, After(0, READ_FIRST)))
+        first = said_of(record.message for record in store.find(one.key, After(0, READ_FIRST)))
         if not _begins_like(first, said[:answered]) and not store.state(one.key).epoch:
             continue
         wanted = [print_ for print_ in map(fingerprint, said[-COMPARED:]) if print_ is not None]
@@ -147,15 +147,15 @@ def session_like(store: Store, user_id: str | None, messages: Sequence[Message])
     return None if best is None else best[1]
 
 
-def _begins_like(first: Sequence[Record], said: Sequence[Message]) -> bool:
+def _begins_like(first: Sequence[Message], said: Sequence[Message]) -> bool:
     """Return whether a conversation begins with an exchange; `first` are its first messages."""
-    return len(first) >= len(said) and all(map(says_the_same, (one.message for one in first), said))
+    return len(first) >= len(said) and all(map(says_the_same, first, said))
 
 
 def _ends_in(store: Store, session: int, said: Sequence[Message]) -> bool:
     """Return whether the newest messages of a conversation stand together in a history."""
     newest = store.find(session, After(max(0, store.state(session).last_seq - LOOKED_FOR), LOOKED_FOR))
-    end, sent = normal_forms(one.message for one in without_prompts(newest)), normal_forms(said)
+    end, sent = normal_forms(said_of(record.message for record in newest)), normal_forms(said)
     return any(end == sent[upto - len(end) : upto] for upto in range(len(end), len(sent) + 1))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from shared_core.errors import BudgetError
 from shared_core.events import EventHook, MemoryEvent
-from shared_core.history.followed_history import FollowedHistory
+from shared_core.history.followed import FollowedHistory
 from shared_core.history.normal_form import says_the_same
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message

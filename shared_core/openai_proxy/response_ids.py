@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from shared_core.formats.fields import short
-from shared_core.history.followed_history import FollowedHistory
+from shared_core.history.followed import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.openai_proxy.refusal import Refused

@@ -5,7 +5,7 @@ them. Only those with the newest such id on a path are sent; they replace all ea
 belongs to no prompt: it is always sent, where it was said.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from shared_core.messages import Message
@@ -23,6 +23,11 @@ def is_prompt(message: Message) -> bool:
 def said(message: Message) -> tuple[str | None, str]:
     """Return what a message of a system prompt says: its speaker's name and its text."""
     return message.name, message.content
+
+
+def said_of(messages: Iterable[Message]) -> list[Message]:
+    """Return the messages that are not part of a system prompt."""
+    return [message for message in messages if not is_prompt(message)]
 
 
 def newest_prompt(entries: Sequence[Entry]) -> list[Entry]:

@@ -7,8 +7,8 @@ from itertools import chain
 from typing import Any
 
 from shared_core.errors import UnknownReferenceError
+from shared_core.history.forms import families
 from shared_core.history.normal_form import says_the_same
-from shared_core.history.recognition import families
 from shared_core.messages import Message
 from shared_core.records import Change, Draft, Drop, InTurn, Move, Position, Put, Record, Ref
 from shared_core.reprs import short_repr

@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.history.followed_history import FollowedHistory
+from shared_core.history.followed import FollowedHistory
 from shared_core.openai_proxy.identity import LONGEST_RESPONSE_ID
 from shared_core.openai_proxy.refusal import Refused
 from shared_core.openai_proxy.response_ids import answer_named, keep_name, to_be_named

@@ -1,0 +1,356 @@
+"""The line of a history: where the conversation says what the history says, and which messages are new there."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import takewhile
+
+from shared_core.history.followed import Followed, FollowedHistory
+from shared_core.history.forms import Forms
+from shared_core.history.normal_form import says_the_same
+from shared_core.messages import Message
+from shared_core.records import MAIN, After, Position, Record
+from shared_core.session.live import LiveSession
+from shared_core.session.paths import Path
+from shared_core.session.system_prompt import is_prompt
+
+CHECKED = 64
+"""How many messages of a trimmed history are compared with what is stored, before the newest one that is known."""
+
+FIRST_LOOK = 4
+"""How many messages are read first next to another one on its path; then twice as many, and so on."""
+
+LONGEST_LOOK = 512
+"""How many messages are read at a time, at most."""
+
+BRANCHES_SEARCHED = 16
+"""How many of the newest branches are searched for an answer that another branch holds."""
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """A stored message that a message of a history may be, with what stands before it.
+
+    Attributes:
+        index: the index of the message in the history.
+        record: the message as it is stored.
+        forms: the stored forms of the messages of the history up to there, by their indexes.
+        whole: whether the history says all that is stored before it.
+    """
+
+    index: int
+    record: Record
+    forms: Mapping[int, Record]
+    whole: bool
+
+
+class Line:
+    """Finds the line of one history, by the rules of `Matcher`.
+
+    Args:
+        live: the session.
+        new_id: returns an id for a new message.
+        said: the history, without its system prompt.
+        start: the stored message that the history continues. None: it begins the conversation.
+        whole: whether the history is the whole conversation.
+    """
+
+    def __init__(
+        self, live: LiveSession, new_id: Callable[[], str], said: Sequence[Message], start: Record | None,
+        *, whole: bool,
+    ) -> None:  # fmt: skip
+        self.live = live
+        self.new_id = new_id
+        self.said = said
+        self.start = start
+        self.whole = whole
+        self.forms = Forms(live, said, 0 if whole else CHECKED)
+
+    def followed(self, anchor: Anchor | None) -> Followed | None:
+        """Return the result for a history of which an anchor is known; None: nothing tells where the history stands."""
+        if anchor is not None:
+            return self.after(anchor.record, self._ids(anchor))
+        if self.start is not None:
+            return self.after(self.start, [])
+        own = self.forms.own(0) if self.said and not self.whole else None
+        if own is None and not self.whole:
+            return None
+        first = own or next((one for _, one in self.along(self.live.path, 0) if one is not None), None)
+        return self.after(None, [], None if first is None else self._position_before(first))
+
+    def _ids(self, anchor: Anchor) -> list[str | None]:
+        """Return the ids up to an anchor. What a trimmed history says long before it is not compared."""
+        unchecked = 0 if self.whole else max(0, anchor.index + 1 - CHECKED)
+        ids = [one.id for one in self.said[:unchecked]]
+        forms = (anchor.forms.get(index) for index in range(unchecked, anchor.index + 1))
+        return [*ids, *(None if one is None else one.message.id for one in forms)]
+
+    # What is known
+
+    def anchor(self) -> Anchor | None:
+        """Return the newest message of the history that is stored where the history has it; None: there is none."""
+        refuted = set[tuple[int, Position]]()
+        for index in reversed(range(len(self.said))):
+            found = None if self.whole else self._known_by_id(index)
+            for record in () if found is not None else self._candidates(index):
+                if (index, record.position) in refuted:
+                    continue
+                one = self.aligned(index, record)
+                if not one.whole:
+                    refuted |= {(at, form.position) for at, form in one.forms.items()}
+                elif found is None or len(one.forms) > len(found.forms):
+                    found = one  # of two readings, the one that recognizes more of the history is right
+                if found is not None and len(found.forms) >= min(index + 1, CHECKED):
+                    break
+            if found is not None:
+                return found
+        return None
+
+    @cached_property
+    def _end(self) -> Record | None:
+        """The newest message on the path that is checked out; None: there is none after the start."""
+        path, first = self.live.path, self._first_on(self.live.path)
+        return next((one for _, one in self.along(path, path.spans[-1].last, first) if one is not None), None)
+
+    def _first_on(self, path: Path) -> int:
+        """Return the index on a path of the message that the history continues; -1: it is not there."""
+        return path.index_of(self.start.position) if self.start and path.covers(self.start.position) else -1
+
+    def _candidates(self, index: int) -> Iterator[Record]:
+        """Yield what a message of the history may be, the likeliest first."""
+        # What is checked out usually says all that is stored of the history.
+        if self.whole and self._end is not None and self.forms.is_one(index, self._end):
+            yield self._end
+        path = self.live.path
+        first = self._first_on(path)
+
+        def distance(record: Record) -> tuple[int, bool, int]:
+            far = 0 if self.whole else abs(self.live.path_to(record.position).index_of(record.position) - first - index)
+            return far, not path.covers(record.position), -record.seq
+
+        yield from sorted(self.forms.of(index), key=distance)
+
+    def _known_by_id(self, index: int) -> Anchor | None:
+        """Return a message of a trimmed history that is known by its id; None if the messages before it deny that."""
+        record = self.forms.own(index)
+        if record is None or not says_the_same(record.message, self.said[index]):
+            return None
+        path = self.live.path_to(record.position)
+        window = range(max(0, index + 1 - CHECKED), index)
+        known = {at: one for at in window if (one := self.forms.own(at)) is not None}
+        before = [*known.values(), *([self.start] if self.start is not None else [])]
+        if any(not path.covers(one.position) or one.position == record.position for one in before):
+            return None
+        if not all(says_the_same(one.message, self.said[at]) for at, one in known.items()):
+            return None
+        near = self.aligned(index, record).forms if len(known) < len(window) else {}
+        return Anchor(index, record, {**near, **known, index: record}, whole=False)
+
+    def aligned(self, index: int, record: Record) -> Anchor:
+        """Return what stands before a stored message, compared with what the history says before it."""
+        path, forms, left, gap = self.live.path_to(record.position), {index: record}, index, 0
+        differs = Anchor(index, record, forms, whole=False)
+        if self.start is not None and (record == self.start or not path.covers(self.start.position)):
+            return differs
+        first = -1 if self.start is None else path.index_of(self.start.position)
+        for _, one in self.along(path, path.index_of(record.position) - 1, first):
+            if not self.whole and len(forms) >= CHECKED:
+                return replace(differs, whole=True)
+            if one is None:
+                gap += 1
+                continue
+            at = self._index_of(one, left, gap)
+            if at is None:
+                return differs
+            forms[at], left, gap = one, at, 0
+        gap = gap if self.start is not None or not left else forgotten_first(self.live, gap)
+        return replace(differs, whole=self._first_left(left, gap) == 0)
+
+    def _index_of(self, record: Record, upto: int, gap: int) -> int | None:
+        """Return which message before one of the history a stored one is. What stands between is left out.
+
+        As many messages without ids as are missing in the store were forgotten; a client may lack them, too.
+        """
+        if upto and (not gap or self.said[upto - 1].id is not None) and self.forms.is_one(upto - 1, record):
+            return upto - 1
+        first = max(0, self._first_left(upto, gap) - 1)
+        return next((at for at in range(first, upto) if self.forms.is_one(at, record)), None)
+
+    def _first_left(self, upto: int, gap: int) -> int:
+        """Return the index of the first of the messages before one of the history that may all be left out."""
+        for at in range(upto - 1, -1, -1):
+            if self.said[at].id is None:
+                gap -= 1
+            if gap < 0 or (self.said[at].id is not None and not self._is_left_out(at)):
+                return at + 1
+        return 0
+
+    def _is_left_out(self, index: int) -> bool:
+        """Return whether a message with an id is not to be on the line.
+
+        It was forgotten; the whole history has it twice; or a trimmed one has it inserted before what is stored.
+        """
+        if not self.whole:
+            return self.forms.own(index) is None
+        return self.forms.is_forgotten(index) or self._is_twin(index)
+
+    def _is_twin(self, index: int) -> bool:
+        """Return whether a message stands in the history before, or on the line that the history continues."""
+        if self.forms.is_twin(index) or self.start is None or self.said[index].id is None:
+            return self.forms.is_twin(index)
+        path = self.live.path_to(self.start.position)
+        return any(path.covers(record.position) for record in self.forms.of(index))
+
+    # What is new
+
+    def after(self, record: Record | None, ids: Sequence[str | None], at: Position | None = None) -> Followed:
+        """Return the result for a history that is known up to a message.
+
+        Args:
+            record: the newest message that is known. None: none is.
+            ids: the ids of the messages up to there.
+            at: the position where the new ones come, if that is another one.
+        """
+        ids = [*ids]
+        while record is not None and len(ids) < len(self.said) and (found := self._added_after(record, len(ids))):
+            record = found
+            ids.append(found.message.id)
+        new = [n for n in range(len(ids), len(self.said)) if not (self.whole and self._is_twin(n))]
+        left_out, gap_end = self._forgotten_among(new, record)
+        messages: dict[int, Message] = {}
+        copied: dict[str, Record] = {}
+        for index in new:
+            if index not in left_out:
+                messages[index], source = self._to_store(index)
+                copied |= {} if source is None else {messages[index].id or "": source}
+        ids += [messages[index].id if index in messages else None for index in range(len(ids), len(self.said))]
+        at = at or gap_end or (record.position if record is not None else None)
+        turn = record.message.turn_id if record is not None else None
+        return Followed(at, turn, tuple(messages.values()), FollowedHistory(tuple(ids)), copied=copied)
+
+    def _to_store(self, index: int) -> tuple[Message, Record | None]:
+        """Return a message to store, and what it is a copy of. An edited message has what it was as its source.
+
+        Who erases that erases all that it ever said.
+        """
+        message, own = self.said[index], self.forms.own(index)
+        if own is None:
+            return message.replace(id=message.id or self.new_id(), turn_id=None), None
+        same = own if says_the_same(own.message, message) else next(iter(self.forms.of(index)), None)
+        return (same.message if same else message).replace(id=self.new_id(), turn_id=None), same or own
+
+    def _forgotten_among(self, new: Sequence[int], record: Record | None) -> tuple[Sequence[int], Position | None]:
+        """Return which new messages were forgotten, and where the gap ends that they have left after a message.
+
+        They are as many as are missing there, but for the question that ends the history: it may be asked again. A new
+        line holds the gap, too, so that it tells the same when it is matched again.
+        """
+        old = [index for index in new if index < asked_at(self.said)]
+        if not old or self.start is not None or self.live.epoch <= 0 or any(map(self.forms.own, new)):
+            return (), None
+        path, first = self.live.path if self.whole else newest_path(self.live), 0
+        if record is None and not self.whole and any(one is not None for _, one in self.along(path, 0)):
+            return (), None
+        if record is not None:
+            end = end_of(self.live, self.live.head.branch or MAIN, record.position)
+            if end is None:
+                return (), None
+            path = self.live.path_to(end)
+            first = path.index_of(record.position) + 1
+        gap = [position for position, _ in takewhile(lambda pair: pair[1] is None, self.along(path, first))]
+        count = len(gap) if record is not None else forgotten_first(self.live, len(gap))
+        if not count or count > len(new) or (record is None and len(old) == len(self.said)):
+            return (), None
+        elsewhere = record is not None and not self.live.ends_at(record.position)
+        return [n for n in old[:count] if self.said[n].id is None], gap[-1] if elsewhere else None
+
+    def _added_after(self, record: Record, index: int) -> Record | None:
+        """Return the message that is stored right after another one, if `add` stored it for one of the history."""
+        message = self.said[index]
+        if self.forms.own(index) is not None or (message.role == "user" and message.id is not None):
+            return None
+        for path in self._paths_through(record.position, branches=message.role != "user"):
+            ahead = self.along(path, path.index_of(record.position) + 1)
+            found = next((one for _, one in ahead if one is not None), None)
+            if found is not None and self.forms.is_one(index, found):
+                return found
+        return None
+
+    def _paths_through(self, position: Position, *, branches: bool) -> Iterator[Path]:
+        """Yield paths that go on after a position: first those that are in use, then those of other branches."""
+        for path in (self.live.path, newest_path(self.live)):
+            if path.covers(position):
+                yield path
+        if branches and self.live.key is not None:
+            newest = self.live.store.branches(self.live.key)[::-1][:BRANCHES_SEARCHED]
+            paths = (self.live.path_to(branch.head) for branch in newest)
+            yield from (path for path in paths if path.covers(position))
+
+    # What is read
+
+    def along(self, path: Path, first: int, stop: int | None = None) -> Iterator[tuple[Position, Record | None]]:
+        """Yield what stands on a path from an index on, without system prompts; None: it was forgotten.
+
+        Args:
+            path: the path.
+            first: the index that is read first.
+            stop: read backwards, down to this index, which is excluded. None: read up to the end of the path.
+        """
+        indexes = range(first, path.spans[-1].last + 1) if stop is None else range(first, stop, -1)
+        size = FIRST_LOOK
+        while indexes and self.live.key is not None:
+            page = [path.at(index) for index in indexes[:size]]
+            found = {one.position: one for one in self.live.records(self.live.key, page)}
+            for position in page:
+                record = found.get(position)
+                if record is None or not is_prompt(record.message):
+                    yield position, record
+            indexes, size = indexes[size:], min(2 * size, LONGEST_LOOK)
+
+    def before(self, record: Record) -> Record | None:
+        """Return the newest message before another one on its path; None: it is the first."""
+        path = self.live.path_to(record.position)
+        behind = self.along(path, path.index_of(record.position) - 1, -1)
+        return next((one for _, one in behind if one is not None), None)
+
+    def _position_before(self, record: Record) -> Position:
+        path = self.live.path_to(record.position)
+        return path.at(path.index_of(record.position) - 1)
+
+
+def asked_at(said: Sequence[Message]) -> int:
+    """Return the index of the question that a history ends with, calls and results after it included, or its length."""
+    index = next((n for n in range(len(said) - 1, -1, -1) if said[n].role == "user"), len(said))
+    return len(said) if any(one.role == "assistant" and not one.tool_calls for one in said[index:]) else index
+
+
+def newest_path(live: LiveSession) -> Path:
+    """Return the path of the message that was stored last; if that is on the path that is checked out, this one."""
+    state = live.sync()
+    newest = live.store.find(live.key, After(state.last_seq - 1, 1)) if live.key is not None else []
+    return live.path_to(newest[0].position) if newest and not live.path.covers(newest[0].position) else live.path
+
+
+def end_of(live: LiveSession, branch: str, position: Position | None) -> Position | None:
+    """Return where a branch ends, if a position is on its path; else where another such branch does, or None.
+
+    The branch may have another name by now, because another line was made `main`.
+    """
+    if live.key is None or position is None:
+        return None
+    end = live.store.state(live.key, branch).head
+    if end is not None and live.path_to(end).covers(position):
+        return end
+    ends = {other.name: other.head for other in live.store.branches(live.key)}
+    heads = [ends.pop(MAIN), *reversed(ends.values())]
+    return next((head for head in heads if live.path_to(head).covers(position)), None)
+
+
+def forgotten_first(live: LiveSession, gap: int) -> int:
+    """Return how many messages were forgotten before the first one of a session; `gap` says where it stands.
+
+    If the whole session was forgotten, what is said since begins elsewhere.
+    """
+    if live.key is None or live.epoch <= 0:
+        return gap
+    return max(gap, live.store.stats(live.key)["forgotten"])
