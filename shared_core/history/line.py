@@ -258,8 +258,8 @@ class Line:
             path = self.live.path_to(end)
             first = path.index_of(record.position) + 1
         gap = [position for position, _ in takewhile(lambda pair: pair[1] is None, self.along(path, first))]
-        count = len(gap) if record is not None else forgotten_first(self.live, len(gap))
-        if not count or count > len(new) or (record is None and len(old) == len(self.said)):
+        count = len(gap) if record is not None else min(forgotten_first(self.live, len(gap)), len(old))
+        if not count or count > len(new):
             return (), None
         elsewhere = record is not None and not self.live.ends_at(record.position)
         return [n for n in old[:count] if self.said[n].id is None], gap[-1] if elsewhere else None
