@@ -32,7 +32,7 @@ from recall_measures import BUDGETS, Piece, Score
 from recall_talks import Talk, read_talks
 
 from shared_core.index.lexical import LexicalIndex
-from shared_core.index.path_rows import LinePrefix, PathLine
+from shared_core.index.lines import Line, LinePrefix
 from shared_core.index.text import terms
 from shared_core.recall.query import parse_query
 from shared_core.tokens import as_counter
@@ -73,16 +73,17 @@ class Ours:
         off = {("shared_core.index.lexical", "NEIGHBOURS"): dict[int, float]()}
         self._alone = None if neighbours else Ablation("neighbours", off)
         self._index = LexicalIndex()
-        self._line = PathLine()
+        self._line = Line()
+        self._times: list[float] = []
 
     def add(self, said: Sequence[Said]) -> None:
         """Add messages."""
         start = len(self._index)
         self._index.add(terms(text) for text, _ in said)
-        rows = np.arange(start, len(self._index), dtype=np.int32)
-        self._line.note(np.full(len(rows), -1, dtype=np.int32), self._index.lengths[rows], np.zeros(len(rows), np.int8))
-        times = np.array([moment for _, moment in said])
-        self._line.extend(rows, times, rows.astype(np.int64), len(self._index))
+        self._times.extend(moment for _, moment in said)
+        every, nothing = np.arange(len(self._index), dtype=np.int32), np.zeros(len(self._index), dtype=np.int32)
+        columns = {"turns": every, "speakers": nothing, "languages": nothing, "lengths": self._index.lengths}
+        self._line.extend(every[start:], columns | {"times": np.array(self._times)})
 
     def finish(self) -> int:
         """Return the size of a snapshot."""
@@ -93,7 +94,7 @@ class Ours:
         line = LinePrefix(self._line, len(self._index))
         applied: AbstractContextManager[None] = self._alone.applied() if self._alone else nullcontext()
         with applied:
-            scores = self._index.score(parse_query(question, ()).terms, line, line.terms)
+            scores = self._index.score(parse_query(question, ()).terms, line)
             best: list[int] = scores.best(top_k, np.ones(line.upto, dtype=np.bool_)).tolist()
         return best
 

@@ -404,7 +404,7 @@ def test_a_snapshot_is_read_instead_of_the_history(
     expected = memory.context("what of item3?"), memory.search("item5", 99)
     store.reset()
     memory.close()
-    assert store.calls["put_snapshot"] == (3 if ending == "close" else 0)
+    assert store.calls["put_snapshot"] == (2 if ending == "close" else 0)
     with closing(CountingStore(tmp_path / "chat.db")) as again:
         memory = InfiniteMemory(again, embedder=embedder, embed_budget_ms=PATIENT, **SMALL)
         assert (memory.context("what of item3?"), memory.search("item5", 99)) == expected

@@ -4,6 +4,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -83,10 +84,6 @@ def distinct_with_inverse(values: npt.NDArray[Scalar]) -> tuple[npt.NDArray[Scal
     return found, found.searchsorted(values.ravel())
 
 
-KNOWN_TURNS = 4_096
-"""Numbers of turns that are remembered by the turns' ids: many more than a prompt holds."""
-
-
 class TurnNumbers:
     """Numbers for turns, from 0 in order of first use. A 64-bit hash stands for a turn's id.
 
@@ -97,7 +94,6 @@ class TurnNumbers:
         self._codes = np.empty(0, dtype=np.int64)  # ascending
         self._numbers = np.empty(0, dtype=np.int32)
         self._new: dict[int, int] = {}
-        self._known: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._codes) + len(self._new)
@@ -105,7 +101,7 @@ class TurnNumbers:
     @property
     def nbytes(self) -> int:
         """About how many bytes they take in memory."""
-        return self._codes.nbytes + self._numbers.nbytes + ENTRY_BYTES * (len(self._new) + len(self._known))
+        return self._codes.nbytes + self._numbers.nbytes + ENTRY_BYTES * len(self._new)
 
     def fold(self) -> None:
         """Move new numbers into the arrays, where they take a tenth of the memory."""
@@ -116,27 +112,18 @@ class TurnNumbers:
 
     def find(self, turn_id: str) -> int:
         """Return the number of a turn, -1 if it has none."""
-        # The turns of the window are looked up for every question, and they are nearly the same ones each time.
-        number = self._known.get(turn_id, -1)
-        if number < 0 <= (number := self._find(_code(turn_id))):
-            if len(self._known) >= KNOWN_TURNS:
-                self._known.clear()
-            self._known[turn_id] = number
-        return number
-
-    def number(self, turn_id: str) -> int:
-        """Return the number of a turn, assigning the next one if it has none."""
         code = _code(turn_id)
-        number = self._find(code)
-        if number < 0:
-            number = self._new[code] = len(self)
-        return number
-
-    def _find(self, code: int) -> int:
-        index = int(np.searchsorted(self._codes, code))
+        index = int(self._codes.searchsorted(code))
         if index < len(self._codes) and self._codes[index] == code:
             return int(self._numbers[index])
         return self._new.get(code, -1)
+
+    def number(self, turn_id: str) -> int:
+        """Return the number of a turn, assigning the next one if it has none."""
+        number = self.find(turn_id)
+        if number < 0:
+            number = self._new[_code(turn_id)] = len(self)
+        return number
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return the numbers as plain arrays for a snapshot."""
@@ -154,6 +141,7 @@ class TurnNumbers:
         return turns
 
 
+@lru_cache(maxsize=4_096)  # the turns of the window are looked up for every question, and are nearly the same ones
 def _code(turn_id: str) -> int:
     digest = hashlib.blake2b(turn_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little", signed=True)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.arrays import GrowingArray
-from shared_core.index.path_rows import LinePrefix
+from shared_core.index.lines import LinePrefix
 from shared_core.index.postings import Postings
 
 K1 = 0.9
@@ -296,9 +296,8 @@ class LexicalIndex:
         self._fades.extend(_fades(self.lengths[start:]))
 
     def score(
-        self, query: Iterable[str], line: LinePrefix, total: int | None = None, *,
-        borrowed: Mapping[str, float] | None = None, forms: Mapping[str, Sequence[str]] | None = None,
-        beside: Occurrences | None = None,
+        self, query: Iterable[str], line: LinePrefix, *, borrowed: Mapping[str, float] | None = None,
+        forms: Mapping[str, Sequence[str]] | None = None, beside: Occurrences | None = None,
     ) -> LexicalScores:  # fmt: skip
         """Return context-weighted BM25 along a line.
 
@@ -309,16 +308,13 @@ class LexicalIndex:
         Args:
             query: terms; repeated ones count once.
             line: the messages to score.
-            total: the number of terms in all of them; None to count them.
             borrowed: further terms, and how much each counts against one of the query. Those of the query count as 1.
             forms: other terms that count as the same as one of the query, as a word has in other languages.
             beside: what other lines hold that are searched at the same time, so that a term weighs the same on each.
         """
-        if total is None:
-            total = int(self.lengths[line.rows[: line.upto]].sum())
         beside = beside or Occurrences(0, 0, {})
-        total, count = total + beside.terms, line.upto + beside.messages
-        mean = max(total / count, 1.0) if count else 1.0
+        count = line.upto + beside.messages
+        mean = max((line.terms + beside.terms) / count, 1.0) if count else 1.0
         weights = {**(borrowed or {}), **dict.fromkeys(query, 1.0)}
         forms = forms or {}
         found = [self._on_line((term, *forms.get(term, ())), line, mean) for term in sorted(weights)]

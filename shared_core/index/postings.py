@@ -145,11 +145,15 @@ class Postings:
             packed = np.concatenate([packed, np.array(self._new[term], dtype=np.uint32)])
         return (packed >> 8).astype(np.int32), (packed & MAX_FREQUENCY).astype(np.uint8)
 
-    def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
-        """Return the postings as plain arrays for a snapshot."""
+    def arrays(self, prefix: str = "") -> dict[str, npt.NDArray[np.generic]]:
+        """Return the postings as plain arrays for a snapshot, whose names begin with a prefix."""
+        text, sizes, postings = self._folded()
+        return {f"{prefix}vocabulary": text, f"{prefix}sizes": sizes.astype(np.int32), f"{prefix}postings": postings}
+
+    def _folded(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], Packed]:
+        """Return the text of the vocabulary, the number of rows of each of its terms, and all of these."""
         if not self._new:
-            sizes = np.diff(self._starts).astype(np.int32)
-            return {"vocabulary": self._vocabulary.text, "sizes": sizes, "postings": self._kept}
+            return self._vocabulary.text, np.diff(self._starts), self._kept
         kept = self._vocabulary.terms()
         terms = sorted([*kept, *sorted(self._new.keys() - set(kept))])
         numbers = {term: number for number, term in enumerate(terms)}
@@ -165,13 +169,13 @@ class Postings:
         for term, added in self._new.items():
             end = ends[numbers[term]]
             joined[end - len(added) : end] = added
-        return {"vocabulary": Vocabulary.of(terms).text, "sizes": sizes.astype(np.int32), "postings": joined}
+        return Vocabulary.of(terms).text, sizes, joined
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> "Postings":
+    def from_arrays(cls, arrays: Arrays, prefix: str = "") -> "Postings":
         """Return the postings that `arrays` was made from, without copying."""
         postings = cls()
-        postings._vocabulary = Vocabulary(np.asarray(arrays["vocabulary"], dtype=np.uint8))
-        postings._kept = np.asarray(arrays["postings"], dtype=np.uint32)
-        postings._starts = np.append(0, np.cumsum(arrays["sizes"], dtype=np.int64))
+        postings._vocabulary = Vocabulary(np.asarray(arrays[f"{prefix}vocabulary"], dtype=np.uint8))
+        postings._kept = np.asarray(arrays[f"{prefix}postings"], dtype=np.uint32)
+        postings._starts = np.append(0, np.cumsum(arrays[f"{prefix}sizes"], dtype=np.int64))
         return postings

@@ -2,7 +2,7 @@
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -19,7 +19,7 @@ from shared_core.index.arrays import (
     read_snapshot,
 )
 from shared_core.index.lexical import LexicalIndex
-from shared_core.index.path_rows import LinePrefix, PathLine
+from shared_core.index.lines import Line, LinePrefix
 from shared_core.index.postings import Postings
 from shared_core.index.text import read_terms, speaker_focus, statement_code, terms
 from shared_core.languages.detection import digest
@@ -40,9 +40,6 @@ CACHED_LINES = 8
 
 SNAPSHOT = "rows"
 """The snapshot's name in the store."""
-
-REACH = "reach"
-"""The name of a few bytes beside it, which say up to which message it goes."""
 
 FOLD = 0.5
 """New words are folded once they are more than this share of all; see `Postings.fold`. So a session that is read at
@@ -98,6 +95,7 @@ class SessionIndex:
     Attributes:
         lock: held while words, names and lines are read or grow; reentrant.
         gone: the rows of what was forgotten, ascending.
+        columns: those of `COLUMNS` and "lengths", how many terms a message has: arrays with a value per row.
 
     Args:
         store: the store that holds the messages; the index does not keep it alive.
@@ -115,16 +113,18 @@ class SessionIndex:
         self.turns = TurnNumbers()
         self.lexical = LexicalIndex()
         self.grounding = Postings()
-        self._columns: dict[str, GrowingArray[Any]] = {name: GrowingArray(dtype) for name, dtype in COLUMNS.items()}
+        self._growing: dict[str, GrowingArray[Any]] = {name: GrowingArray(dtype) for name, dtype in COLUMNS.items()}
+        self.columns: dict[str, npt.NDArray[Any]] = {}
         self._rows_of: dict[int, GrowingArray[np.int32]] = {}
         self._depths_of: dict[int, GrowingArray[np.int32]] = {}
-        self._lines: OrderedDict[tuple[Span, ...], PathLine] = OrderedDict()
+        self._lines: OrderedDict[tuple[Span, ...], Line] = OrderedDict()
         self.gone = np.empty(0, dtype=np.int32)
         self.saved = 0
         self._needs_rewrite = False
+        self._show()
 
     def __len__(self) -> int:
-        return len(self._columns["depths"])
+        return len(self.columns["depths"])
 
     @property
     def store(self) -> Store:
@@ -150,7 +150,7 @@ class SessionIndex:
     def nbytes(self) -> int:
         """About how many bytes it takes in memory."""
         with self.lock:
-            arrays = chain(self._columns.values(), self._rows_of.values(), self._depths_of.values())
+            arrays = chain(self._growing.values(), self._rows_of.values(), self._depths_of.values())
             words = self.lexical.nbytes + self.grounding.nbytes + self.turns.nbytes
             lines = sum(line.nbytes for line in self._lines.values())
             return sum(array.nbytes for array in arrays) + words + lines + INDEX_BYTES
@@ -163,8 +163,8 @@ class SessionIndex:
             self.turns.fold()
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Return one of `COLUMNS`, with a value per row."""
-        return self._columns[name].values
+        """Return one of `columns`."""
+        return self.columns[name]
 
     def refresh(
         self, state: SessionState, news: Callable[[int, int], Sequence[Record]] = lambda seq, epoch: ()
@@ -259,12 +259,16 @@ class SessionIndex:
             "apart": [sum(document.values()) for document in apart],
         }
         for name, column in values.items():
-            self._columns[name].extend(column)
+            self._growing[name].extend(column)
         self.lexical.add(documents)
         for row, document in enumerate(apart, start):
             self.grounding.add(row, document)
         self._enter_segments(start)
         self.fold(FOLD)
+
+    def _show(self) -> None:
+        self.columns = {name: column.values for name, column in self._growing.items()}
+        self.columns["lengths"] = self.lexical.lengths
 
     def _speaker(self, name: str | None) -> int:
         if not name:
@@ -275,13 +279,8 @@ class SessionIndex:
 
     def _enter_segments(self, start: int) -> None:
         """Enter the rows from `start` on under their segments."""
+        self._show()
         segments, depths = self.column("segments")[start:], self.column("depths")[start:]
-        if len(segments) and (segments == segments[0]).all():  # as nearly always when few are new
-            segment = int(segments[0])
-            rows = np.arange(start, start + len(segments), dtype=np.int32)
-            self._rows_of.setdefault(segment, GrowingArray(np.int32)).extend(rows)
-            self._depths_of.setdefault(segment, GrowingArray(np.int32)).extend(depths)
-            return
         order = np.argsort(segments, kind="stable").astype(np.int32)
         ends = np.flatnonzero(np.diff(segments[order], append=-1)) + 1
         for new in np.split(order, ends)[:-1]:
@@ -329,76 +328,22 @@ class SessionIndex:
     def _line(self, path: Path) -> LinePrefix:
         *before, last = path.spans
         key = (*before, last._replace(upto=-1))
+        rows = self._between(last.segment, last.start, np.iinfo(np.int32).max)
         line = self._lines.pop(key, None)
         if line is None:
-            line = self._build(path)
-        rows = self._between(last.segment, last.start, np.iinfo(np.int32).max)
-        if line.taken < len(rows) or line.known < len(self):
-            self._extend(line, rows[line.taken :])
-            line.taken = len(rows)
+            line = Line()
+            parts = [*(self._between(*span.stretch) for span in before), rows]
+            line.begun = sum(map(len, parts[:-1]))
+            shifts = np.repeat([span.shift for span in path.spans], [len(part) for part in parts])
+            line.extend(np.concatenate(parts), self.columns, shifts)
+        elif line.known < len(self):
+            line.extend(rows[len(line.rows) - line.begun :], self.columns, last.shift)
         # Enter it last: the line that was not used for longest is dropped first.
         self._lines[key] = line
         while len(self._lines) > CACHED_LINES:
             self._lines.popitem(last=False)
         beyond = len(rows) - len(self._between(last.segment, last.start, last.upto))
         return LinePrefix(line, len(line.rows) - beyond)
-
-    def _build(self, path: Path) -> PathLine:
-        """Return the line of all spans of a path but the last. It reuses the beginning of a cached line if possible."""
-        before = path.spans[:-1]
-        line, whole, upto = self._longest_prefix(path)
-        breaks = [number > 0 and span.shift != before[number - 1].shift for number, span in enumerate(before)]
-        breaks.append(bool(before) and before[-1].shift != 0)
-        begun = len(self._between(path.spans[whole].segment, path.spans[whole].start, upto))
-        # A sitting that ended after the reused rows, before spans without rows, must end here too.
-        number = whole
-        while not begun and number and not len(self._between(*path.spans[number - 1].stretch)):
-            number -= 1
-            if breaks[number]:
-                line.end_sitting()
-        for number, span in enumerate(before[whole:], whole):
-            if breaks[number] and not begun:
-                line.end_sitting()
-            start = max(span.start, upto + 1) if begun else span.start
-            self._extend(line, self._between(span.segment, start, span.upto))
-            begun = 0
-        if breaks[-1] and not begun:
-            line.end_sitting()
-        line.taken = begun
-        return line
-
-    def _longest_prefix(self, path: Path) -> tuple[PathLine, int, int]:
-        """Return the longest beginning that a path shares with a cached line.
-
-        Returns:
-            The line, the number of whole spans of the path on it, and the depth down to which it holds the next span.
-        """
-        best, found = (0, 0, -1), PathLine()
-        for (*before, last), line in self._lines.items():
-            taken = self._between(last.segment, last.start, np.iinfo(np.int32).max)[: line.taken]
-            upto = int(self.column("depths")[taken[-1]]) if len(taken) else last.start - 1
-            there = [*before, last._replace(upto=upto)]
-            pairs = list(zip(path.spans[:-1], there, strict=False))
-            whole = next((number for number, (ours, theirs) in enumerate(pairs) if ours != theirs), len(pairs))
-            rows, upto = sum(len(self._between(*span.stretch)) for span in path.spans[:whole]), -1
-            if whole < len(there):
-                ours, theirs = path.spans[whole], there[whole]
-                if ours[::2] == theirs[::2] and ours.shift == theirs.shift:  # one segment and start
-                    upto = min(ours.upto, theirs.upto)
-                    rows += len(self._between(ours.segment, ours.start, upto))
-            if rows > best[0]:
-                best, found = (rows, whole, upto), line
-        return (found.beginning(best[0], self.column("times"), self.column("turns")) if best[0] else found), *best[1:]
-
-    def _extend(self, line: PathLine, rows: Ints) -> None:
-        # Rows of a segment ascend. Where none of another one is between them, nothing has to be gathered.
-        whole = len(rows) and rows[-1] - rows[0] == len(rows) - 1
-        taken: slice | Ints = slice(rows[0], rows[-1] + 1) if whole else rows
-        speakers, languages, times, turns = (
-            self.column(name)[taken] for name in ("speakers", "languages", "times", "turns")
-        )
-        line.note(speakers, self.lexical.lengths[taken], languages)
-        line.extend(rows, times, turns, len(self))
 
     def snapshot_due(self, least: int) -> bool:
         """Return whether to save a snapshot: at least `least` rows are new, and a twentieth, as it is written whole.
@@ -410,30 +355,16 @@ class SessionIndex:
         return self._needs_rewrite or len(self) - self.saved >= max(least, len(self) // 20)
 
     def save_snapshot(self) -> None:
-        """Store a snapshot, so that the next process reads it instead of all messages.
-
-        One that goes further stays: another process may have read more.
-        """
+        """Store a snapshot, so that the next process reads it instead of all messages."""
         with self.lock:
             about = {"names": [*self.names], "last_seq": self.last_seq, "epoch": self.epoch, "rules": digest()}
-            arrays, rows = self._arrays(), len(self)
-        reach = {name: about[name] for name in ("epoch", "rules", "last_seq")}
-        data = pack(about, arrays)
-        with self.store.transaction():
-            stored = read_snapshot(self.store, self.session, REACH).about
-            kept = not self._needs_rewrite and _goes_further(stored, reach)
-            if not kept:
-                # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
-                kept = self.store.keep(self.session, Snapshot(SNAPSHOT, data), self.epoch)
-                kept = kept and self.store.keep(self.session, Snapshot(REACH, pack(reach, {})), self.epoch)
-        if kept:
+            arrays = {name: column.values for name, column in self._growing.items()} | self.turns.arrays()
+            arrays |= self.lexical.arrays() | self.grounding.arrays(GROUNDING)
+            rows = len(self)
+        # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
+        if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, arrays)), self.epoch):
             with self.lock:
                 self.saved, self._needs_rewrite = max(self.saved, rows), False
-
-    def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return everything but the names as plain arrays."""
-        arrays = {name: self.column(name) for name in COLUMNS} | self.turns.arrays() | self.lexical.arrays()
-        return arrays | _prefixed(GROUNDING, self.grounding.arrays())
 
     def _take_snapshot(self, found: StoredSnapshot) -> None:
         self._needs_rewrite = found.damaged
@@ -442,35 +373,11 @@ class SessionIndex:
         if about is None or about["epoch"] != self.epoch or about.get("rules") != digest():
             return
         self.names = about["names"]
-        self._take(arrays)
-        self.last_seq = about["last_seq"]
-        self.saved = len(self)
-
-    def _take(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Begin with the arrays of another index, without copying them."""
-        self._columns = {name: GrowingArray.of(arrays[name]) for name in COLUMNS}
+        # Without copying them.
+        self._growing = {name: GrowingArray.of(arrays[name]) for name in COLUMNS}
         self.turns = TurnNumbers.from_arrays(arrays)
         self.lexical = LexicalIndex.from_arrays(arrays)
-        self.grounding = Postings.from_arrays(_named(GROUNDING, arrays))
+        self.grounding = Postings.from_arrays(arrays, GROUNDING)
         self._enter_segments(0)
-
-
-def _goes_further(stored: Mapping[str, Any] | None, reach: Mapping[str, Any]) -> bool:
-    """Return whether a stored snapshot is of the same epoch and rules, and goes further or as far.
-
-    None: there is none, or it is damaged, and is then written again.
-    """
-    if stored is None:
-        return False
-    same = (stored["epoch"], stored["rules"]) == (reach["epoch"], reach["rules"])
-    return same and bool(stored["last_seq"] >= reach["last_seq"])
-
-
-def _prefixed(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-    """Return arrays under their names with a prefix."""
-    return {f"{prefix}{name}": values for name, values in arrays.items()}
-
-
-def _named(prefix: str, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
-    """Return the arrays whose names begin with a prefix, under the names without it."""
-    return {name.removeprefix(prefix): values for name, values in arrays.items() if name.startswith(prefix)}
+        self.last_seq = about["last_seq"]
+        self.saved = len(self)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.arrays import Arrays, VectorSource, digest_of, pack, read_snapshot
-from shared_core.index.path_rows import PathLine
+from shared_core.index.lines import Line
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.vectors import VectorIndex
 from shared_core.plugins.base import Vectors
@@ -77,7 +77,7 @@ class SessionVectors:
         self._claimed: set[int] = set()
         self._pid = os.getpid()
         self.vectors = VectorIndex(dimension)
-        self._samples: WeakKeyDictionary[PathLine, _Sample] = WeakKeyDictionary()
+        self._samples: WeakKeyDictionary[Line, _Sample] = WeakKeyDictionary()
 
     @property
     def _store(self) -> VectorSource:
@@ -134,7 +134,7 @@ class SessionVectors:
         """Return how many of the rows wanted have no vector here."""
         return int(np.count_nonzero(np.greater(wanted, self.vectors.has(len(wanted)))))
 
-    def unrelated(self, line: PathLine, wanted: Mask, *, least: int) -> tuple[float, float] | None:
+    def unrelated(self, line: Line, wanted: Mask, *, least: int) -> tuple[float, float] | None:
         """Return `VectorIndex.unrelated` of some messages at the beginning of a line, kept until one of them changes.
 
         Args:

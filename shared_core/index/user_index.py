@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from shared_core.index.arrays import GrowingArray, VectorSource
 from shared_core.index.index_cache import SharedIndex, Spaced
-from shared_core.index.path_rows import LinePrefix, PathLine
+from shared_core.index.lines import Line, LinePrefix
 from shared_core.index.session_index import PAGE, Ints, SessionIndex
 from shared_core.index.session_vectors import SessionVectors, embedder_key
 from shared_core.index.user_changes import Unfollowed, UserChanges
@@ -345,15 +345,12 @@ class UserIndex(SessionIndex):
 
     def _build_main(self, asking: int | None, as_of: float) -> LinePrefix:
         rows, sessions, shifts = self._on_main(asking)
-        times = self.column("times")[rows]
         if as_of != np.inf:
-            early = _before_later(sessions, times > as_of)
-            rows, sessions, shifts, times = rows[early], sessions[early], shifts[early], times[early]
-        line = PathLine()
-        line.note(self.column("speakers")[rows], self.lexical.lengths[rows], self.column("languages")[rows])
+            early = _before_later(sessions, self.columns["times"][rows] > as_of)
+            rows, sessions, shifts = rows[early], sessions[early], shifts[early]
+        line = Line()
         # Sessions are sittings of their own, and merged messages follow messages that they do not answer.
-        breaks = (np.diff(sessions, prepend=-1) != 0) | (np.diff(shifts, prepend=0) != 0)
-        line.extend(rows, times, self.column("turns")[rows], len(self), breaks)
+        line.extend(rows, self.columns, sessions.astype(np.int64) << 32 | shifts)
         return LinePrefix(line, len(rows))
 
     def _on_main(self, asking: int | None) -> tuple[Ints, Ints, Ints]:

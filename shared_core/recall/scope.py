@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.path_rows import LinePrefix
+from shared_core.index.lines import LinePrefix
 from shared_core.index.session_index import ROLES, SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.index.vectors import PAIRED

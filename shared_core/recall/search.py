@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from shared_core.errors import EmbedderError
 from shared_core.events import Note
+from shared_core.index.lines import LinePrefix
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, text_hash
 from shared_core.languages.language import ENGLISH
@@ -181,7 +182,8 @@ class Searcher:
         line = session_index.line(path)
         if wanted.before is not None:
             index = int(line.indices(session_index.rows_at([wanted.before]))[0])
-            line = replace(line, upto=index) if index >= 0 else line  # -1: forgotten since; the caller searches again
+            if index >= 0:  # else it was forgotten since, and the caller searches again
+                line = LinePrefix(line.line, index)
         eligible = eligible_mask(session_index, line, wanted)
         return Scope(session_index, vectors, line, eligible, self.rules.recall_unit, wanted.repeats)
 

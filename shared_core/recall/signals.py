@@ -162,7 +162,7 @@ class ScopeSearch:
     def _words_found(self) -> LexicalScores:
         line = self.scope.line
         return self.scope.session_index.lexical.score(
-            self.query.terms, line, line.terms, borrowed=self._borrowed, forms=self.query.forms, beside=self.beside
+            self.query.terms, line, borrowed=self._borrowed, forms=self.query.forms, beside=self.beside
         )
 
     def occurrences(self) -> Occurrences:

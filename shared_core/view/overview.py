@@ -6,7 +6,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from shared_core.index.path_rows import SITTING_GAP
+from shared_core.index.lines import SITTING_GAP
 from shared_core.prompt.reasons import Kind
 from shared_core.view.relevance import Band, closeness
 

@@ -209,28 +209,6 @@ def settle(cache: IndexCache) -> None:
         future.result()
 
 
-def test_an_older_snapshot_never_replaces_a_newer_one(store: Store) -> None:
-    with of(store) as memory:
-        memory.add(talk("s", 30))
-        key = memory._checkout.live.key or 0
-        state = store.state(key)
-        old, new = SessionIndex(store, key), SessionIndex(store, key)
-        old.refresh(state)
-        memory.add(Message.user("more", id="more"))
-        new.refresh(store.state(key))
-        new.save_snapshot()
-        newest = store.snapshot(key, SNAPSHOT)
-        old.save_snapshot()
-        assert store.snapshot(key, SNAPSHOT) == newest
-        memory.forget(ids=["more"])
-        old.save_snapshot()
-        assert store.snapshot(key, SNAPSHOT) is None, "nor one of what is forgotten"
-        left = SessionIndex(store, key)
-        left.refresh(store.state(key))
-        left.save_snapshot()
-        assert store.snapshot(key, SNAPSHOT) is not None
-
-
 def test_two_threads_that_begin_an_index_at_two_epochs_leave_each_other_its_rows(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from shared_core.index.lexical import (
     B,
     LexicalIndex,
 )
-from shared_core.index.path_rows import SITTING_GAP, LinePrefix, PathLine
+from shared_core.index.lines import SITTING_GAP, Line, LinePrefix
 from shared_core.index.postings import MAX_FREQUENCY, MAX_ROWS
 from shared_core.index.text import terms
 
@@ -57,20 +57,26 @@ def index_of(documents: Sequence[Mapping[str, int]]) -> LexicalIndex:
     return index
 
 
-def line_of(rows: Sequence[int], times: Sequence[float], total: int, upto: int) -> LinePrefix:
-    line = PathLine()
-    line.extend(
-        np.array(rows, dtype=np.int32), np.array(times, dtype=np.float64), np.array(rows, dtype=np.int64), total
-    )
+def line_of(index: LexicalIndex, rows: Sequence[int], times: Sequence[float], upto: int) -> LinePrefix:
+    """Return a line through rows of an index with the time of each."""
+    line, nothing = Line(), np.zeros(len(index), dtype=np.int32)
+    columns = {"turns": np.arange(len(index), dtype=np.int32), "speakers": nothing, "languages": nothing}
+    said_at = np.zeros(len(index))
+    said_at[list(rows)] = times
+    line.extend(np.array(rows, dtype=np.int32), columns | {"times": said_at, "lengths": index.lengths})
     return LinePrefix(line, upto)
 
 
-def one_sitting(count: int) -> LinePrefix:
-    return line_of(range(count), [0.0] * count, count, count)
+def line_in(case: Case) -> LinePrefix:
+    return line_of(index_of(case.documents), case.rows, case.times, case.upto)
+
+
+def one_sitting(index: LexicalIndex) -> LinePrefix:
+    return line_of(index, range(len(index)), [0.0] * len(index), len(index))
 
 
 def score(case: Case) -> tuple[list[float], float]:
-    found = index_of(case.documents).score(case.query, line_of(case.rows, case.times, len(case.documents), case.upto))
+    found = index_of(case.documents).score(case.query, line_in(case))
     return found.values.tolist(), found.ceiling
 
 
@@ -105,7 +111,7 @@ def oracle(case: Case) -> tuple[list[float], float]:
 def test_the_share_that_some_messages_hold_together_is_that_of_the_terms_in_any_of_them(
     case: Case, chosen: set[int]
 ) -> None:
-    line = line_of(case.rows, case.times, len(case.documents), case.upto)
+    line = line_in(case)
     said = [case.documents[row] for row in case.rows[: case.upto]]
     indices = sorted(index for index in chosen if index < len(said))
     weights = {
@@ -135,7 +141,7 @@ def test_what_is_not_on_the_line_changes_nothing(case: Case, others: Sequence[Ma
     alone = score(only)
     assert score(case) == alone
     index = index_of(case.documents)
-    line = line_of(case.rows, case.times, len(case.documents), case.upto)
+    line = line_in(case)
     index.add(others)
     found = index.score(case.query, line)
     assert (found.values.tolist(), found.ceiling) == alone
@@ -152,7 +158,7 @@ def test_a_snapshot_scores_alike_and_goes_on_alike(case: Case) -> None:
     for name, values in whole.items():
         np.testing.assert_array_equal(again[name], values)
         assert again[name].dtype == values.dtype
-    line = line_of(case.rows, case.times, len(case.documents), case.upto)
+    line = line_in(case)
     np.testing.assert_array_equal(index.score(case.query, line).values, score(case)[0])
 
 
@@ -174,7 +180,7 @@ def test_the_best_rows_are_found_among_all(
         patch.setattr("shared_core.index.lexical.SHORT", 0)
         patch.setattr("shared_core.index.lexical.FIRST", 1)
         patch.setattr("shared_core.index.lexical.LEVELS", levels)
-        line = line_of(case.rows, case.times, len(case.documents), case.upto)
+        line = line_in(case)
         scores = index_of(case.documents).score(case.query, line)
         assert scores.at(np.array(indices, dtype=np.int64))[0].tolist() == [values[index] for index in indices]
         found = scores.best(count, np.array(allowed, dtype=np.bool_))
@@ -189,7 +195,7 @@ def test_the_best_rows_of_a_long_path_are_found_among_all(count: int, monkeypatc
     words = np.minimum(chance.zipf(1.3, (size, 6)), 1000)
     index = index_of([Counter(f"w{word}" for word in said) for said in words.tolist()])
     times = np.cumsum(chance.exponential(SITTING_GAP / 20, size)).tolist()
-    line = line_of(range(size), times, size, size - 5)
+    line = line_of(index, range(size), times, size - 5)
     allowed = chance.random(line.upto) < 0.8
     for query in (["w1"], ["w3", "w4", "w500", "w900"], ["w990", "w1"], ["unsaid"], []):
         values = index.score(query, line).values.tolist()
@@ -198,7 +204,7 @@ def test_the_best_rows_of_a_long_path_are_found_among_all(count: int, monkeypatc
 
 def test_how_much_of_a_question_occurs_in_a_row() -> None:
     index = index_of([{"boat": 3, "tower": 1}, {"tower": 1}, {}])
-    scores = index.score(["boat", "tower", "unsaid"], one_sitting(3))
+    scores = index.score(["boat", "tower", "unsaid"], one_sitting(index))
     boat, tower = (math.log(1 + (3 - df + 0.5) / (df + 0.5)) for df in (1, 2))
     assert scores.at(np.arange(3))[1].tolist() == pytest.approx([boat + tower, tower, 0.0])
     assert scores.ceiling == pytest.approx(boat + tower + math.log(8))
@@ -211,7 +217,7 @@ def test_any_text_survives_a_snapshot(texts: list[str]) -> None:
     for term in Counter(term for document in documents for term in document):
         assert term.splitlines() == [term]
     again = LexicalIndex.from_arrays(index_of(documents).arrays())
-    line = one_sitting(len(documents))
+    line = one_sitting(again)
     query = [term for document in documents for term in document]
     np.testing.assert_array_equal(again.score(query, line).values, index_of(documents).score(query, line).values)
 
@@ -221,11 +227,12 @@ def test_rows_without_a_word_survive_a_snapshot(documents: list[dict[str, int]])
     again = LexicalIndex.from_arrays(index_of(documents).arrays())
     assert again.lengths.tolist() == [0] * len(documents)
     again.add([{"boat": 1}])
-    assert again.score(["boat"], one_sitting(len(documents) + 1)).values[-1] > 0
+    assert again.score(["boat"], one_sitting(again)).values[-1] > 0
 
 
 def test_an_empty_line_has_no_scores() -> None:
-    found = index_of([{"boat": 1}]).score(["boat"], line_of([], [], 1, 0))
+    index = index_of([{"boat": 1}])
+    found = index.score(["boat"], line_of(index, [], [], 0))
     assert (found.values.shape, found.ceiling) == ((0,), 0.0)
     assert found.values.dtype == np.float32
 
@@ -250,7 +257,7 @@ def test_many_terms_score_what_each_scores_alone() -> None:
     count, vocabulary = 3_000, [f"w{number:03}" for number in range(200)]
     assert count * len(vocabulary) > CELLS
     index = index_of([{vocabulary[row % 200]: 1, vocabulary[row * row % 199]: 2} for row in range(count)])
-    line = one_sitting(count)
+    line = one_sitting(index)
     expected = np.zeros(count, dtype=np.float32)
     for term in vocabulary:
         expected += index.score([term], line).values
@@ -261,7 +268,8 @@ def test_a_message_is_found_by_what_its_neighbours_say() -> None:
     """A reply without one word of the question ranks above a message elsewhere that says nothing of it, either."""
     said = ["which tower do you like", "the one in Lyon", "and dinner?", "later"]
     index = index_of([terms(text) for text in said])
-    here, elsewhere = one_sitting(4), line_of(range(4), [0.0, SITTING_GAP + 1, SITTING_GAP + 2, SITTING_GAP + 3], 4, 4)
+    times = [0.0, SITTING_GAP + 1, SITTING_GAP + 2, SITTING_GAP + 3]
+    here, elsewhere = one_sitting(index), line_of(index, range(4), times, 4)
     assert [value > 0 for value in index.score(["tower"], here).values] == [True, True, True, True]
     assert [value > 0 for value in index.score(["tower"], elsewhere).values] == [True, False, False, False]
     scores = index.score(["tower"], here).values
@@ -271,10 +279,9 @@ def test_a_message_is_found_by_what_its_neighbours_say() -> None:
 def test_a_long_message_takes_less_from_its_neighbours() -> None:
     short, long = ({f"w{number}": 1 for number in range(count)} for count in (FADE_TERMS, 4 * FADE_TERMS))
     padding = {"pad": 4 * FADE_TERMS}  # keeps the mean length, and so the norm of "tower", the same
-    lent = [
-        index_of([{"tower": 1}, first, {}, {}, second]).score(["tower"], one_sitting(5)).values
-        for first, second in ((short, long), (long, short), (padding, short))
-    ]
+    pairs = ((short, long), (long, short), (padding, short))
+    indexes = [index_of([{"tower": 1}, first, {}, {}, second]) for first, second in pairs]
+    lent = [index.score(["tower"], one_sitting(index)).values for index in indexes]
     assert lent[0][1] > lent[1][1] == lent[2][1] > 0
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.index import session_index
-from shared_core.index.path_rows import SITTING_GAP
+from shared_core.index.lines import SITTING_GAP
 from shared_core.index.session_index import CACHED_LINES, PAGE, SNAPSHOT, SessionIndex
 from shared_core.index.text import language_of
 from shared_core.languages.language import LANGUAGES
@@ -67,7 +67,7 @@ def check_line(index: SessionIndex, session: Session, head: Position) -> None:
 
 def equal(first: SessionIndex, second: SessionIndex) -> bool:
     """Whether two indexes hold the same, in the same order."""
-    ours, theirs = ({**index.lexical.arrays(), **{name: index.column(name) for name in index._columns}}
+    ours, theirs = ({**index.lexical.arrays(), **{name: index.column(name) for name in index.columns}}
                     for index in (first, second))  # fmt: skip
     same = all(np.array_equal(ours[name], theirs[name]) for name in ours.keys() | theirs.keys())
     return same and (first.names, first.last_seq, first.epoch) == (second.names, second.last_seq, second.epoch)

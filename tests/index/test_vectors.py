@@ -49,7 +49,7 @@ class CutsAmongEquals(VectorIndex):
     """Sorts equals rightly, but only after as many were taken as are asked for; many of one row crowd others out."""
 
     def search(self, query: Vectors, top_k: int, allowed: Mask | None = None) -> Found:
-        found = int(np.count_nonzero(np.full(len(self), True) if allowed is None else allowed[self.owners]))
+        found = int(np.count_nonzero(np.ones(len(self), dtype=np.bool_) if allowed is None else allowed[self.owners]))
         return self._best_per_row(query, min(top_k, found), allowed, found)
 
 
@@ -73,7 +73,7 @@ class KeepsBytes(VectorIndex):
     """Keeps a byte for each number."""
 
     def add(self, rows: npt.ArrayLike, vectors: Vectors | Half) -> None:
-        super().add(rows, (np.round(np.asarray(vectors) * 16) / 16).astype(np.float16))
+        super().add(rows, (np.round(np.asarray(vectors, dtype=np.float32) * 16) / 16).astype(np.float16))
 
 
 class SharesItsVectors(VectorIndex):

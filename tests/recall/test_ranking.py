@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.index.lexical import BLOCK
+from shared_core.index.lines import LinePrefix
 from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
@@ -78,7 +79,7 @@ def vector(cosine: int) -> Vectors:
 
 
 def upto(scope: Scope, count: int) -> Scope:
-    return replace(scope, line=replace(scope.line, upto=count), eligible=scope.eligible[:count])
+    return replace(scope, line=LinePrefix(scope.line.line, count), eligible=scope.eligible[:count])
 
 
 def ranked(question: str, *scopes: Scope, vector: Vectors | None = QUESTION, floor: float = 0.0, words: float = 0.0,
