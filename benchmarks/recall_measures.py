@@ -1,13 +1,17 @@
 """How much of the evidence a ranking keeps; pure."""
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
-from shared_core.evaluation.figures import share
+from shared_core.index.text import terms
 
-__all__ = ["ASSISTANT_BUDGET", "BUDGETS", "SHOWN_BUDGETS", "Piece", "Score", "filled", "score"]
+__all__ = [
+    "ASSISTANT_BUDGET", "BUDGETS", "SHOWN_BUDGETS", "Gain", "Piece", "Score", "facts", "filled", "mentioned", "score",
+    "share",
+]  # fmt: skip
 
 BUDGETS = (500, 1_000, 2_000, 4_000)
 """Tokens."""
@@ -43,6 +47,46 @@ class Score:
     recall_5: float | None = None
     recall_10: float | None = None
     ndcg_10: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What one prompt brings, and what it costs.
+
+    Attributes:
+        recalled: tokens of what was recalled.
+        tokens: those of the whole prompt.
+        evidence: the share of the evidence that is in it; None if there is none.
+        facts: the share of the answer's informative words that are in it, of those that the question does not hold;
+            None if there are none.
+    """
+
+    recalled: int
+    tokens: int
+    evidence: float | None = None
+    facts: float | None = None
+
+
+def share(found: Collection[Hashable], evidence: Collection[Hashable]) -> float:
+    """Return how much of the evidence is among what was found, 0 to 1."""
+    return len(set(found) & set(evidence)) / len(evidence)
+
+
+def facts(answer: str | None, question: str) -> frozenset[str]:
+    """Return the informative words of an answer that the question does not hold, as stems."""
+    return frozenset(terms(answer).keys() - terms(question).keys()) if answer else frozenset()
+
+
+def mentioned(words: frozenset[str], texts: Iterable[str]) -> float | None:
+    """Return how many of some stems occur in any of the texts, 0 to 1; None if there are no stems."""
+    if not words:
+        return None
+    return len(words & frozenset[str]().union(*map(_terms, texts))) / len(words)
+
+
+@lru_cache(maxsize=65_536)
+def _terms(text: str) -> frozenset[str]:
+    return frozenset(terms(text))
 
 
 def filled(ranking: Iterable[Piece], budget: int) -> set[int]:

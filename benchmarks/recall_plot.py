@@ -9,10 +9,8 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from recall_measures import BUDGETS
+from recall_measures import BUDGETS, Gain
 from recall_prompts import OWN, WAYS, Asked
-
-from shared_core.evaluation.prompts import Gain
 
 __all__ = ["SPENT", "Line", "draw", "lines"]
 

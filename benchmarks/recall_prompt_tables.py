@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
-from recall_measures import SHOWN_BUDGETS
+from recall_measures import SHOWN_BUDGETS, Gain
 from recall_prompts import FOREIGN, OWN, WAYS, Asked
 from recall_tables import head, line
 
 from shared_core.evaluation.figures import bootstrap, percent, points
-from shared_core.evaluation.prompts import Gain
 
 __all__ = ["gain_lead_table", "gain_table", "kind_table", "silence_table", "without_table"]
 

@@ -13,12 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from recall_ablations import Ablation
-from recall_measures import BUDGETS, SHOWN_BUDGETS, Piece, filled
+from recall_measures import BUDGETS, SHOWN_BUDGETS, Gain, Piece, facts, filled, mentioned, share
 from recall_rankers import Ours, Prompt, Remembering, plain_peers
 from recall_talks import Question, Talk
-
-from shared_core.evaluation.figures import facts, mentioned, share
-from shared_core.evaluation.prompts import Gain
 
 __all__ = ["FOREIGN", "OWN", "WAYS", "Asked", "measure_prompts", "measure_without"]
 

@@ -17,7 +17,7 @@ from recall_measures import Piece
 from recall_talks import Talk
 
 from shared_core import InfiniteMemory
-from shared_core.evaluation.prompts import prompt_of
+from shared_core.evaluation.runner import prompt_of
 from shared_core.plugins.base import Embedder, Fingerprint, TokenCounter, Vectors
 
 __all__ = [

@@ -1,6 +1,8 @@
 """The command that measures recall with questions of one's own: evaluate."""
 
+import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -9,7 +11,6 @@ import typer
 from shared_core.cli.options import BranchOptions, EmbedderName, MaxTokens, ReserveTokens, with_options
 from shared_core.cli.printing import stages, write_json
 from shared_core.evaluation import evaluate
-from shared_core.evaluation.settings import parsed
 from shared_core.prompt.terminal import printable
 
 evaluate_commands = typer.Typer()
@@ -32,7 +33,7 @@ def evaluate_store(
         list[str] | None,
         typer.Option(
             "--try",
-            metavar="NAME=VALUE,...",
+            metavar="NAME=VALUE,VALUE",
             help="Also ask with each of these values of an argument of the library, and compare. Can be repeated.",
         ),
     ] = None,
@@ -56,19 +57,34 @@ def evaluate_store(
     if not questions:
         raise typer.BadParameter("say what to ask: --questions FILE")
     arguments: dict[str, Any] = {"max_tokens": max_tokens, "reserve_tokens": reserve_tokens, "embedder": embedder}
-    for name, values in parsed(present or [], "--with").items():
-        if len(values) > 1:
-            raise typer.BadParameter(f"--with {name} takes one value; compare several with --try")
-        arguments[name] = values[0]
+    for name, text in _named(present or [], "--with"):
+        arguments[name] = _value(text)
+    values = {name: [_value(value) for value in text.split(",")] for name, text in _named(tries or [], "--try")}
     options = replace(options, store=database or options.store)
     options.require_store()
     source = sys.stdin if questions == "-" else questions
     with stages() as advance:
         found = evaluate(
-            options.store, source, tries=parsed(tries or [], "--try"), session_id=options.session,
+            options.store, source, tries=values, session_id=options.session,
             user_id=options.user, branch=options.branch, progress=advance, **arguments,
         )  # fmt: skip
     if options.as_json:
         write_json(found.to_dict())
     else:
         typer.echo(printable(str(found)))
+
+
+def _named(written: Sequence[str], option: str) -> list[tuple[str, str]]:
+    """Return the names and values of arguments that were written as `name=value`."""
+    for text in written:
+        if "=" not in text:
+            raise typer.BadParameter(f"{option} {text!r}: expected NAME=VALUE, such as recall=precise")
+    return [(name.strip(), value) for name, _, value in (text.partition("=") for text in written)]
+
+
+def _value(text: str) -> Any:
+    """Return what was written after an argument: numbers, `true` and `none` as in JSON, all else as text."""
+    try:
+        return json.loads({"none": "null", "None": "null"}.get(text.strip(), text))
+    except ValueError:
+        return text.strip()

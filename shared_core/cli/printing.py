@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import typer
@@ -56,33 +57,18 @@ def write_json(data: Any) -> None:
 
 @contextmanager
 def progress(title: str, total: int = 0) -> Iterator[Callable[[int, int], None]]:
-    """Provide a callable(done, total) that draws a progress bar on stderr, for a terminal or a long file.
-
-    `total` is 0 if only the first call tells it.
-    """
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    bar = Progress(*columns, console=console, transient=console.is_terminal)
-    task = bar.add_task(title, total=total)
-
-    def advance(done: int, of: int) -> None:
-        if console.is_terminal or of > PROGRESS_FROM:
-            bar.start()
-        bar.update(task, completed=done, total=of)
-
-    advance(0, total)
-    try:
-        yield advance
-    finally:
-        if bar.live.is_started:  # a bar that was never shown would end with an empty line
-            bar.stop()
+    """Provide a callable(done, total) that draws a progress bar; `total` is 0 if only the first call tells it."""
+    with stages() as advance:
+        if total:
+            advance(title, 0, total)
+        yield partial(advance, title)
 
 
 @contextmanager
 def stages() -> Iterator[Callable[[str, int, int], None]]:
     """Provide a callable(what, done, total) that draws a bar for each thing that is done, with the time that is left.
 
-    The bars are drawn as those of `progress` are.
+    The bars are drawn on stderr, for a terminal or a long file.
     """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -99,7 +85,7 @@ def stages() -> Iterator[Callable[[str, int, int], None]]:
     try:
         yield advance
     finally:
-        if bar.live.is_started:
+        if bar.live.is_started:  # a bar that was never shown would end with an empty line
             bar.stop()
 
 

@@ -1,8 +1,7 @@
-"""Measure recall with your own questions: what reaches the prompt, what it costs, and which settings are worth it."""
+"""Measure recall with your own questions: what reaches the prompt, what it costs, and what another setting changes."""
 
-from shared_core.evaluation.comparison import Comparison
-from shared_core.evaluation.evaluator import evaluate
 from shared_core.evaluation.questions import Question, read_questions
 from shared_core.evaluation.result import Evaluation, Outcome
+from shared_core.evaluation.runner import evaluate
 
-__all__ = ["Comparison", "Evaluation", "Outcome", "Question", "evaluate", "read_questions"]
+__all__ = ["Evaluation", "Outcome", "Question", "evaluate", "read_questions"]

@@ -1,15 +1,13 @@
-"""How much of what was asked for is there, and how sure a difference is; pure."""
+"""Means with their 95 % intervals; pure."""
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.text import terms
-
-__all__ = ["FEW", "Lead", "bootstrap", "facts", "interval", "mentioned", "percent", "points", "share"]
+__all__ = ["FEW", "Lead", "bootstrap", "interval", "percent", "points"]
 
 RESAMPLES = 10_000
 
@@ -21,33 +19,11 @@ MOST_DRAWN = 20_000_000
 
 
 class Lead(NamedTuple):
-    """A mean difference and its 95 % interval."""
+    """A mean, or a mean difference, and its 95 % interval."""
 
     mean: float
     low: float
     high: float
-
-
-def share(found: Collection[Hashable], evidence: Collection[Hashable]) -> float:
-    """Return how much of the evidence is among what was found, 0 to 1."""
-    return len(set(found) & set(evidence)) / len(evidence)
-
-
-def facts(answer: str | None, question: str) -> frozenset[str]:
-    """Return the informative words of an answer that the question does not hold, as stems."""
-    return frozenset(terms(answer).keys() - terms(question).keys()) if answer else frozenset()
-
-
-def mentioned(words: frozenset[str], texts: Iterable[str]) -> float | None:
-    """Return how many of some stems occur in any of the texts, 0 to 1; None if there are no stems."""
-    if not words:
-        return None
-    return len(words & frozenset[str]().union(*map(_terms, texts))) / len(words)
-
-
-@lru_cache(maxsize=65_536)
-def _terms(text: str) -> frozenset[str]:
-    return frozenset(terms(text))
 
 
 def bootstrap(ours: Sequence[float], theirs: Sequence[float], clusters: Sequence[str], seed: int = 7) -> Lead:
@@ -69,13 +45,10 @@ def bootstrap(ours: Sequence[float], theirs: Sequence[float], clusters: Sequence
     return Lead(float(difference.mean()), low, high)
 
 
-def interval(ours: Sequence[float], theirs: Sequence[float], clusters: Sequence[str]) -> Lead:
-    """Return the same as `bootstrap`, but, as fewer than ten clusters say little, no narrower than by question."""
-    lead = bootstrap(ours, theirs, clusters)
-    if len(set(clusters)) >= FEW:
-        return lead
-    single = bootstrap(ours, theirs, [str(number) for number in range(len(ours))])
-    return Lead(lead.mean, min(lead.low, single.low), max(lead.high, single.high))
+def interval(values: Sequence[float], clusters: Sequence[str]) -> Lead:
+    """Return the mean of some values, drawn by clusters or, as fewer than ten of those say little, one by one."""
+    drawn_by = clusters if len(set(clusters)) >= FEW else [str(number) for number in range(len(values))]
+    return bootstrap(values, [0.0] * len(values), drawn_by)
 
 
 @lru_cache(maxsize=2)

@@ -1,13 +1,11 @@
 """What an evaluation found, as values, as JSON data and as text."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
-from shared_core.evaluation.comparison import Comparison, Figures, compared
-from shared_core.evaluation.figures import FEW, Lead, interval, percent
-from shared_core.evaluation.prompts import Gain
+from shared_core.evaluation.figures import FEW, Lead, interval, percent, points
 from shared_core.evaluation.questions import Question
 
 __all__ = ["Answer", "Evaluation", "Outcome", "Place", "Sums"]
@@ -33,18 +31,24 @@ class Answer(NamedTuple):
     """What one setting brings for a line.
 
     Attributes:
+        place: the conversation.
         question: what is said; small talk is a question without an answer.
         purpose: `OWN`, `UNANSWERED` or `FOREIGN`, or what small talk it is.
-        gain: evidence, facts and tokens.
+        evidence: the share of the evidence that is in the prompt; 0 if there is none.
+        recalled: tokens of what was recalled.
+        tokens: those of the whole prompt.
         milliseconds: the time of one processor that the prompt took.
         missing: the ids and texts that are not in the prompt, each with the reason.
         embedder: the key of the embedder whose vectors were used; None: none.
         notes: what could not be done, as the report says.
     """
 
+    place: Place
     question: Question
     purpose: str
-    gain: Gain
+    evidence: float
+    recalled: int
+    tokens: int
     milliseconds: float
     missing: Mapping[str, str]
     embedder: str | None
@@ -56,8 +60,7 @@ class Sums(NamedTuple):
 
     Attributes:
         lines: how many these are.
-        evidence: the share of the evidence that is in the prompt, with its interval; None if there is none.
-        facts: the share of the informative words of the answers; None if no question has an answer in words.
+        evidence: the share of the evidence that is in the prompt, with its interval.
         often: the share of the lines for which anything is recalled.
         recalled: tokens of what is recalled.
         tokens: tokens of the whole prompt.
@@ -65,8 +68,7 @@ class Sums(NamedTuple):
     """
 
     lines: int
-    evidence: Lead | None
-    facts: Lead | None
+    evidence: Lead
     often: Lead
     recalled: float
     tokens: float
@@ -74,7 +76,7 @@ class Sums(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
-        return {name: one._asdict() if isinstance(one, Lead) else one for name, one in self._asdict().items()}
+        return {**self._asdict(), "evidence": self.evidence._asdict(), "often": self.often._asdict()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,33 +110,36 @@ class Outcome:
 
     def kinds(self) -> dict[str, Sums]:
         """Return what it brings for each kind of question; empty unless there are several."""
-        names = sorted({one.question.kind for one in self.own})
-        kinds = {name: _sums([one for one in self.own if one.question.kind == name]) for name in names}
+        kinds = _by(lambda one: one.question.kind, sorted(self.own, key=lambda one: one.question.kind))
         return kinds if len(kinds) > 1 else {}
 
     def silence(self) -> dict[str, Sums]:
         """Return what it recalls for lines without an answer, by what they are."""
-        purposes = [purpose for purpose in dict.fromkeys(one.purpose for one in self.answers) if purpose != OWN]
-        return {purpose: _sums([one for one in self.answers if one.purpose == purpose]) for purpose in purposes}
-
-    def figures(self) -> Figures:
-        """Return its figures for each question."""
-        own = self.own
-        return Figures(
-            [one.gain.evidence or 0.0 for one in own], [one.gain.recalled for one in own],
-            [one.gain.tokens for one in own], [one.milliseconds for one in own], _clusters(own),
-        )  # fmt: skip
+        return _by(lambda one: one.purpose, [one for one in self.answers if one.purpose != OWN])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data, without the single answers."""
-        groups = {"kinds": self.kinds(), "silence": self.silence()}
         return {
             "name": self.name,
             "embedder": self.embedder,
             "notes": self.notes,
             "all": self.overall().to_dict() if self.own else None,
-            **{name: {key: one.to_dict() for key, one in group.items()} for name, group in groups.items()},
+            "kinds": {name: one.to_dict() for name, one in self.kinds().items()},
+            "silence": {name: one.to_dict() for name, one in self.silence().items()},
         }
+
+
+def _by(name: Callable[[Answer], str], answers: Sequence[Answer]) -> dict[str, Sums]:
+    return {each: _sums([one for one in answers if name(one) == each]) for each in dict.fromkeys(map(name, answers))}
+
+
+def _sums(answers: Sequence[Answer]) -> Sums:
+    sessions = [repr(one.place[:2]) for one in answers]
+    return Sums(
+        len(answers), interval([one.evidence for one in answers], sessions),
+        interval([float(one.recalled > 0) for one in answers], sessions), fmean(one.recalled for one in answers),
+        fmean(one.tokens for one in answers), median(one.milliseconds for one in answers),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,30 +161,32 @@ class Evaluation:
         """What the present setting brings."""
         return self.outcomes[0]
 
-    def comparisons(self) -> list[Comparison]:
-        """Return how each other setting compares with the present one; empty if no question has an answer."""
-        if not self.present.own:
-            return []
-        now = self.present.figures()
-        return [compared(one.name, one.figures(), now) for one in self.outcomes[1:]]
+    def lead(self, outcome: Outcome) -> Lead:
+        """Return how much more of the evidence a setting brings than the present one, question by question."""
+        pairs = list(zip(outcome.own, self.present.own, strict=True))
+        return interval([one.evidence - now.evidence for one, now in pairs], [repr(one.place[:2]) for one, _ in pairs])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
-        rows = []
-        for number, (asked, purpose, *_) in enumerate(self.present.answers):
-            found = {one.name: _as_json(one.answers[number]) for one in self.outcomes}
-            where = {name: getattr(asked, name) for name in ("where", "question", "session", "user", "kind")}
-            rows.append({**where, "purpose": purpose, "settings": found})
+        leads = [self.lead(one)._asdict() if one.own else None for one in self.outcomes]
         return {
             "questions": sum(len(place.questions) for place in self.places),
             "sessions": [
                 {key: getattr(place, key) for key in ("session", "user", "branch", "messages")} for place in self.places
             ],
             "budget": self.budget,
-            "settings": [one.to_dict() for one in self.outcomes],
-            "comparisons": [one.to_dict() for one in self.comparisons()],
-            "rows": rows,
+            "settings": [{**one.to_dict(), "lead": lead} for one, lead in zip(self.outcomes, leads, strict=True)],
+            "rows": [self._row(number) for number in range(len(self.present.answers))],
         }
+
+    def _row(self, number: int) -> dict[str, Any]:
+        """Return what every setting brings for a line."""
+        place, asked, purpose, *_ = self.present.answers[number]
+        figures = ("evidence", "recalled", "tokens", "milliseconds", "missing")
+        answers = {one.name: one.answers[number] for one in self.outcomes}
+        settings = {name: {figure: getattr(one, figure) for figure in figures} for name, one in answers.items()}
+        said = {"where": asked.where, "question": asked.question, "kind": asked.kind, "purpose": purpose}
+        return {**said, "session": place.session, "user": place.user, "settings": settings}
 
     def __repr__(self) -> str:
         return f"<Evaluation: {self._head()}; {', '.join(one.name for one in self.outcomes)}>"
@@ -199,31 +206,34 @@ class Evaluation:
         yield self._head()
         own, names = self.present.own, [one.name for one in self.outcomes]
         if own:
-            yield ""
-            yield from table(
-                [["setting", "evidence, %", "facts, %", "recalled", "prompt", "ms"], *map(_row, self.outcomes)]
+            yield from _table(
+                "",
+                ["setting", "evidence, %", "more than now", "recalled", "prompt", "ms"],
+                map(self._cells, self.outcomes),
             )
         if kinds := [one.kinds() for one in self.outcomes if one.kinds()]:
-            yield "\nEvidence in %, and tokens recalled, by kind:\n"
             rows = [[name or "(none)", f"{first.lines:,}", *(_short(one[name].evidence, one[name]) for one in kinds)]
                     for name, first in kinds[0].items()]  # fmt: skip
-            yield from table([["kind", "questions", *names], *rows])
+            yield from _table("Evidence in %, and tokens recalled, by kind:", ["kind", "questions", *names], rows)
         yield from self._missed()
         silences = [one.silence() for one in self.outcomes]
-        yield "\nLines that need nothing: how often anything is recalled, in %, and how many tokens:\n"
         rows = [[name, f"{first.lines:,}", *(_short(one[name].often, one[name]) for one in silences)]
                 for name, first in silences[0].items()]  # fmt: skip
-        yield from table([["line", "lines", *names], *rows])
-        for comparison in self.comparisons():
-            yield f"\n{comparison.name}: {comparison.verdict}\n  {comparison.why}"
+        title = "Lines that need nothing: how often anything is recalled, in %, and how many tokens:"
+        yield from _table(title, ["line", "lines", *names], rows)
         yield ""
         yield from (f"! {outcome.name}: {note}" for outcome in self.outcomes for note in outcome.notes)
         if own:
-            sessions = len({(one.question.user, one.question.session) for one in own})
-            drawn = f"{sessions:,} resampled sessions" if sessions > 1 else f"{len(own):,} resampled questions"
-            drawn += f" or {len(own):,} questions, whichever is wider" if 1 < sessions < FEW else ""
+            sessions = len({one.place[:2] for one in own})
+            drawn = f"{sessions:,} resampled sessions" if sessions >= FEW else f"{len(own):,} resampled questions"
             rough = ", so few that they are rough" if len(own) < FEW else ""
             yield f"Intervals are 95 %, of {drawn}{rough}. An excerpt counts as its message."
+
+    def _cells(self, outcome: Outcome) -> list[str]:
+        sums = outcome.overall()
+        lead = "" if outcome is self.present else points(self.lead(outcome))
+        figures = f"{sums.recalled:,.0f}", f"{sums.tokens:,.0f}", f"{sums.milliseconds:.1f}"
+        return [outcome.name, percent(sums.evidence), lead, *figures]
 
     def _missed(self) -> Iterator[str]:
         missed = [one for one in self.present.own if one.missing]
@@ -236,55 +246,18 @@ class Evaluation:
             yield f"... and {len(missed) - MISSED_SHOWN:,} more"
 
 
-def _clusters(answers: Sequence[Answer]) -> list[str]:
-    """Return what each question is drawn with: its session, or, if there is one only, nothing else."""
-    sessions = [repr((one.question.user, one.question.session)) for one in answers]
-    return sessions if len(set(sessions)) > 1 else [str(number) for number in range(len(answers))]
+def _short(share: Lead, sums: Sums) -> str:
+    return f"{100 * share.mean:.1f}, {sums.recalled:,.0f}"
 
 
-def _sums(answers: Sequence[Answer]) -> Sums:
-    def mean(values: Sequence[float | None]) -> Lead | None:
-        known = [(one, value) for one, value in zip(answers, values, strict=True) if value is not None]
-        clusters = _clusters([one for one, _ in known])
-        return interval([value for _, value in known], [0.0] * len(known), clusters) if known else None
-
-    gains = [one.gain for one in answers]
-    often = mean([float(one.recalled > 0) for one in gains])
-    assert often is not None
-    return Sums(
-        len(answers), mean([one.evidence for one in gains]), mean([one.facts for one in gains]), often,
-        fmean(one.recalled for one in gains), fmean(one.tokens for one in gains),
-        median(one.milliseconds for one in answers),
-    )  # fmt: skip
-
-
-def _as_json(answer: Answer) -> dict[str, Any]:
-    gain = {name: getattr(answer.gain, name) for name in ("evidence", "facts", "recalled", "tokens")}
-    return {**gain, "milliseconds": answer.milliseconds, "missing": dict(answer.missing)}
-
-
-def _row(outcome: Outcome) -> list[str]:
-    sums = outcome.overall()
-    shares = [percent(share) if share is not None else "" for share in (sums.evidence, sums.facts)]
-    return [outcome.name, *shares, f"{sums.recalled:,.0f}", f"{sums.tokens:,.0f}", f"{sums.milliseconds:.1f}"]
-
-
-def _short(share: Lead | None, sums: Sums) -> str:
-    return f"{100 * share.mean:.1f}, {sums.recalled:,.0f}" if share is not None else ""
-
-
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield a Markdown table whose columns are aligned; the first row is the head, the first column is text.
-
-    A column without text in any row is left out.
-    """
-    columns = [column for column in zip(*rows, strict=True) if any(column[1:])]
+def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Yield a Markdown table whose columns are aligned, the first one left. A column without text is left out."""
+    columns = [column for column in zip(head, *rows, strict=True) if any(column[1:])]
     wide = [max(map(len, column)) for column in columns]
-    lines = [
-        " | ".join(f"{text:<{size}}" if not at else f"{text:>{size}}" for at, (text, size) in enumerate(cells))
-        for cells in (list(zip(row, wide, strict=True)) for row in zip(*columns, strict=True))
-    ]
-    rule = "|".join("-" * (size + 2) if not at else "-" * (size + 1) + ":" for at, size in enumerate(wide))
-    yield f"| {lines[0]} |"
-    yield f"|{rule}|"
-    yield from (f"| {line} |" for line in lines[1:])
+    yield f"\n{title}\n" if title else ""
+    for number, cells in enumerate(zip(*columns, strict=True)):
+        sized = zip(cells, wide, strict=True)
+        shown = [f"{text:>{size}}" if at else f"{text:<{size}}" for at, (text, size) in enumerate(sized)]
+        yield f"| {' | '.join(shown)} |"
+        if not number:
+            yield f"|{'|'.join('-' * (size + 1) + (':' if at else '-') for at, size in enumerate(wide))}|"

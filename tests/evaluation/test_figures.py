@@ -1,19 +1,9 @@
-"""Facts of an answer, intervals, and lines that no conversation has an answer to."""
+"""Intervals, and lines that no conversation has an answer to."""
 
 import pytest
 
-from shared_core.evaluation.figures import Lead, bootstrap, facts, interval, mentioned, percent, points, share
-from shared_core.evaluation.prompts import foreign_questions, small_talk
-
-
-def test_facts_are_the_words_of_the_answer_that_the_question_does_not_hold() -> None:
-    found = facts("She moved to the mountains of Nepal.", "Where did she move to?")
-    assert found == {"mountain", "nepal"}
-    assert mentioned(found, ["A mountain.", "Two mountains!"]) == 0.5
-    assert mentioned(found, ["Nepal has", "mountains"]) == 1
-    assert mentioned(found, []) == 0
-    assert facts(None, "Where?") == facts("There.", "Where?") == frozenset()
-    assert mentioned(frozenset(), ["Nepal"]) is None
+from shared_core.evaluation.figures import Lead, bootstrap, interval, percent, points
+from shared_core.evaluation.runner import foreign_questions, small_talk
 
 
 def test_bootstrap_draws_whole_conversations() -> None:
@@ -22,15 +12,12 @@ def test_bootstrap_draws_whole_conversations() -> None:
     assert bootstrap([1, 0], [0, 0], ["x", "x"]) == (0.5, 0.5, 0.5)
 
 
-def test_few_conversations_are_no_surer_than_their_questions() -> None:
-    ours, none = [1.0, 0.0] * 20, [0.0] * 40
-    single = bootstrap(ours, none, [str(number) for number in range(40)])
-    assert bootstrap(ours, none, ["x", "y"] * 20) == (0.5, 0, 1) == interval(ours, none, ["x", "y"] * 20)
-    assert bootstrap(ours, none, ["x"] * 20 + ["y"] * 20) == (0.5, 0.5, 0.5)
-    assert interval(ours, none, ["x"] * 20 + ["y"] * 20) == single
+def test_of_few_conversations_questions_are_drawn_one_by_one() -> None:
+    ours = [1.0, 0.0] * 20
+    single = bootstrap(ours, [0.0] * 40, [str(number) for number in range(40)])
+    assert interval(ours, ["x"] * 20 + ["y"] * 20) == single
     assert 0.3 < single.low < 0.5 < single.high < 0.7
-    ten = [str(number // 4) for number in range(40)]
-    assert interval(ours, none, ten) == bootstrap(ours, none, ten) == (0.5, 0.5, 0.5)
+    assert interval(ours, [str(number // 4) for number in range(40)]) == (0.5, 0.5, 0.5)
 
 
 def test_bootstrap_of_very_many_questions_draws_fewer_samples() -> None:
@@ -40,7 +27,6 @@ def test_bootstrap_of_very_many_questions_draws_fewer_samples() -> None:
 
 
 def test_shares_and_leads_as_text() -> None:
-    assert share({1, 2, 9}, [1, 2, 3, 4]) == 0.5
     assert percent(Lead(0.5, 0.25, 1)) == "50.0 [25.0, 100.0]"
     assert points(Lead(0.5, -0.25, 1)) == "+50.0 [-25.0, +100.0]"
 

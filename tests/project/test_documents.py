@@ -37,7 +37,7 @@ PAGES = {
         "Kotlin on the server\n\nWhich talks are there?\n"
         "('1 of 2 retrieved passages given in less detail: they do not fit whole',)\n"
     ],
-    "evaluate.md": ["\n1.0\nrecall=precise not worth it it changes nothing for these questions\n"],
+    "evaluate.md": ["\n1.0\nrecall=precise 0.0\n"],
     "explain.md": [
         "['My locker code is 4471.",
         "[\"I'm vegan.\", 'Noted.']\n",

@@ -1,0 +1,301 @@
+"""Evaluate recall: every question to every setting, on a copy of the store."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from shared_core.errors import BudgetError, UnknownReferenceError
+from shared_core.evaluation.questions import Question, raise_any, read_questions
+from shared_core.evaluation.result import FOREIGN, OWN, UNANSWERED, Answer, Evaluation, Outcome, Place
+from shared_core.memory import InfiniteMemory
+from shared_core.plugins.base import Embedder
+from shared_core.prompt.context import ContextReport
+from shared_core.prompt.reasons import Kind
+from shared_core.recall.excerpts import EXCERPT_MARK
+from shared_core.records import MAIN
+from shared_core.sharing.files import export_sessions, import_sessions
+from shared_core.store import Store
+from shared_core.stores import SQLiteStore, database_path, read_address
+from shared_core.stores.sqlite.unopened_copy import copy_database
+
+__all__ = ["Prompt", "evaluate", "foreign_questions", "prompt_of", "small_talk"]
+
+NOTHING: Mapping[str, Sequence[Any]] = MappingProxyType({})
+
+PRESENT = "present"
+"""The name of the setting that the others are compared with."""
+
+NOT_FOUND = "was not found by the search"
+"""Why a message is missing that the report says nothing of."""
+
+MOST_SESSIONS = 10
+"""Sessions that small talk is said to at most."""
+
+MOST_FOREIGN = 80
+"""Questions of another conversation that are asked at most."""
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+Setting = Mapping[str, Any]
+"""Arguments for `InfiniteMemory`."""
+
+
+def _silent(what: str, done: int, total: int) -> None:
+    pass
+
+
+def evaluate(
+    store: str | Path | Store,
+    questions: str | os.PathLike[str] | Iterable[Question | Mapping[str, Any] | str], *,
+    tries: Mapping[str, Sequence[Any]] = NOTHING, session_id: str = "default", user_id: str | None = None,
+    branch: str | None = None, progress: Progress = _silent, **arguments: Any,
+) -> Evaluation:  # fmt: skip
+    """Return how much of what answers your questions is in the prompts for them, and what the prompts cost.
+
+    Besides your questions, small talk and general knowledge are said to the conversations, and, if there are several,
+    the questions of another one: what is recalled for those is waste. Everything happens on a copy of the store, which
+    needs as much room in the folder for temporary files as the store takes. The store is only read.
+
+    Args:
+        store: the path of an SQLite database, or a `Store`.
+        questions: a file, or a list, as `read_questions` takes it.
+        tries: values of arguments of `InfiniteMemory` to compare with the present ones, each by itself:
+            `{"recall": ["precise"], "embedder": ["static", "all-MiniLM-L6-v2"]}`. What has no vector of an embedder yet
+            is embedded in the copy.
+        session_id: the conversation of the questions that name none.
+        user_id: the user of the questions that name none.
+        branch: the branch that is asked. None: the one that the command has checked out, or `main`.
+        progress: called with what is being done, how much of it is done, and how much there is.
+        arguments: the present setting, as your program passes it to `InfiniteMemory`.
+
+    Raises:
+        InputFileError: questions are invalid, or about sessions, messages and times that there are not; the error names
+            each of them.
+        StoreError: the store cannot be read or copied.
+        ValueError, TypeError: an argument is unknown or out of range.
+        EmbedderError: an embedder is the name of no model on this machine.
+    """
+    given: dict[tuple[str | None, str], list[Question]] = {}
+    for one in read_questions(questions):
+        given.setdefault((one.user or user_id, one.session or session_id), []).append(one)
+    settings = {PRESENT: arguments} | {
+        f"{name}={_short(value)}": {**arguments, name: value} for name, values in tries.items() for value in values
+    }
+    user = None if any(of is None for of, _ in given) else next(iter(given))[0]
+    budgets = [_budget(setting, user) for setting in settings.values()]
+    by_user = any(setting.get("scope") == "user" for setting in settings.values())
+    with _copy_of(store) as copy:
+        problems: list[str] = []
+        places = [_place(copy, of, name, asked, branch, problems, by_user=by_user)
+                  for (of, name), asked in given.items()]  # fmt: skip
+        raise_any(repr(os.fspath(questions)) if isinstance(questions, str | os.PathLike) else "questions", problems)
+        lines = _lines(places, by_user=by_user)
+        total, done = len(settings) * len(lines), 0
+        outcomes: dict[str, Outcome] = {}
+        # A memory without an embedder of its own takes that of the vectors stored last, so those come first.
+        for name in sorted(settings, key=lambda name: settings[name].get("embedder") is not None):
+            answers = []
+            for answer in _answers(copy, name, settings[name], lines, progress):
+                answers.append(answer)
+                done += 1
+                progress("asking", done, total)
+            outcomes[name] = Outcome(name, tuple(answers))
+    return Evaluation(tuple(places), tuple(outcomes[name] for name in settings), budgets[0])
+
+
+def _short(value: Any) -> Any:
+    """Return the value of an argument as the name of a setting shows it."""
+    return value.fingerprint.key if isinstance(value, Embedder) else "none" if value is None else value
+
+
+def _budget(setting: Setting, user: str | None) -> int:
+    """Return what a prompt may take; an error before the work begins if an argument is wrong."""
+    try:
+        with InfiniteMemory(user_id=user, **setting) as memory:
+            return memory.max_tokens - memory.reserve_tokens
+    except TypeError as error:
+        raise ValueError(str(error)) from error
+
+
+@contextmanager
+def _copy_of(store: str | Path | Store) -> Iterator[Store]:
+    """Provide a copy of a store, in the folder for temporary files. It is deleted when the block ends."""
+    with TemporaryDirectory(prefix="infinite-memory-", ignore_cleanup_errors=True) as folder:
+        path = Path(folder) / "copy.db"
+        if isinstance(store, Store) or isinstance(read_address(store), str):
+            exported = Path(folder) / "sessions.jsonl"
+            if export_sessions(store, exported, vectors=True):
+                import_sessions(path, exported)
+            exported.unlink()
+        else:
+            copy_database(database_path(store), path)
+        copy = SQLiteStore(path, durability="process")
+        try:
+            yield copy
+        finally:
+            copy.close()
+
+
+def _place(
+    store: Store, user: str | None, session: str, asked: Sequence[Question], branch: str | None, problems: list[str], *,
+    by_user: bool,
+) -> Place:  # fmt: skip
+    """Return the conversation of some questions, with the whole ids of their evidence; note what there is not."""
+    key = store.session(user, session)
+    heads = [ref.name for ref in store.refs(key, "head", limit=1)] if key is not None else []
+    branches = {one.name for one in store.branches(key)} if key is not None else set()
+    name = branch or next((head for head in heads if head in branches), MAIN)
+    if name not in branches:
+        known = ", ".join(repr(one.session_id) for one in store.overview(user, limit=10)) or "none"
+        of_user = f" of user {user!r}" if user is not None else ""
+        problems.append(f"{asked[0].where}: no session {session!r}{of_user} with a branch {name!r}; sessions: {known}")
+        return Place(user, session, name, 0, ())
+    others = [one.session_id for one in store.sessions(user) if one.session_id != session] if by_user else []
+    with InfiniteMemory(store, session_id=session, user_id=user, embedder="words") as memory:
+        memory.checkout(name)
+        ids = [message.id or "" for message in memory.messages()]
+        known_ids = dict.fromkeys([*ids, *(id_ for other in others for id_ in _ids(store, user, other))])
+        found = [_located(memory, one, known_ids, problems) for one in asked]
+    return Place(user, session, name, len(ids), tuple(found))
+
+
+def _ids(store: Store, user: str | None, session: str) -> list[str]:
+    with InfiniteMemory(store, session_id=session, user_id=user, embedder="words") as memory:
+        return [message.id or "" for message in memory.messages()]
+
+
+def _located(memory: InfiniteMemory, question: Question, known: Mapping[str, None], problems: list[str]) -> Question:
+    """Return a question with the whole ids of its evidence."""
+    try:
+        memory.search(" ", as_of=question.at)
+    except (ValueError, UnknownReferenceError) as error:
+        problems.append(f"{question.where}: {str(error).replace('as_of=', 'at=')}")
+    ids = []
+    for id_ in question.ids:
+        near = [id_] if id_ in known else [one for one in known if one.startswith(id_)]
+        if len(near) != 1:
+            problems.append(f"{question.where}: {id_!r} is no message of the branch of session {memory.session_id!r}")
+        ids += near[:1]
+    return question.model_copy(update={"ids": tuple(ids)})
+
+
+def small_talk() -> dict[str, list[str]]:
+    """Return lines that no conversation has an answer to, by kind."""
+    kinds: dict[str, list[str]] = json.loads(Path(__file__).with_name("small_talk.json").read_text(encoding="utf-8"))
+    return kinds
+
+
+def foreign_questions(conversations: Sequence[Sequence[str]], at: int) -> list[str]:
+    """Return questions about the conversation after the one `at`, the same ones every time; none if there is no other.
+
+    After the last one comes the first.
+
+    Args:
+        conversations: the questions about each.
+        at: the number of a conversation, from 0.
+    """
+    if len(conversations) == 1:
+        return []
+    questions = list(conversations[(at + 1) % len(conversations)])
+    return questions if len(questions) <= MOST_FOREIGN else Random(at).sample(questions, MOST_FOREIGN)
+
+
+Line = tuple[Place, str, Question]
+"""What is said to a conversation, with its purpose."""
+
+
+def _lines(places: Sequence[Place], *, by_user: bool) -> list[Line]:
+    """Return what is said to each conversation: its questions, those of the next one, and small talk.
+
+    Args:
+        places: the conversations.
+        by_user: whether recall may search all sessions of a user, so that only another user's questions are foreign.
+    """
+    whose = [(place.user, "" if by_user else place.session) for place in places]
+    asked: dict[tuple[str | None, str], list[str]] = {}
+    for key, place in zip(whose, places, strict=True):
+        asked.setdefault(key, []).extend(one.question for one in place.questions)
+    found: list[Line] = []
+    for number, (key, place) in enumerate(zip(whose, places, strict=True)):
+        foreign = foreign_questions(list(asked.values()), list(asked).index(key))
+        said = {FOREIGN: foreign, **(small_talk() if number < MOST_SESSIONS else {})}
+        found += [(place, OWN if one.is_answered else UNANSWERED, one) for one in place.questions]
+        found += [
+            (place, purpose, Question(question=text, ids=())) for purpose, texts in said.items() for text in texts
+        ]
+    return found
+
+
+def _answers(store: Store, name: str, setting: Setting, lines: Sequence[Line], progress: Progress) -> Iterator[Answer]:
+    """Yield what a setting brings for every line, in their order."""
+    for place in dict.fromkeys(place for place, *_ in lines):
+        opened = partial(InfiniteMemory, store, user_id=place.user, **setting)
+        everywhere = store.sessions(place.user) if setting.get("scope") == "user" else []
+        for session in dict.fromkeys([*(one.session_id for one in everywhere), place.session]):
+            with opened(session_id=session) as memory:
+                index = memory.index if setting.get("embedder") is None else memory.reindex
+                index(partial(progress, f"embedding for {name}"))
+        with opened(session_id=place.session) as memory:
+            memory.checkout(place.branch)
+            for of, purpose, question in lines:
+                if of is place:
+                    try:
+                        yield _answer(memory, place, purpose, question)
+                    except BudgetError as error:
+                        raise ValueError(f"{name}, {question.where or purpose}: {error}") from error
+
+
+def _answer(memory: InfiniteMemory, place: Place, purpose: str, question: Question) -> Answer:
+    started = time.process_time()
+    report = memory.context(question.question, as_of=question.at).report
+    milliseconds = 1_000 * (time.process_time() - started)
+    prompt = prompt_of(report)
+    reasons = {line.id: line.why for line in report.lines if line.id and not line.included}
+    missing = {id_: reasons.get(id_, NOT_FOUND) for id_ in question.ids if id_ not in prompt.texts}
+    texts = [_plain(text) for text in (*prompt.texts.values(), prompt.summary)]
+    for text in question.text:
+        if not any(_plain(text) in one for one in texts):
+            missing[text] = "is in no part of the prompt"
+    wanted = len(question.ids) + len(question.text)
+    return Answer(
+        place, question, purpose, (wanted - len(missing)) / wanted if wanted else 0.0, prompt.recalled, prompt.tokens,
+        milliseconds, missing, report.embedder, report.degraded,
+    )  # fmt: skip
+
+
+def _plain(text: str) -> str:
+    """Return a text without regard to case and white space."""
+    return " ".join(text.casefold().split())
+
+
+class Prompt(NamedTuple):
+    """What is in a prompt besides the question.
+
+    Attributes:
+        texts: what is there of each message, by its id, without names, dates, and the marks of excerpts.
+        summary: the text of the summary; empty if there is none.
+        recalled: the tokens of what was recalled, with its wording.
+        tokens: those of the whole prompt.
+    """
+
+    texts: Mapping[str, str]
+    summary: str
+    recalled: int
+    tokens: int
+
+
+def prompt_of(report: ContextReport) -> Prompt:
+    """Return what a report says is in the prompt."""
+    lines = [line for line in report.included if line.kind not in (Kind.QUESTION, Kind.TOOLS)]
+    texts = {line.id: line.text.removesuffix(EXCERPT_MARK.format(text="", id=line.id)) for line in lines if line.id}
+    summary = " ".join(line.text for line in lines if line.kind is Kind.SUMMARY)
+    return Prompt(texts, summary, report.totals[Kind.RECALLED], report.total_tokens)
