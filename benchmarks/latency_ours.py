@@ -9,7 +9,7 @@ from typing import Any
 from latency_clock import Figures, Span, fsync_times, p50, resident, summary, timed
 from latency_peers import chat_message, tokenizer
 from latency_talk import conversation, in_chunks
-from latency_turns import FRAMING, MAX_TOKENS, PROMPT_TOKENS, TOKENIZER, Plan, Way, take_turns
+from latency_turns import MAX_TOKENS, PROMPT_TOKENS, TOKENIZER, Plan, Way, take_turns
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, Store
 from shared_core.plugins.embedders import as_embedder
@@ -78,7 +78,7 @@ class Adapted(Way):
 def open_memory(store: Path | Store | None, **arguments: Any) -> InfiniteMemory:
     """Return a memory with the defaults, which are written down where the others are given the same."""
     limits: dict[str, Any] = {"max_tokens": MAX_TOKENS, "reserve_tokens": MAX_TOKENS - PROMPT_TOKENS}
-    return InfiniteMemory(store, **limits, token_counter=TOKENIZER, message_overhead=FRAMING, **arguments)
+    return InfiniteMemory(store, **limits, token_counter=TOKENIZER, **arguments)
 
 
 def stored(size: int, folder: Path, _plan: Plan) -> Figures:

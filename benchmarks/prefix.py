@@ -1,4 +1,4 @@
-"""What a provider's prompt cache keeps: `python benchmarks/prefix.py [FILE …] [--windows N …] [--slack X …]`.
+"""What a provider's prompt cache keeps: `python benchmarks/prefix.py [FILE …] [--windows N …]`.
 
 A chat goes through the proxy's code, turn by turn, from a client that sends what is new. Each prompt is compared with
 the one before it:
@@ -8,8 +8,8 @@ the one before it:
   bill these tokens at a fraction of the price, and keep them for some minutes, in prompts of 1,024 tokens and more.
 
 Files are those of `recall_talks.read_talks`, each one chat of all its conversations; without files, a chat with
-short and one with long turns are made up. What fills the window is stored first. `--slack` is `window_slack`,
-`--recall` is `recall_tokens`, and `--summarize` adds a summarizer that copies beginnings. Prints a Markdown table.
+short and one with long turns are made up. What fills the window is stored first. `--recall` is
+`recall_tokens`, and `--summarize` adds a summarizer that copies beginnings. Prints a Markdown table.
 """
 
 import argparse
@@ -179,7 +179,6 @@ def main() -> None:
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--windows", nargs="+", type=int, default=WINDOWS)
     parser.add_argument("--turns", type=int, default=TURNS)
-    parser.add_argument("--slack", nargs="+", type=float, default=[0.25])
     parser.add_argument("--recall", type=float)
     parser.add_argument("--summarize", action="store_true")
     options = parser.parse_args()
@@ -189,15 +188,13 @@ def main() -> None:
         path.name.split(".")[0]: [turn for talk in read_talks(path, counter) for turn in turns_of(talk.messages)]
         for path in options.files
     } or {"short turns": made_up(4_000, 1), "long turns": made_up(800, 20)}
-    print("| chat | tokens a turn | window | slack | prompt | newest | same | cached | of ten | why not |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("| chat | tokens a turn | window | prompt | newest | same | cached | of ten | why not |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name, turns in chats.items():
         each = fmean(counter(asked.content) + counter(reply.content) for asked, reply in turns[:TURNS])
         for window in options.windows:
-            for slack in options.slack:
-                kept = measure(turns, window, options.turns, settings | {"window_slack": slack})
-                row = [name, f"{each:,.0f}", f"{window:,}", f"{slack}", *kept.cells()]
-                print(f"| {' | '.join(row)} |", flush=True)
+            kept = measure(turns, window, options.turns, settings)
+            print(f"| {' | '.join([name, f'{each:,.0f}', f'{window:,}', *kept.cells()])} |", flush=True)
 
 
 if __name__ == "__main__":

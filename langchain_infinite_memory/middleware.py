@@ -40,7 +40,7 @@ from langchain_infinite_memory.lists import prune_messages
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.search import answer_fits, search_tool
 from langchain_infinite_memory.sessions import open_pool
-from langchain_infinite_memory.settings import MESSAGE_OVERHEAD, RESERVE_TOKENS
+from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import ModelInput, ThreadMemory, ThreadPrompt
 from langchain_infinite_memory.tool_calls import with_added_results
 from shared_core.arguments import name_value, one_of, texts
@@ -266,8 +266,7 @@ class InfiniteMemoryMiddleware(Middleware):
         return replace(call.given, max_tokens=limit)
 
     def _size(self, messages: Sequence[BaseMessage]) -> int:
-        overhead = self.pool.settings.get("message_overhead", MESSAGE_OVERHEAD)
-        return sum(message_tokens(read_message(message)[0], self._counter, overhead) for message in messages)
+        return sum(message_tokens(read_message(message)[0], self._counter) for message in messages)
 
     def _with_prompt(self, request: Request, call: "_Call", prompt: ThreadPrompt) -> Request:
         report(self._on_report, prompt.report, call.thread)

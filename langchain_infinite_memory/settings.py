@@ -23,9 +23,7 @@ from shared_core.summaries.wording import SUMMARY_PROMPT
 
 __all__ = ["as_reranker", "as_summarizer"]
 
-RESERVE_TOKENS, MESSAGE_OVERHEAD = (
-    inspect.signature(InfiniteMemory).parameters[name].default for name in ("reserve_tokens", "message_overhead")
-)
+RESERVE_TOKENS = inspect.signature(InfiniteMemory).parameters["reserve_tokens"].default
 
 Given = TypeVar("Given", bound=AnySummarizer)
 

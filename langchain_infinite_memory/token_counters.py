@@ -11,7 +11,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableBinding
 
 from langchain_infinite_memory.messages import read_message
-from shared_core.plugins.base import TokenCounter
+from shared_core.plugins.base import OVERHEAD, TokenCounter
 from shared_core.tokens import (
     CallableCounter,
     ConservativeCounter,
@@ -22,9 +22,6 @@ from shared_core.tokens import (
 )
 
 __all__ = ["as_token_counter"]
-
-FRAMING = 4
-"""Tokens of framing per message where the counter only counts texts; the engine's default `message_overhead`."""
 
 REMOTE = (
     "langchain_anthropic", "langchain_google_genai", "langchain_google_vertexai", "langchain_cohere", "langchain_ibm",
@@ -48,6 +45,7 @@ class ModelCounter:
     """
 
     name: str | None = None
+    overhead = OVERHEAD
 
     def __init__(self, model: BaseLanguageModel[Any]) -> None:
         self._model = model
@@ -183,7 +181,7 @@ def _message_counter(counter: Any) -> Callable[[BaseMessage], int] | None:
     if callable(counter) and not isinstance(counter, TokenCounter | BaseLanguageModel):
         return None
     texts = as_token_counter(counter)
-    return lambda message: message_tokens(read_message(message)[0], texts, FRAMING)
+    return lambda message: message_tokens(read_message(message)[0], texts)
 
 
 def _counts_only_lists(counter: Any) -> bool:

@@ -35,7 +35,7 @@ RerankerLike = BaseNodePostprocessor | AnyReranker | str
 Given = TypeVar("Given", bound=AnySummarizer)
 
 _FIXED = {
-    "store", "session_id", "user_id", "max_tokens", "reserve_tokens", "token_counter", "message_overhead", "embedder",
+    "store", "session_id", "user_id", "max_tokens", "reserve_tokens", "token_counter", "embedder",
 }  # fmt: skip
 """Arguments of the engine that a buffer sets itself, or that have another name here."""
 
@@ -60,6 +60,7 @@ class TokenizerCounter:
 
     def __init__(self, tokenizer_fn: Callable[[str], Sized]) -> None:
         self.tokenizer_fn = tokenizer_fn
+        self.overhead = 0
         encoding = _default_encoding(tokenizer_fn)
         self.name = f"llama-index/{encoding}" if encoding else None
 
@@ -163,7 +164,6 @@ class Settings:
             **given,
             "reserve_tokens": 0,
             "token_counter": self.counter,
-            "message_overhead": 0,
             "strippers": known_strippers.DEFAULT_STRIPPERS if self.strippers is None else self.strippers,
             "embedder": as_embedder(self.embed_model),
         }

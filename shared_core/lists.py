@@ -22,9 +22,8 @@ from shared_core.tokens import as_counter, message_tokens
 
 def sliding_window(
     messages: Sequence[MessageLike], *, max_tokens: int, reserve_tokens: int = 0,
-    token_counter: TokenCounter | Callable[[str], int] | str | None = None, message_overhead: int = 4,
-    unit: Literal["turn", "message"] = "turn", window_slack: float = 0.0, window_turns: int | None = None,
-    fill: Fill = "stop",
+    token_counter: TokenCounter | Callable[[str], int] | str | None = None,
+    unit: Literal["turn", "message"] = "turn", window_turns: int | None = None, fill: Fill = "stop",
     keep_grounding: KeepGrounding = "newest",
     shorten_grounding: Shorten | None = None, on_overflow: OnOverflow = "raise",
 ) -> list[Message]:  # fmt: skip
@@ -38,12 +37,10 @@ def sliding_window(
         max_tokens: the context limit of your model, in tokens.
         reserve_tokens: the tokens kept free for the reply.
         token_counter: counts the tokens of a text, as in `InfiniteMemory`.
-        message_overhead: the tokens of framing per message.
         unit: what is kept or dropped as a whole: a `"turn"` or a `"message"`. With `"message"`, the window may begin in
             the middle of an exchange, which some providers reject.
-        window_slack: the share of the window that may be left unused, as in `InfiniteMemory`.
         window_turns: the largest number of units beside the newest turn, as in `InfiniteMemory`.
-        fill: what happens at the first unit that does not fit, as in `InfiniteMemory`.
+        fill: how units fill the window, as in `InfiniteMemory`.
         keep_grounding: which user messages keep their grounding, as in `InfiniteMemory`.
         shorten_grounding: gives passages in less detail, as in `InfiniteMemory`.
         on_overflow: what happens to a question that does not fit, as in `InfiniteMemory`.
@@ -56,9 +53,9 @@ def sliding_window(
     prompt_budget(max_tokens, reserve_tokens)
     listed = message_list(messages)
     one_of("unit", unit, ("turn", "message"))
-    framer = Framer(as_counter(token_counter), message_overhead, keep_grounding, on_overflow, shorten_grounding)
-    assembler = Assembler(framer, slack=window_slack, fill=fill, recall_tokens=0, window_turns=window_turns)
-    entries = entries_of(listed, framer.counter, message_overhead)
+    framer = Framer(as_counter(token_counter), keep_grounding, on_overflow, shorten_grounding)
+    assembler = Assembler(framer, fill=fill, recall_tokens=0, window_turns=window_turns)
+    entries = entries_of(listed, framer.counter)
     turns = group_turns(entries)
     newest = next((turn for turn in reversed(turns) if turn.asks), None)
     current = newest.whole(assembler.size, pending=True) if newest is not None else None
@@ -74,12 +71,12 @@ def sliding_window(
     return [_as_given(message, given[message.id]) for message in context.messages]
 
 
-def entries_of(messages: Sequence[Message], counter: TokenCounter, overhead: int) -> list[Entry]:
+def entries_of(messages: Sequence[Message], counter: TokenCounter) -> list[Entry]:
     """Return the messages of a list with their sizes and turns. Their indexes serve as ids: not all have one."""
     named = [message.replace(id=f"{index}") for index, message in enumerate(messages)]
     turns = assign_turns(named, Newest(None, -1), None)
     return [
-        Entry(message.replace(turn_id=turn_id), message_tokens(message, counter, overhead), turn_no, index)
+        Entry(message.replace(turn_id=turn_id), message_tokens(message, counter), turn_no, index)
         for index, (message, (turn_id, turn_no)) in enumerate(zip(named, turns, strict=True))
     ]
 

@@ -98,11 +98,6 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         token_counter: counts the tokens of a text: a `TokenCounter`, a `callable(str) -> int`, or the name of a
             tiktoken encoding or model. None uses tiktoken's `o200k_base`, or, if its table can neither be found nor
             downloaded, a counter that never counts too few.
-        message_overhead: the tokens of framing that your model's chat format adds to each message.
-        window_slack: the share of the window, from 0 to 1, that may be left unused so that the start of the window
-            stays where it is for several turns and a provider's prompt cache keeps working. In prompts of more than
-            4,000 tokens, the window also leaves this share, at most 12,000 tokens, to questions and what they recall.
-            0 uses the window fully.
         window_turns: the largest number of turns in the window beside the question, such as 1 for the last exchange
             alone; recall brings what matters of the rest. None: tokens alone limit the window.
         embedder: makes the vectors for recall by meaning: an `Embedder`, or the name of a sentence-transformers model.
@@ -136,8 +131,11 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             several times for a question; an empty or longer text changes nothing. None: passages are whole or dropped.
         on_overflow: what happens if the question does not fit: `"raise"` raises a `MessageTooLargeError`, `"keep"`
             sends it anyway and says so in the report.
-        fill: what happens at the first turn that does not fit in the window: `"stop"` ends the window there, `"skip"`
-            leaves the turn out and tries older ones.
+        fill: how turns fill the window. `"steady"` ends it at the first turn that does not fit, and leaves up to a
+            quarter unused so that its start stays where it is for several turns and a provider's prompt cache keeps
+            working; in prompts of more than 4,000 tokens it also leaves a quarter, at most 12,000 tokens, to questions
+            and what they recall. `"stop"` ends it there, too, and uses it fully. `"skip"` leaves such a turn out and
+            tries older ones.
         summarizer: sums up what has left the window, given the previous summary (None the first time) and the messages
             since then. With `AsyncInfiniteMemory`, it may be a coroutine function. None: nothing is summed up.
         summary_tokens: the largest size of the summary, in tokens, without the wording around it.
@@ -172,7 +170,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self, store: str | Path | Store | None = None, *, session_id: str = "default", user_id: str | None = None,
         system: SystemPrompt | None = None, scope: RecallScope = "session", max_tokens: int = 4096,
         reserve_tokens: int = 500, token_counter: TokenCounter | Callable[[str], int] | str | None = None,
-        message_overhead: int = 4, window_slack: float = 0.25, window_turns: int | None = None,
+        window_turns: int | None = None,
         embedder: Embedder | str | None = None,
         recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None,
         recall: Recall = "balanced", top_k: int | None = None,
@@ -180,7 +178,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         excerpt_tokens: int | None = 100, placement: Placement = "grounding",
         recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
         shorten_grounding: Shorten | None = None,
-        on_overflow: OnOverflow = "raise", fill: Fill = "stop",
+        on_overflow: OnOverflow = "raise", fill: Fill = "steady",
         summarizer: AnySummarizer | None = None, summary_tokens: int = 500, summarizer_tokens: int = 4000,
         embed_budget_ms: float = 200, reranker: AnyReranker | str | None = None, rerank_budget_ms: float = 1_000,
         strippers: Iterable[Stripper] = (), on_event: OnEvent | None = None,
@@ -199,11 +197,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         template = recall_template or RecallTemplate()
         instance("recall_template", template, RecallTemplate)
         self._summing = SummaryRules(summarizer, summary_tokens, summarizer_tokens)
-        framer = Framer(
-            as_counter(token_counter), message_overhead, keep_grounding, on_overflow, shorten_grounding, template.fences
-        )
+        framer = Framer(as_counter(token_counter), keep_grounding, on_overflow, shorten_grounding, template.fences)
         assembler = Assembler(
-            framer, slack=window_slack, fill=fill, placement=placement, template=template,
+            framer, fill=fill, placement=placement, template=template,
             recall_tokens=recall_tokens, top_k=top_k, window_turns=window_turns,
         )  # fmt: skip
         rules = RecallRules(
@@ -217,7 +213,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._owns_store = not isinstance(store, Store)
         opened = open_store(store).for_user(user_id)
         stamps = Stamps(clock)
-        live = LiveSession(opened, user_id, session_id, Sizer(framer.counter, framer.overhead))
+        live = LiveSession(opened, user_id, session_id, Sizer(framer.counter))
         self._store, self._lock = opened, lock
         self._checkout = Checkout(live, Writer(live, framer.counter, stamps), lock)
         rolling = RollingSummary(live, assembler, self._summing, lock, clock=stamps.time)
@@ -490,7 +486,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     def count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent: text, name, tool calls, media, grounding and framing."""
         sent = one_message(message).grounded
-        return message_tokens(sent, self._checkout.writer.counter, self._checkout.live.sizer.overhead)
+        return message_tokens(sent, self._checkout.writer.counter)
 
     def search(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,

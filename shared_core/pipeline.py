@@ -243,7 +243,7 @@ class PromptBuilder:
         state = self.live.sync(PAGE)
         budget = ask.max_tokens - ask.reserve
         # The beginning of the oldest turn that is read may be missing. Reading ahead makes that turn seldom needed.
-        needed = int(READ_AHEAD * budget) if self.assembler.fill == "stop" else SKIP_LIMIT * budget
+        needed = int(READ_AHEAD * budget) if self.assembler.fill != "skip" else SKIP_LIMIT * budget
         while True:
             entries, whole = self.live.tail(needed + 1)
             turns = group_turns(entries, self._turns)
@@ -285,7 +285,7 @@ class PromptBuilder:
         if not ask.system:
             return stays
         message, framer = Message.system(ask.system), self.assembler.framer
-        tokens = message_tokens(message, framer.counter, framer.overhead)
+        tokens = message_tokens(message, framer.counter)
         pinned = [entry for entry in stays if not is_prompt(entry.message)]
         return [Entry(message, tokens, FRONT, BEFORE_ALL), *pinned]
 
@@ -304,7 +304,7 @@ class PromptBuilder:
             return current, newest
         framer = self.assembler.framer
         turn_no = (turns[-1].turn_no if turns else -1) + 1
-        tokens = message_tokens(question, framer.counter, framer.overhead)
+        tokens = message_tokens(question, framer.counter)
         order = self.live.path.head.depth + 1
         return Turn("", turn_no, (Entry(question, tokens, turn_no, order),)), None
 

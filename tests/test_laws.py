@@ -56,7 +56,7 @@ PICTURES = Scenario(
     steps=(Say("ok"), Say("ok", media_tokens=9), Say("ok")),
     counter="words",
     arguments={
-        "message_overhead": 0, "window_slack": 0.25, "fill": "stop", "placement": "grounding",
+        "fill": "steady", "placement": "grounding",
         "recall_unit": "message", "recall_tokens": 0.5, "keep_grounding": "newest", "on_overflow": "raise",
         "top_k": None, "min_score": None, "excerpt_tokens": None, "summarizer": None,
     },
@@ -94,7 +94,7 @@ def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario)
     """The question ends with what was typed, word for word; of what answers it so far the newest group is there, with
     all results, and pinned ones, then older groups, newest first: whole as long as they and a quarter of the room for
     stubs of older ones fit beside the question (without its grounding), then with stubs in
-    place of results as long as those fit, less a share `window_slack` of the room where not all fit whole.
+    place of results as long as those fit, less a quarter of the room where not all fit whole and the window is steady.
     `MessageTooLargeError` exactly when the question, its newest group and pinned groups of its turn do not fit beside
     what stays (with `on_overflow="keep"` never); `needed` and `available` are those sums.
     """
@@ -123,6 +123,11 @@ def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario)
     assert not question.content or f"\n\n{asked.content}".endswith(f"\n\n{question.content}")
 
 
+def slack_of(scenario: Scenario) -> float:
+    """The share of the room that may be left unused."""
+    return 0.25 if scenario.arguments["fill"] == "steady" else 0.0
+
+
 def check_older_groups(case: Case, older: list[Messages], needed: int) -> None:
     """The oldest are missing, then come those with stubs, then whole ones; and no group could have been sent better."""
 
@@ -136,7 +141,7 @@ def check_older_groups(case: Case, older: list[Messages], needed: int) -> None:
     newest = max(changed, default=missing - 1)
     assert older == [*shorts[missing : newest + 1], *others[newest + 1 :]]
     question = [] if case.question is None else [bare(case.question)]
-    room = (1 - case.scenario.arguments["window_slack"]) * (case.available - case.told.tokens(question))
+    room = (1 - slack_of(case.scenario)) * (case.available - case.told.tokens(question))
     if missing:
         assert tokens([shorts[missing - 1], *older]) + needed > room
     if changed:
@@ -253,7 +258,7 @@ def test_law_5_nothing_is_recalled_that_stands_in_the_summary(scenario: Scenario
     if line is None:
         return
     count, said = counted_summary(line.text)
-    assert case.told.size(Message.user(said)) - scenario.arguments["message_overhead"] <= 80
+    assert case.told.size(Message.user(said)) - scenario.overhead <= 80
     assert 0 < count <= len([m for m in case.told.messages if m.role != "system"])
     assert set(case.past) - set(ids(context.messages))
     for id_ in recalled_in(context):
@@ -416,18 +421,18 @@ def unless_too_large(case: Case) -> Context | None:
 def test_law_8_the_window_starts_where_the_slack_rule_says(scenario: Scenario) -> None:
     """Of the turns that fit beside all else that is in the prompt, newest first up to the first that does not, the
     window drops so many of the oldest that it starts at the turn whose number has the most factors of two, but keeps
-    at least (1 - `window_slack`) of their tokens; if every turn fits, all are there. (With `fill="stop"`, and for a
+    at least three quarters of their tokens, or all with `fill="stop"`; if every turn fits, all are there. (For a
     prompt whose question has no answer yet: what a tool loop leaves is the law before.)
     """
     case = case_of(scenario)
-    assume(scenario.arguments["fill"] == "stop" and scenario.arguments["window_turns"] is None and not case.answers)
+    assume(scenario.arguments["fill"] != "skip" and scenario.arguments["window_turns"] is None and not case.answers)
     context = case.prompt()
     there = ids(context.messages)
     recalled = recalled_in(context)
     window = [turn for turn in case.past if turn in there and turn not in recalled]
     sizes = {turn: sum(map(case.told.size, members)) for turn, members in case.sent_past(context).items()}
     room = case.budget - context.tokens + sum(sizes[turn] for turn in window)
-    assert window == slack_rule(sizes, case.told.number, max(0, room), scenario.arguments["window_slack"])
+    assert window == slack_rule(sizes, case.told.number, max(0, room), slack_of(scenario))
 
 
 @given(scenarios, questions, questions, st.lists(answers, max_size=2))
@@ -441,7 +446,7 @@ def test_law_8_the_prefix_stands_while_the_window_start_does(
     then it is the newest, none, or all that keep theirs.)
     """
     assume(scenario.arguments["keep_grounding"] != 2)
-    arguments = scenario.arguments | {"placement": "grounding", "fill": "stop"}
+    arguments = scenario.arguments | {"placement": "grounding", "fill": "steady"}
     scenario = replace(scenario, arguments=arguments, ask=replace(scenario.ask, question=first, shown=True))
     case, talk = prepare(scenario, SQLiteStore(":memory:"))
     assume(case.stored is None and case.question is not None)

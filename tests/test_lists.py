@@ -227,7 +227,7 @@ def test_f18_what_is_kept_is_smaller_a_subsequence_and_ends_with_the_last_turn(t
     result = prune(history, ASKED, top_k=top_k, embedder=HashingEmbedder())
 
     def tokens(messages: Sequence[Message]) -> int:
-        return sum(message_tokens(message, counter, 4) for message in messages)
+        return sum(message_tokens(message, counter) for message in messages)
 
     places = [next(i for i, given in enumerate(history) if given is message) for message in result[:-1]]
     assert places == sorted(set(places))

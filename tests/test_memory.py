@@ -491,8 +491,6 @@ DEFAULTS: dict[str, Any] = {
     "max_tokens": 4096,
     "reserve_tokens": 500,
     "token_counter": None,
-    "message_overhead": 4,
-    "window_slack": 0.25,
     "window_turns": None,
     "embedder": None,
     "recall_unit": "message",
@@ -508,7 +506,7 @@ DEFAULTS: dict[str, Any] = {
     "keep_grounding": "newest",
     "shorten_grounding": None,
     "on_overflow": "raise",
-    "fill": "stop",
+    "fill": "steady",
     "summarizer": None,
     "summary_tokens": 500,
     "summarizer_tokens": 4000,
@@ -530,7 +528,7 @@ def test_the_defaults() -> None:
 
 def test_the_edges_of_the_ranges() -> None:
     InfiniteMemory(
-        max_tokens=1, reserve_tokens=0, message_overhead=0, window_slack=1, top_k=0, min_score=-1,
+        max_tokens=1, reserve_tokens=0, top_k=0, min_score=-1,
         keep_grounding=0, embed_budget_ms=float("inf"), recall_tokens=1.0, rerank_budget_ms=0,
     ).close()  # fmt: skip
 

@@ -22,15 +22,22 @@ __all__ = [
 Vectors = npt.NDArray[np.float32]
 
 
+OVERHEAD = 4
+"""Tokens of framing per message that chat formats add."""
+
+
 @runtime_checkable
 class TokenCounter(Protocol):
     """Counts the tokens of a text.
 
-    `name` identifies the counter in the database, so two counters of one name must agree on every text. None: counts
-    are not stored.
+    Attributes:
+        name: identifies the counter in the database, so two counters of one name must agree on every text. None: counts
+            are not stored.
+        overhead: the tokens of framing that the model's chat format adds to each message; mostly `OVERHEAD`.
     """
 
     name: str | None
+    overhead: int
 
     def __call__(self, text: str, /) -> int:
         """Return the number of tokens of `text`. Special tokens in it count as text. Must not raise."""

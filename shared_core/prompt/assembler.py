@@ -28,12 +28,15 @@ from shared_core.prompt.report_lines import report_lines
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Candidate, Fill, Selection, Window, fit_window
 from shared_core.session.turns import Entry, Turn, chronological
-from shared_core.tokens import message_tokens, tokens_around
+from shared_core.tokens import body_tokens, message_tokens, tokens_around
 
 Placement = Literal["grounding", "messages", "system"]
 
 NEWEST_LEAVES = 0.25
 """The newest turn takes precedence over recalled messages if it leaves this share of the room."""
+
+SLACK = 0.25
+"""The share of the room that a steady window may leave unused. Half of it makes twice as many steps."""
 
 SHARE = 0.8
 """The share of what pinned text leaves that recalled messages may take by default, beside what no turn can use.
@@ -65,8 +68,7 @@ class Assembler:
     """
 
     framer: Framer
-    slack: float = 0.25
-    fill: Fill = "stop"
+    fill: Fill = "steady"
     placement: Placement = "grounding"
     template: RecallTemplate = field(default_factory=RecallTemplate)
     recall_tokens: float | int | None = None
@@ -75,7 +77,6 @@ class Assembler:
 
     def __post_init__(self) -> None:
         instance("recall_template", self.template, RecallTemplate)
-        in_range("window_slack", self.slack, 0, 1)
         one_of("fill", self.fill, get_args(Fill))
         one_of("placement", self.placement, get_args(Placement))
         if isinstance(self.recall_tokens, float):
@@ -86,6 +87,11 @@ class Assembler:
             whole_number("top_k", self.top_k, least=0)
         if self.window_turns is not None:
             whole_number("window_turns", self.window_turns, least=0)
+
+    @property
+    def slack(self) -> float:
+        """The share of the room that may be left unused so that the beginning of the prompt stays the same."""
+        return SLACK if self.fill == "steady" else 0.0
 
     def room_for_recall(self, frame: Frame, turns: Sequence[Turn]) -> int:
         """Return how many tokens recalled messages may take from the window; `turns` are newest first.
@@ -113,8 +119,8 @@ class Assembler:
 
     def _fit(self, frame: Frame, dressed: Iterable[Turn], recall: int) -> Window:
         return fit_window(
-            dressed, frame.rest - recall, slack=self.slack, fill=self.fill, steady=frame.open - self._set_aside(frame),
-            most=self.window_turns,
+            dressed, frame.rest - recall, slack=self.slack, skip=self.fill == "skip",
+            steady=frame.open - self._set_aside(frame), most=self.window_turns,
         )  # fmt: skip
 
     def _set_aside(self, frame: Frame) -> int:
@@ -159,7 +165,7 @@ class Assembler:
 
     def size(self, message: Message) -> int:
         """Return the size of a message as sent, in tokens."""
-        return message_tokens(message, self.framer.counter, self.framer.overhead)
+        return message_tokens(message, self.framer.counter)
 
     def settle(
         self, asked: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool
@@ -319,13 +325,13 @@ class Assembler:
             if not said.tool_calls and said.tool_call_id is None:  # else, its size is not that of its text and name
                 if said.name not in names:
                     names[said.name] = counter(said.name or "")
-                beside = self.framer.overhead + said.media_tokens + names[said.name]
+                beside = counter.overhead + said.media_tokens + names[said.name]
                 known.append((said.content, entry.tokens - beside))
-        return message_tokens(message, lambda text: tokens_around(text, counter, known), self.framer.overhead)
+        return counter.overhead + body_tokens(message, lambda text: tokens_around(text, counter, known))
 
     @cached_property
     def _estimate(self) -> RecallEstimate:
-        return RecallEstimate(self.template, self.framer.counter, self.framer.overhead)
+        return RecallEstimate(self.template, self.framer.counter)
 
     def _beside_question(self, frame: Frame, shown: bool) -> bool:
         return self.placement == "grounding" and shown and frame.question is not None

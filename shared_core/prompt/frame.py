@@ -251,14 +251,12 @@ class Framer:
     """
 
     counter: TokenCounter
-    overhead: int
     keep_grounding: KeepGrounding = "newest"
     on_overflow: OnOverflow = "raise"
     shorten: Shorten | None = None
     fences: str = ""
 
     def __post_init__(self) -> None:
-        whole_number("message_overhead", self.overhead, least=0)
         if isinstance(self.keep_grounding, str):
             one_of("keep_grounding", self.keep_grounding, ("newest", "all", "none"))
         else:
@@ -354,7 +352,7 @@ class Framer:
         return message.replace(content=said, name=name or message.name)
 
     def _sent(self, message: Message, grounding_text: str) -> int:
-        return message_tokens(with_grounding(message, grounding_text), self.counter, self.overhead)
+        return message_tokens(with_grounding(message, grounding_text), self.counter)
 
 
 def _too_much_stays(frame: Frame) -> BudgetError:

@@ -128,12 +128,10 @@ class RecallEstimate:
     Args:
         template: the wording.
         counter: counts tokens.
-        overhead: tokens of framing in a message's size.
     """
 
     template: RecallTemplate
     counter: TokenCounter
-    overhead: int
 
     def lines(self, entries: Sequence[Entry]) -> int:
         """Return the tokens of the lines of some messages: at least 0, whatever the counter returns."""
@@ -141,7 +139,7 @@ class RecallEstimate:
         total = 0  # a loop, as generators take twice as long, and this is called for every candidate
         for entry in entries:
             fewer = (entry.message.name is not None) + (joined and not entry.message.content[-1:].isalnum())
-            total += entry.tokens + line - self.overhead - fewer
+            total += entry.tokens + line - self.counter.overhead - fewer
         return max(0, total)
 
     @cached_property

@@ -9,10 +9,10 @@ from typing import Literal
 from shared_core.prompt.reasons import Reason
 from shared_core.session.turns import Entry, Turn
 
-Fill = Literal["stop", "skip"]
+Fill = Literal["steady", "stop", "skip"]
 
 SKIP_LIMIT = 64
-"""With `fill="skip"`, the walk ends after this many turns that do not fit."""
+"""Where too large turns are skipped, the walk ends after this many turns that do not fit."""
 
 
 _set = object.__setattr__  # a frozen value has no other way in
@@ -56,22 +56,21 @@ class Window:
 
 
 def fit_window(
-    turns: Iterable[Turn], budget: int, *, slack: float = 0.0, fill: Fill = "stop", steady: int | None = None,
+    turns: Iterable[Turn], budget: int, *, slack: float = 0.0, skip: bool = False, steady: int | None = None,
     most: int | None = None,
 ) -> Window:  # fmt: skip
     """Return the newest turns that fit.
 
-    The walk goes from the newest turn to the oldest. At the first turn that does not fit it stops (`fill="stop"`) or
-    skips the turn and tries older ones (`fill="skip"`). A turn that exactly fills the budget fits.
-    A greeting fits only if all turns after it do.
+    The walk goes from the newest turn to the oldest. At the first turn that does not fit it stops, or skips the turn
+    and tries older ones. A turn that exactly fills the budget fits. A greeting fits only if all turns after it do.
 
     Args:
         turns: newest first. No more are read than needed.
         budget: tokens that the window may take.
         slack: the share of the largest window allowed that may be given up to start it at a turn whose number is
             divisible by a high power of two. Such a start stays the same for many questions, so that a provider's
-            prompt cache finds the same beginning again. 0 moves the start with every turn. Not used with `fill="skip"`.
-        fill: see above.
+            prompt cache finds the same beginning again. 0 moves the start with every turn. Not used with `skip`.
+        skip: whether turns that do not fit are skipped.
         steady: the tokens of the largest window allowed where not all turns fit; the newest turn is allowed in any
             case. `budget` depends on how much a question recalls, and without this limit the start would, too.
         most: the largest number of turns; the window ends at the next one. None: tokens alone limit it.
@@ -88,10 +87,10 @@ def fit_window(
             used += turn.tokens
             continue
         too_large.append(turn)
-        if fill == "stop" or len(too_large) >= SKIP_LIMIT:
+        if not skip or len(too_large) >= SKIP_LIMIT:
             break
     # A window that holds everything starts at the first turn anyway, and one with gaps has no stable start.
-    if not too_large or fill == "skip":
+    if not too_large or skip:
         return Window(tuple(kept), (), tuple(too_large), budget)
     count = _stable_count(kept, slack, budget if steady is None else steady)
     return Window(tuple(kept[:count]), tuple(kept[count:]), tuple(too_large), budget)

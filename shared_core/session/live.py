@@ -101,12 +101,10 @@ class Sizer:
 
     Args:
         counter: the token counter.
-        overhead: the tokens of framing per message.
     """
 
-    def __init__(self, counter: TokenCounter, overhead: int) -> None:
+    def __init__(self, counter: TokenCounter) -> None:
         self.counter = counter
-        self.overhead = overhead
         self._count = lru_cache(maxsize=REMEMBERED_SIZES)(lambda message: body_tokens(message, counter))
 
     def clear(self) -> None:
@@ -117,11 +115,11 @@ class Sizer:
         """Return the tokens a stored message takes when it is sent, without grounding."""
         known = record.tokens is not None and record.counter is not None and record.counter == self.counter.name
         body = record.tokens if known and record.tokens is not None else self._count(record.message)
-        return body + self.overhead
+        return body + self.counter.overhead
 
     def size(self, message: Message) -> int:
         """Return the tokens a message takes when it is sent, as it is now."""
-        return message_tokens(message, self.counter, self.overhead)
+        return message_tokens(message, self.counter)
 
     def entry(self, record: Record, order: int) -> Entry:
         """Return a stored message with its size. `order` is its index on the path."""
@@ -201,7 +199,7 @@ class LiveSession:
 
     def standing_at(self, position: Position) -> "LiveSession":
         """Return this session as it was at a position, for reading only."""
-        past = LiveSession(self.store, self.user_id, self.session_id, Sizer(self.sizer.counter, self.sizer.overhead))
+        past = LiveSession(self.store, self.user_id, self.session_id, Sizer(self.sizer.counter))
         past._key = self.key
         past.go(Head(None, position))
         return past

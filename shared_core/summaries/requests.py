@@ -15,7 +15,7 @@ from shared_core.runtime.threads import beside
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
 from shared_core.summaries.wording import as_plain_text, shortened, without_middle
-from shared_core.tokens import message_tokens
+from shared_core.tokens import body_tokens
 
 LINE_TOKENS = 4
 """The approximate tokens that a message takes in a summarizer's prompt beside its text: the speaker and line end."""
@@ -96,7 +96,7 @@ def read_backlog(
         size = _size(live, record, line, counter)
         if size > room:
             line = _fitting(line, room, counter)
-            size = message_tokens(line, counter, LINE_TOKENS)
+            size = _line_tokens(line, counter)
         inputs.append(SummaryInput(index, line, size, message.turn_id == message.id))
         tokens += size
         if tokens > room:
@@ -108,13 +108,17 @@ def _size(live: LiveSession, record: Record, line: Message, counter: TokenCounte
     """Return the size of a message as given to a summarizer. If its text is unchanged, the stored size is used."""
     message = record.message
     if message.tool_calls or message.role == "tool":
-        return message_tokens(line, counter, LINE_TOKENS)
-    return live.sizer.tokens(record) - live.sizer.overhead - message.media_tokens + LINE_TOKENS
+        return _line_tokens(line, counter)
+    return live.sizer.tokens(record) - counter.overhead - message.media_tokens + LINE_TOKENS
+
+
+def _line_tokens(line: Message, counter: TokenCounter) -> int:
+    return LINE_TOKENS + body_tokens(line, counter)
 
 
 def _fitting(line: Message, room: int, counter: TokenCounter) -> Message:
     """Return a message that is too long for a call by itself, without its middle."""
-    frame = message_tokens(line.replace(content=""), counter, LINE_TOKENS)
+    frame = _line_tokens(line.replace(content=""), counter)
     return line.replace(content=without_middle(line.content, max(0, room - frame), counter))
 
 
@@ -262,7 +266,7 @@ def answer_steps(
         Exception: whatever the summarizer raises.
     """
     asked = Message.user(question)
-    room = rules.call_tokens - message_tokens(asked, counter, LINE_TOKENS)
+    room = rules.call_tokens - _line_tokens(asked, counter)
     if room - rules.tokens <= LINE_TOKENS:
         raise ValueError(
             f"the question leaves no room for messages in a call of summarizer_tokens={rules.call_tokens!r}, of which "
@@ -292,7 +296,7 @@ def _batch(lines: deque[Message], room: int, counter: TokenCounter) -> list[Mess
     """Take the messages of one call off the left: as many as fit, and at least one."""
     batch: list[Message] = []
     while lines:
-        size = message_tokens(lines[0], counter, LINE_TOKENS)
+        size = _line_tokens(lines[0], counter)
         if size > room and batch:
             break
         batch.append(lines.popleft() if size <= room else _fitting(lines.popleft(), room, counter))

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
+from shared_core.arguments import whole_number
 from shared_core.messages import MOST_TOKENS, Message
-from shared_core.plugins.base import TokenCounter
+from shared_core.plugins.base import OVERHEAD, TokenCounter
 from shared_core.tokens.conservative import ConservativeCounter
 from shared_core.tokens.tiktoken import TiktokenCounter, TokenFallbackWarning
 
@@ -29,9 +30,16 @@ TOOL_OVERHEAD = 12
 
 
 class CharacterCounter:
-    """Counts a quarter of the characters, rounded down, for comparison with programs that count like this."""
+    """Counts a quarter of the characters, rounded down, for comparison with programs that count like this.
+
+    Args:
+        overhead: the tokens of framing per message; 0 for a program that counts texts alone.
+    """
 
     name: str | None = "characters/4"
+
+    def __init__(self, overhead: int = OVERHEAD) -> None:
+        self.overhead = whole_number("overhead", overhead, least=0)
 
     def __call__(self, text: str, /) -> int:
         """Return `len(text) // 4`."""
@@ -44,11 +52,13 @@ class CallableCounter:
     Args:
         function: takes a text and returns its number of tokens.
         name: identifies the function in the database. None: counts are not stored.
+        overhead: the tokens of framing per message.
     """
 
-    def __init__(self, function: Callable[[str], int], name: str | None = None) -> None:
+    def __init__(self, function: Callable[[str], int], name: str | None = None, overhead: int = OVERHEAD) -> None:
         self._function = function
         self.name = name
+        self.overhead = whole_number("overhead", overhead, least=0)
 
     def __call__(self, text: str, /) -> int:
         """Return what the function returns, as an int; `ValueError` if that is not a count."""
@@ -65,8 +75,8 @@ def as_counter(value: TokenCounter | Callable[[str], int] | str | None) -> Token
     """Return the token counter that `value` means.
 
     A counter of this package is returned as it is. Any other `TokenCounter` or callable is wrapped, and what it returns
-    is checked; only a `TokenCounter` has a name. A str is
-    `"characters/4"`, `"conservative"`, the name of a tiktoken encoding or model, or the `name` of such a counter. None
+    is checked; only a `TokenCounter` has a name and an overhead of its own. A str is `"characters/4"`,
+    `"conservative"`, the name of a tiktoken encoding or model, or the `name` of such a counter. None
     is tiktoken's `o200k_base`. Anything else is a `TypeError`.
     """
     if isinstance(value, type) or not (value is None or isinstance(value, str) or callable(value)):
@@ -81,15 +91,16 @@ def as_counter(value: TokenCounter | Callable[[str], int] | str | None) -> Token
         return TiktokenCounter(value)
     if isinstance(value, TiktokenCounter | ConservativeCounter | CharacterCounter | CallableCounter):
         return value
-    name = value.name if isinstance(value, TokenCounter) else None
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"token_counter={value!r}: its name is {name!r}; expected a text, or None for none")
-    return CallableCounter(value, name)
+    if not isinstance(value, TokenCounter):
+        return CallableCounter(value)
+    if value.name is not None and not isinstance(value.name, str):
+        raise TypeError(f"token_counter={value!r}: its name is {value.name!r}; expected a text, or None for none")
+    return CallableCounter(value, value.name, value.overhead)
 
 
-def message_tokens(message: Message, counter: Callable[[str], int], overhead: int) -> int:
-    """Return the tokens a message takes when it is sent: `overhead` for its framing, plus `body_tokens`."""
-    return overhead + body_tokens(message, counter)
+def message_tokens(message: Message, counter: TokenCounter) -> int:
+    """Return the tokens a message takes when it is sent: its framing, and `body_tokens`."""
+    return counter.overhead + body_tokens(message, counter)
 
 
 def tokens_around(text: str, counter: TokenCounter, known: Iterable[tuple[str, int]]) -> int:

@@ -4,6 +4,8 @@ import re
 from collections import Counter
 from functools import cache
 
+from shared_core.plugins.base import OVERHEAD
+
 _LETTERS = "abcdefghiklmnoprstuvwy"
 """Letters of which any two make a token in cl100k_base and o200k_base, except for the pairs in `_RARE_PAIRS`."""
 
@@ -74,6 +76,7 @@ class ConservativeCounter:
     """
 
     name: str | None = "conservative/1"
+    overhead = OVERHEAD
 
     def __call__(self, text: str, /) -> int:
         """Return an upper bound of the number of tokens of `text`."""

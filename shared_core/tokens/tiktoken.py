@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from shared_core.plugins.base import OVERHEAD
 from shared_core.runtime.threads import in_time
 from shared_core.tokens.conservative import ConservativeCounter
 
@@ -51,6 +52,7 @@ class TiktokenCounter:
     """
 
     name: str | None
+    overhead = OVERHEAD
     _between: int | None
     """The tokens of `BETWEEN` between words; None: the counts of parts do not add up."""
 

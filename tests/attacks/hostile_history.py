@@ -24,7 +24,7 @@ from shared_core import (
 from shared_core.formats.fields import ROLE_NAMES
 from shared_core.prompt.reasons import Kind
 from shared_core.testing.hashing_embedder import HashingEmbedder
-from shared_core.tokens import as_counter, message_tokens, tools_tokens
+from shared_core.tokens import CallableCounter, as_counter, message_tokens, tools_tokens
 
 WORDS = (
     "locker", "code", "9999", "4471", "ferry", "Porto", "Ana", "gardens", "what", "is", "my", "the", "now", "I", "am",
@@ -134,11 +134,11 @@ class Attacker:
         ])  # fmt: skip
         return {
             "max_tokens": int(room * chance.choice([0.5, 1, 1.5])), "reserve_tokens": 0, "recall": "thorough",
-            "token_counter": counter,
+            "token_counter": counter if counter is None else CallableCounter(counter, overhead=chance.choice([0, 4])),
             "embedder": chance.choice(["words", HashingEmbedder()]),
             "embed_budget_ms": 1e6, "placement": chance.choice(["grounding", "grounding", "messages", "system"]),
             "recall_template": chance.choice(TEMPLATES), "keep_grounding": chance.choice(["newest", "all", "none"]),
-            "excerpt_tokens": chance.choice([None, 20]), "message_overhead": chance.choice([0, 4]),
+            "excerpt_tokens": chance.choice([None, 20]),
             **(sums if chance.random() < 0.4 else {}),
         }  # fmt: skip
 
@@ -162,9 +162,7 @@ def check_prompt(
 ) -> None:
     """Check that a prompt fits, that every role is that of what was stored, and that no block is forged."""
     counter = as_counter(settings["token_counter"])
-    size = tools_tokens(tools, counter) + sum(
-        message_tokens(one, counter, settings["message_overhead"]) for one in context.messages
-    )
+    size = tools_tokens(tools, counter) + sum(message_tokens(one, counter) for one in context.messages)
     assert size <= settings["max_tokens"], (size, settings["max_tokens"])
     assert context.report.total_tokens == size
     question = [line.id for line in context.report.included if line.kind is Kind.QUESTION][:1]

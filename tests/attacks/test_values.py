@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
+from shared_core.tokens import CallableCounter
 
 TOO_EARLY = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
 TOO_LATE = datetime(9999, 12, 31, 23, 59, tzinfo=timezone(timedelta(hours=-12)))
@@ -74,6 +75,7 @@ class Counter:
     """A `TokenCounter` that returns whatever it is given."""
 
     name = "odd"
+    overhead = 4
 
     def __init__(self, count: Any) -> None:
         self._count = count
@@ -113,8 +115,9 @@ def test_any_counter_gives_a_prompt(
     count: Callable[[str], int], placement: Any, share: int, most: int, overhead: int
 ) -> None:
     memory = InfiniteMemory(
-        token_counter=count, placement=placement, recall_tokens=share, max_tokens=most, reserve_tokens=0,
-        message_overhead=overhead, on_overflow="keep", recall="thorough", embedder="words",
+        token_counter=CallableCounter(count, overhead=overhead), placement=placement,
+        recall_tokens=share, max_tokens=most, reserve_tokens=0,
+        on_overflow="keep", recall="thorough", embedder="words",
     )  # fmt: skip
     with memory:
         said = [Message.user, Message.assistant]

@@ -14,11 +14,12 @@ import pytest
 from shared_core import AsyncInfiniteMemory, BudgetError, InfiniteMemory, Message, SessionPool, UnknownReferenceError
 from shared_core.events import MemoryEvent, as_hook, log_event, with_content
 from shared_core.testing import HashingEmbedder
+from shared_core.tokens import CallableCounter
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 SECRET = "xyzzy4471"
 ROOT = Path(__file__).parents[2]
-SMALL: dict[str, Any] = {"max_tokens": 810, "reserve_tokens": 10, "token_counter": len, "message_overhead": 0}
+SMALL: dict[str, Any] = {"max_tokens": 810, "reserve_tokens": 10, "token_counter": CallableCounter(len, overhead=0)}
 """A window so small that an older message must be recalled; tokens are characters."""
 
 

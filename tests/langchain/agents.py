@@ -31,6 +31,7 @@ class Words:
     """Counts words: easy to recount."""
 
     name: str | None = "words"
+    overhead = 4
 
     def __call__(self, text: str, /) -> int:
         return len(text.split())

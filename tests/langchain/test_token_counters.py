@@ -217,7 +217,7 @@ def test_others_count_as_the_engine_does(counter: Any) -> None:
         AIMessage("", tool_calls=[{"name": "f", "args": {"x": 1}, "id": "c"}]),
         ToolMessage("it is done", tool_call_id="c"),
     ):
-        assert size([message]) == message_tokens(to_message(message), as_token_counter(counter), 4)
+        assert size([message]) == message_tokens(to_message(message), as_token_counter(counter))
     assert list_counter(Words())([HumanMessage(["two words", PICTURE])]) == 4 + 2 + IMAGE_TOKENS
 
 

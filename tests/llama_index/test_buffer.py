@@ -315,7 +315,6 @@ def test_arguments_with_another_name_here_are_unknown() -> None:
         ("reserve_tokens", ""),
         ("token_counter", "; did you mean 'tokenizer_fn'?"),
         ("embedder", "; did you mean 'embed_model'?"),
-        ("message_overhead", ""),
         ("sesion_id", "; did you mean 'session_id'?"),
     ):
         with pytest.raises(ValueError, match=re.escape(f"Unexpected kwargs: {{'{name}': 1}}{hint}") + "$"):

@@ -18,6 +18,7 @@ from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
 from shared_core import InfiniteMemory, Message
 from shared_core.strippers import PASTED_CONTEXT, Stripper, set_apart
 from shared_core.strippers import strip as strip_with
+from shared_core.tokens import CallableCounter
 
 
 def strip(message: Message, strippers: Sequence[Stripper] = DEFAULT_STRIPPERS) -> Message:
@@ -181,7 +182,7 @@ def test_parts_of_parts_are_given_back_too(message: Message, start: int, end: in
 
 
 def test_old_turns_lose_it_and_nothing_is_lost() -> None:
-    memory = InfiniteMemory(token_counter=len, message_overhead=0, max_tokens=2_000, reserve_tokens=0)
+    memory = InfiniteMemory(token_counter=CallableCounter(len, overhead=0), max_tokens=2_000, reserve_tokens=0)
     asked = [text for text, _ in USER[:3]]
     for text in asked:
         memory.add([strip(Message.user(text)), Message.assistant("Five days.")])

@@ -11,14 +11,14 @@ from shared_core.messages import CUT, Payload
 from shared_core.prompt.abridged import MEDIA_LEFT_OUT, abridged, tokens_without_media, with_results, without_media
 from shared_core.session.turns import Entry, Turn
 from shared_core.strippers import TOOL_RESULTS, strip
-from shared_core.tokens import message_tokens
+from shared_core.tokens import body_tokens
 
 PICTURE = Payload(format="test/1", data={"image": "..."})
 LONG = "w " * 300
 
 
 def size(message: Message) -> int:
-    return message_tokens(message, lambda text: len(text.split()), 0)
+    return body_tokens(message, lambda text: len(text.split()))
 
 
 def turn(number: int, *messages: Message) -> Turn:

@@ -14,6 +14,7 @@ from shared_core.messages import CUT
 from shared_core.prompt.frame import FittedGrounding, fit_grounding, join, render_grounding, with_grounding
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.strippers import set_apart
+from shared_core.tokens import CallableCounter
 
 
 def found(*items: str | tuple[str, float], header: str = "", footer: str = "", note: str = "") -> Grounding:
@@ -202,7 +203,7 @@ class TestLessDetail:
 
 
 class TestLessDetailInAPrompt:
-    SETTINGS: dict[str, Any] = {"token_counter": len, "message_overhead": 0, "reserve_tokens": 0}  # noqa: RUF012
+    SETTINGS: dict[str, Any] = {"token_counter": CallableCounter(len, overhead=0), "reserve_tokens": 0}  # noqa: RUF012
     ASKED = Message.user("which?", grounding=TestLessDetail.ITEMS)
 
     def test_the_report_says_so(self) -> None:
@@ -243,7 +244,7 @@ class TestLessDetailInAPrompt:
 
     def test_a_list_of_ones_own(self) -> None:
         sent = sliding_window(
-            [self.ASKED], max_tokens=40, token_counter=len, message_overhead=0, shorten_grounding=first_word
+            [self.ASKED], max_tokens=40, token_counter=CallableCounter(len, overhead=0), shorten_grounding=first_word
         )
         assert sent[0].content == "H\n\nalpha\n\nbeta\n\ngamma\n\ndelta\n\nwhich?"
 
@@ -364,7 +365,7 @@ class TestSurrounding:
         assert self.question().to_openai() == {"role": "user", "content": self.TEXT}
 
     def test_the_prompt_sends_it_with_the_newest_question_and_counts_it(self) -> None:
-        with InfiniteMemory(token_counter=len, message_overhead=0, max_tokens=500, reserve_tokens=0) as memory:
+        with InfiniteMemory(token_counter=CallableCounter(len, overhead=0), max_tokens=500, reserve_tokens=0) as memory:
             memory.add([self.question().replace(id=None), Message.assistant("Yes."), self.question().replace(id=None)])
             context = memory.context()
             assert [message.content for message in context.messages] == ["so?", "Yes.", self.TEXT]

@@ -13,6 +13,7 @@ from shared_core.prompt.assembler import Placement
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.window import fit_window
 from shared_core.session.turns import Entry, Turn
+from shared_core.tokens import CallableCounter
 from tests.support.prompt_oracle import slack_rule
 
 
@@ -23,8 +24,8 @@ def hundreds(text: str) -> int:
 
 TEMPLATE = RecallTemplate(header="", footer="", day="", item="{text}", separator="\n")
 SETTINGS: dict[str, Any] = {
-    "max_tokens": 16_000, "reserve_tokens": 0, "token_counter": hundreds, "message_overhead": 0, "embedder": "words",
-    "recall": "thorough", "recall_template": TEMPLATE, "excerpt_tokens": None,
+    "max_tokens": 16_000, "reserve_tokens": 0, "token_counter": CallableCounter(hundreds, overhead=0),
+    "embedder": "words", "recall": "thorough", "recall_template": TEMPLATE, "excerpt_tokens": None,
 }  # fmt: skip
 """A quarter, 4,000 tokens, is left to questions; the window takes 12,000."""
 
@@ -56,8 +57,8 @@ def test_the_start_moves_once_in_so_many_turns() -> None:
     assert len(set(expected)) == 6
 
 
-def test_without_slack_it_moves_every_turn_and_nothing_is_left_to_questions() -> None:
-    assert starts(["well"] * 5, window_slack=0) == [f"u{number - 39}" for number in range(60, 65)]
+def test_a_full_window_moves_every_turn_and_nothing_is_left_to_questions() -> None:
+    assert starts(["well"] * 5, fill="stop") == [f"u{number - 39}" for number in range(60, 65)]
 
 
 @pytest.fixture

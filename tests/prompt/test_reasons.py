@@ -40,6 +40,7 @@ class WordCounter:
     """Counts words."""
 
     name = "words"
+    overhead = 0
 
     def __call__(self, text: str) -> int:
         return len(text.split())
@@ -47,8 +48,8 @@ class WordCounter:
 
 TEMPLATE = RecallTemplate(header="", footer="", day="", item="{text}", separator="\n")
 SETTINGS: dict[str, Any] = {
-    "reserve_tokens": 0, "token_counter": WordCounter(), "message_overhead": 0, "recall_template": TEMPLATE,
-    "window_slack": 0, "recall_unit": "message", "recall": "thorough",
+    "reserve_tokens": 0, "token_counter": WordCounter(), "recall_template": TEMPLATE,
+    "fill": "stop", "recall_unit": "message", "recall": "thorough",
 }  # fmt: skip
 
 
@@ -120,12 +121,12 @@ def test_the_turn_before_the_window_is_too_large_for_it() -> None:
 
 
 def test_once_the_start_is_kept_stable_the_turn_before_it_is_only_older() -> None:
-    # Of the turns 2 to 7 that fit, the window starts at 4, the one whose number has the highest power of two.
-    said = [words(str(number), 10) for number in range(8)]
-    context = asked(said, "well", max_tokens=65, recall_tokens=0, window_slack=0.5)
+    # Of the turns 1 to 6 that fit, the window starts at 2, the one whose number has the highest power of two.
+    said = [words(str(number), 10) for number in range(7)]
+    context = asked(said, "well", max_tokens=65, recall_tokens=0, fill="steady")
     found = reasons(context, Kind.WINDOW)
-    assert [id for id, reason in found.items() if reason is Reason.NEWEST] == ["m7", "m6", "m5", "m4"]
-    assert [id for id, reason in found.items() if reason is Reason.OLDER] == ["m3", "m2", "m1"]
+    assert [id for id, reason in found.items() if reason is Reason.NEWEST] == ["m6", "m5", "m4", "m3", "m2"]
+    assert [id for id, reason in found.items() if reason is Reason.OLDER] == ["m1", "m0"]
 
 
 def test_a_neighbour_of_matches_does_not_match_the_question() -> None:
@@ -213,14 +214,14 @@ def test_older_steps_of_the_turn_give_way() -> None:
 
 def test_room_that_matches_leave_when_they_enter_the_window_goes_to_newer_turns_first() -> None:
     said = [words("u", 20), words("locker u", 8), "locker code u", "tower u"]
-    found = reasons(asked(said, "locker code", max_tokens=30, recall_tokens=20, window_slack=0.25), Kind.RECALLED)
+    found = reasons(asked(said, "locker code", max_tokens=30, recall_tokens=20, fill="steady"), Kind.RECALLED)
     assert found == {"m1": Reason.IN_WINDOW, "m0": Reason.NO_ROOM}
 
 
 def test_or_is_left_over() -> None:
     said = ["u", "u x x x", "code u x x x", words("u", 13), words("tower u", 13), "locker u", words("u", 30)]
     said.append(words("locker code u", 13))
-    found = reasons(asked(said, "locker code", max_tokens=30, recall_tokens=20, window_slack=0.25), Kind.RECALLED)
+    found = reasons(asked(said, "locker code", max_tokens=30, recall_tokens=20, fill="steady"), Kind.RECALLED)
     assert found == {"m7": Reason.IN_WINDOW, "m5": Reason.RECALLED, "m4": Reason.NO_ROOM}
 
 
@@ -301,8 +302,7 @@ settings = st.fixed_dictionaries({
     "max_tokens": st.integers(10, 400),
     "recall_tokens": st.one_of(st.none(), st.floats(0.1, 1.0), st.integers(1, 300)),
     "top_k": st.sampled_from([None, 1, 3]),
-    "fill": st.sampled_from(["stop", "skip"]),
-    "window_slack": st.sampled_from([0.0, 0.25, 0.9]),
+    "fill": st.sampled_from(["steady", "stop", "skip"]),
 })  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from shared_core import InfiniteMemory, Message, ToolCall, sliding_window
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.prompt.abridged import is_stub
 from shared_core.results import Kind, Reason
+from shared_core.tokens import CallableCounter
 
 
 def words(text: str) -> int:
@@ -19,7 +20,7 @@ def words(text: str) -> int:
 
 
 SETTINGS: dict[str, Any] = {
-    "reserve_tokens": 0, "token_counter": words, "message_overhead": 0, "window_slack": 0.0, "embedder": "words",
+    "reserve_tokens": 0, "token_counter": CallableCounter(words, overhead=0), "fill": "stop", "embedder": "words",
 }  # fmt: skip
 
 STUB = 7
@@ -173,7 +174,7 @@ def test_a_stub_has_neither_pictures_nor_a_form_of_its_own() -> None:
 def test_a_loop_appends_until_the_budget_is_used_up_and_then_changes_once() -> None:
     """With slack, most prompts of a long loop begin with the one before, as a provider's cache needs it."""
     prompts = []
-    with InfiniteMemory(**SETTINGS | {"window_slack": 0.5, "max_tokens": 3_000}) as memory:
+    with InfiniteMemory(**SETTINGS | {"fill": "steady", "max_tokens": 3_000}) as memory:
         memory.add(Message.user("find it", id="q"))
         for number in range(30):
             memory.add(group(number, 200))
@@ -196,11 +197,11 @@ steps = st.lists(
     steps=steps,
     pinned=st.sets(st.integers(0, 7), max_size=2),
     limit=st.integers(5, 250),
-    slack=st.sampled_from([0.0, 0.25, 1.0]),
+    fill=st.sampled_from(["steady", "stop", "skip"]),
     overflow=st.sampled_from(["raise", "keep"]),
 )
 def test_calls_have_their_results_and_nothing_of_the_turn_is_missing_unsaid(
-    steps: list[list[int] | int], pinned: set[int], limit: int, slack: float, overflow: str
+    steps: list[list[int] | int], pinned: set[int], limit: int, fill: str, overflow: str
 ) -> None:
     groups = [
         [Message.assistant("x " * step, id=f"a{number}")]
@@ -210,7 +211,7 @@ def test_calls_have_their_results_and_nothing_of_the_turn_is_missing_unsaid(
     ]
     turn = [Message.user("find it", id="q"), *(message for one in groups for message in one)]
     needed = [turn[0], *(m for one in groups for m in one if one is groups[-1] or any(m.pinned for m in one))]
-    with InfiniteMemory(**SETTINGS | {"window_slack": slack, "on_overflow": overflow}) as memory:
+    with InfiniteMemory(**SETTINGS | {"fill": fill, "on_overflow": overflow}) as memory:
         memory.add([Message.user("old " * 9), Message.assistant("old " * 9), *turn])
         must = sum(map(memory.count, needed))
         if must > limit and overflow == "raise":

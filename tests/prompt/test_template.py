@@ -58,11 +58,11 @@ def talk(random: Random) -> list[Message]:
 )
 def test_it_is_about_right(counter: str, template: RecallTemplate, least: float, most: float) -> None:
     counts, random = as_counter(counter), Random(7)
-    estimate = RecallEstimate(template, counts, OVERHEAD)
+    estimate = RecallEstimate(template, counts)
     shares = []
     for _ in range(20):
         said = talk(random)
-        entries = [Entry(message, message_tokens(message, counts, OVERHEAD), 0, 0) for message in said]
+        entries = [Entry(message, message_tokens(message, counts), 0, 0) for message in said]
         days = len({message.created_at.date() for message in said if message.created_at})
         about = estimate.wording + estimate.lines(entries) + estimate.day * days
         shares.append(about / counts(template.render(said) + "\n\n"))
@@ -70,7 +70,7 @@ def test_it_is_about_right(counter: str, template: RecallTemplate, least: float,
 
 
 def test_wording_that_is_not_there_costs_nothing() -> None:
-    estimate = RecallEstimate(RecallTemplate(header="", footer="", day=""), as_counter("o200k_base"), OVERHEAD)
+    estimate = RecallEstimate(RecallTemplate(header="", footer="", day=""), as_counter("o200k_base"))
     assert (estimate.lines([]), estimate.day) == (0, 0)
 
 

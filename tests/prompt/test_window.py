@@ -21,12 +21,18 @@ from shared_core import (
 from shared_core.errors import MessageTooLargeError
 from shared_core.prompt.reasons import Kind
 from shared_core.results import Reason
-from shared_core.tokens import CharacterCounter, as_counter, body_tokens, message_tokens, tools_tokens
+from shared_core.tokens import CallableCounter, CharacterCounter, as_counter, body_tokens, message_tokens, tools_tokens
 
 COUNTERS = ["characters/4", "o200k_base"]
 
 Row = tuple[Any, ...]
 """A role (s, u, a; c: a tool call; t: its result), a size in tokens, and for some questions the size of grounding."""
+
+
+def unframed(counter: str) -> CallableCounter:
+    """The counter of this name, for messages without framing."""
+    counts = as_counter(counter)
+    return CallableCounter(counts, counts.name, overhead=0)
 
 
 class Sized:
@@ -57,7 +63,7 @@ class Sized:
         return makers[role](self.text(tokens), id=index, grounding=self.text(grounding))
 
     def size(self, messages: Sequence[Message]) -> int:
-        return sum(message_tokens(message, self.count, 0) for message in messages)
+        return sum(message_tokens(message, unframed(self.name)) for message in messages)
 
 
 @pytest.fixture(params=COUNTERS)
@@ -69,16 +75,20 @@ def by_message(
     messages: Sequence[Message], counter: str, limit: int, reserve: int = 0, **options: Any
 ) -> list[Message]:
     """The window as the write-ups cut it: between any two messages, framing free."""
-    settings: dict[str, Any] = {"unit": "message", "message_overhead": 0, "window_slack": 0.0} | options
-    return sliding_window(messages, max_tokens=limit, reserve_tokens=reserve, token_counter=counter, **settings)
+    settings: dict[str, Any] = {"unit": "message"} | options
+    return sliding_window(
+        messages, max_tokens=limit, reserve_tokens=reserve, token_counter=unframed(counter), **settings
+    )
 
 
 def memory_of(
     messages: Sequence[Message], counter: str, limit: int, reserve: int = 0, **options: Any
 ) -> InfiniteMemory:
     """A memory that has the window alone: nothing is recalled."""
-    settings: dict[str, Any] = {"embedder": "words", "recall_tokens": 0, "message_overhead": 0, "window_slack": 0}
-    memory = InfiniteMemory(max_tokens=limit, reserve_tokens=reserve, token_counter=counter, **settings | options)
+    settings: dict[str, Any] = {"embedder": "words", "recall_tokens": 0, "fill": "stop"}
+    memory = InfiniteMemory(
+        max_tokens=limit, reserve_tokens=reserve, token_counter=unframed(counter), **settings | options
+    )
     memory.add(messages)
     return memory
 
@@ -198,7 +208,7 @@ def test_a4_the_newest_that_fit_in_the_order_they_were_said(sized: Sized) -> Non
     for limit in range(5, 80):
         fitting = [index for index in range(21) if sum(row[1] for row in rows[index:]) <= limit]
         assert ids(by_message(messages, sized.name, limit)) == fitting
-        assert ids(sliding_window(messages, max_tokens=limit, token_counter=sized.name, message_overhead=0)) == [
+        assert ids(sliding_window(messages, max_tokens=limit, token_counter=unframed(sized.name))) == [
             *range(min(index for index in fitting if index % 2 == 0), 21)
         ]
 
@@ -236,17 +246,17 @@ def test_a9_the_conversation_is_never_changed(sized: Sized) -> None:
 @given(
     turns=st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), max_size=20),
     limits=st.lists(st.integers(12, 300), min_size=1, max_size=4),
-    slack=st.sampled_from([0.0, 0.25]),
+    fill=st.sampled_from(["stop", "steady"]),
 )
 def test_a9_the_limit_of_a_call_gives_the_prompt_of_a_memory_with_that_limit(
-    turns: list[tuple[int, int]], limits: list[int], slack: float
+    turns: list[tuple[int, int]], limits: list[int], fill: str
 ) -> None:
     """Whatever limits were asked for before, and the memory's own is not changed."""
     messages = Sized("characters/4").messages([row for u, a in turns for row in (("u", u), ("a", a))])
-    with memory_of(messages, "characters/4", 40, window_slack=slack) as memory:
+    with memory_of(messages, "characters/4", 40, fill=fill) as memory:
         own = memory.context("what is the code?")
         for limit in limits:
-            with memory_of(messages, "characters/4", limit, window_slack=slack) as other:
+            with memory_of(messages, "characters/4", limit, fill=fill) as other:
                 asked = memory.context("what is the code?", max_tokens=limit)
                 assert ids(asked.messages[:-1]) == ids(other.context("what is the code?").messages[:-1])
                 assert asked.report.budget == limit
@@ -305,7 +315,7 @@ def test_a12_a_greeting_is_the_oldest_of_the_window_and_never_without_the_first_
         kept = [6] if limit < 18 else [4, 5, 6] if limit < 21 else [3, 4, 5, 6] if limit < 23 else [0, 3, 4, 5, 6]
         context = by_turn(messages, sized.name, limit, fill=fill)
         assert ids(context.messages) == kept
-        window = sliding_window(messages, max_tokens=limit, token_counter=sized.name, message_overhead=0, fill=fill)  # type: ignore[arg-type]
+        window = sliding_window(messages, max_tokens=limit, token_counter=unframed(sized.name), fill=fill)  # type: ignore[arg-type]
         assert ids(window) == kept
         reasons = {line.id: line.reason for line in context.report.lines}
         assert reasons.get("1") in (None, Reason.INCOMPLETE)  # what is far older than the window is not read
@@ -317,7 +327,7 @@ def test_a12_no_prompt_begins_with_an_answer_or_splits_a_tool_call(sized: Sized)
     messages = sized.messages([("s", 2), *turn, *turn, ("u", 3), ("a", 4), ("u", 3), ("c", 3), ("t", 5)])
     kept = {}
     for limit in range(13, 60):
-        window = sliding_window(messages, max_tokens=limit, token_counter=sized.name, message_overhead=0)
+        window = sliding_window(messages, max_tokens=limit, token_counter=unframed(sized.name))
         context = by_turn(messages, sized.name, limit)
         assert ids(window) == ids(context.messages)
         kept[limit] = ids(window)
@@ -338,7 +348,7 @@ def test_a12_half_a_tool_call_is_not_sent_with_a_pinned_turn_either(sized: Sized
     first, call, question = sized.messages([("u", 3), ("c", 3), ("u", 3)])
     messages = [first.replace(pinned=True), call, question]
     assert ids(by_turn(messages, sized.name, 20).messages) == [0, 2]
-    assert ids(sliding_window(messages, max_tokens=20, token_counter=sized.name, message_overhead=0)) == [0, 2]
+    assert ids(sliding_window(messages, max_tokens=20, token_counter=unframed(sized.name))) == [0, 2]
 
 
 def test_a13_system_messages_in_between_are_sent_and_paid(sized: Sized) -> None:
@@ -391,7 +401,7 @@ class TestA17:
     @pytest.mark.parametrize("counter", COUNTERS)
     def test_short_messages_are_not_free(self, counter: str) -> None:
         messages = [maker("ok!") for _ in range(500) for maker in (Message.user, Message.assistant)]
-        each = message_tokens(messages[0], as_counter(counter), 4)
+        each = message_tokens(messages[0], as_counter(counter))
         assert each >= 4
         sent = sliding_window([*messages, Message.user("ok!")], max_tokens=401, token_counter=counter)
         assert len(sent) == (401 // each - 1) // 2 * 2 + 1
@@ -402,7 +412,7 @@ class TestA17:
     def test_what_is_not_english_is_not_underestimated(self, text: str) -> None:
         real = as_counter(None)(text)
         assert real > 0
-        assert message_tokens(Message.user(text), as_counter(None), 4) == 4 + real
+        assert message_tokens(Message.user(text), as_counter(None)) == 4 + real
         assert as_counter("conservative")(text) >= real
 
 
@@ -611,8 +621,6 @@ def test_an_argument_out_of_range_is_named(subtests: pytest.Subtests) -> None:
         ("fill", "some"),
         ("keep_grounding", -3),
         ("keep_grounding", "old"),
-        ("window_slack", 7),
-        ("message_overhead", -4),
         ("reserve_tokens", -50),
         ("max_tokens", 0),
         ("on_overflow", "cut"),

@@ -22,6 +22,7 @@ class RecordingCounter:
     """Counts as tiktoken does, and keeps what it is asked."""
 
     name = "recording"
+    overhead = 4
 
     def __init__(self) -> None:
         self.asked: list[str] = []

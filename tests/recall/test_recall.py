@@ -56,7 +56,7 @@ def memory_of(
     """A memory set as in the first write-up: whole exchanges above a threshold."""
     settings: dict[str, Any] = {
         "recall_unit": "turn", "recall": "thorough", "min_score": 0.5, "max_tokens": LIMIT, "reserve_tokens": 0,
-        "token_counter": "characters/4", "window_slack": 0, "embed_budget_ms": 60_000,
+        "token_counter": "characters/4", "fill": "stop", "embed_budget_ms": 60_000,
     }  # fmt: skip
     memory = InfiniteMemory(store, embedder=embedder, **settings | options)
     for pair in [*pairs, *map(small_talk, range(filler))]:

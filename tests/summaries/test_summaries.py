@@ -22,7 +22,7 @@ from shared_core.prompt.reasons import Kind, Reason
 from shared_core.records import Derived, Position, Summary
 from shared_core.stores import SQLiteStore
 from shared_core.summaries.wording import SUMMARY_PROMPT, instruction, shortened, transcript, without_middle
-from shared_core.tokens import as_counter
+from shared_core.tokens import CallableCounter, as_counter
 from tests.support.histories import with_ids
 
 Call = tuple[str | None, list[Message]]
@@ -59,10 +59,9 @@ def new(recorder: Any, store: Any = None, **changes: Any) -> InfiniteMemory:
     arguments: dict[str, Any] = {
         "max_tokens": 100,
         "reserve_tokens": 0,
-        "token_counter": words,
-        "message_overhead": 0,
+        "token_counter": CallableCounter(words, overhead=0),
         "recall_tokens": 0,
-        "window_slack": 0.0,
+        "fill": "stop",
         "summarizer": recorder,
         "summary_tokens": 20,
         "summarizer_tokens": 100,
@@ -118,7 +117,7 @@ def test_nothing_has_left_and_nothing_is_asked() -> None:
 def test_from_the_first_turn_that_does_not_fit_everything_older_is_summed_up() -> None:
     """D1: in whole turns, oldest first, without system messages, and it never comes back into the window."""
     recorder = Recorder()
-    memory = new(recorder, max_tokens=20, summary_tokens=2, message_overhead=1)
+    memory = new(recorder, max_tokens=20, summary_tokens=2, token_counter=CallableCounter(words, overhead=1))
     memory.add(
         [
             Message.system("five words are said here", id="s"),
@@ -164,11 +163,11 @@ def test_it_rolls() -> None:
     }
 
 
-@pytest.mark.parametrize("slack", [0.0, 0.25])
-def test_calls_are_few_and_none_is_given_too_much(slack: float) -> None:
+@pytest.mark.parametrize("fill", ["stop", "steady"])
+def test_calls_are_few_and_none_is_given_too_much(fill: str) -> None:
     """Over 300 turns: not one a turn, but one for each quarter of the window, and each within the limit."""
     recorder = Recorder()
-    memory = new(recorder, window_slack=slack)
+    memory = new(recorder, fill=fill)
     talk(memory, *range(300))
     left = recorder.told
     assert 0.9 * 600 <= len(left) <= 600
@@ -490,14 +489,14 @@ def test_models_of_different_limits_share_the_summaries_of_a_conversation() -> N
 def test_the_prompt_is_a_function_of_what_is_stored_and_changes_only_with_the_summary() -> None:
     """Asked again, by this object or a new one, it is the same; between renewals its beginning stands."""
     recorder = Recorder()
-    memory = new(recorder, window_slack=0.5)
+    memory = new(recorder, fill="steady")
     memory.add(Message.system("Be brief."))
     beginnings = []
     for number in range(60):
         talk(memory, number)
         context = memory.context("and now?")
         assert memory.context("and now?") == context
-        assert new(Recorder(), memory._store, window_slack=0.5).context("and now?") == context
+        assert new(Recorder(), memory._store, fill="steady").context("and now?") == context
         beginnings.append(context.messages[0].content)
     changes = sum(one != other for one, other in pairwise(beginnings))
     assert changes <= len(recorder.calls)

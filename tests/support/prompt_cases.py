@@ -13,7 +13,7 @@ from shared_core.messages import Message
 from shared_core.prompt.context import Context
 from shared_core.prompt.reasons import Kind
 from shared_core.stores import SQLiteStore
-from shared_core.tokens import as_counter, message_tokens, tools_tokens
+from shared_core.tokens import message_tokens, tools_tokens
 from tests.support.prompt_oracle import (
     Messages,
     Told,
@@ -93,7 +93,7 @@ class Case:
 
     @cached_property
     def tools(self) -> int:
-        return tools_tokens(self.scenario.ask.tools, as_counter(self.scenario.constructor["token_counter"]))
+        return tools_tokens(self.scenario.ask.tools, self.scenario.token_counter)
 
     @cached_property
     def pinned(self) -> dict[str, Messages]:
@@ -225,8 +225,8 @@ def _is_blank(asked: Message) -> bool:
 
 
 def told_by(scenario: Scenario, memory: InfiniteMemory) -> Told:
-    counter, overhead = as_counter(scenario.constructor["token_counter"]), scenario.arguments["message_overhead"]
-    return Told(list(memory.messages()), lambda message: message_tokens(message, counter, overhead))
+    counter = scenario.token_counter
+    return Told(list(memory.messages()), lambda message: message_tokens(message, counter))
 
 
 def prepare(scenario: Scenario, store: SQLiteStore) -> tuple[Case, Talk]:

@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, Message, ToolCall
+from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.template import RecallTemplate
 from shared_core.store import Store
 from shared_core.testing.hashing_embedder import HashingEmbedder
-from shared_core.tokens import CharacterCounter, ConservativeCounter, TiktokenCounter
+from shared_core.tokens import CharacterCounter, ConservativeCounter, TiktokenCounter, as_counter
 
 __all__ = [
     "COUNTERS", "Ask", "Budget", "Fork", "Go", "Greet", "Late", "Pause", "Reply", "Say", "Scenario", "Step", "System",
@@ -151,13 +152,21 @@ class Scenario:
     budget: Budget
     ask: Ask
     reuse_call_ids: bool = False
+    overhead: int = 0
     template: RecallTemplate = RecallTemplate()  # noqa: RUF009 - frozen
+
+    @property
+    def token_counter(self) -> TokenCounter:
+        """A new counter, with the framing of this scenario."""
+        counter = as_counter(COUNTERS[self.counter]())
+        counter.overhead = self.overhead
+        return counter
 
     @property
     def constructor(self) -> dict[str, Any]:
         """The keyword arguments, with fresh objects; the budget is set later."""
         return {
-            "token_counter": COUNTERS[self.counter](),
+            "token_counter": self.token_counter,
             "embedder": HashingEmbedder(),
             "embed_budget_ms": float("inf"),
             "reserve_tokens": 0,

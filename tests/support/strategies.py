@@ -160,10 +160,8 @@ _summing = st.sampled_from(
 )
 _others_of_memory = st.fixed_dictionaries(
     {
-        "message_overhead": st.integers(0, 6),
-        "window_slack": st.sampled_from((0.25, 0.0, 0.5, 1.0)),
         "window_turns": st.sampled_from((None,) * 6 + (0, 1, 3)),
-        "fill": st.sampled_from(("stop", "stop", "skip")),
+        "fill": st.sampled_from(("steady", "steady", "stop", "skip")),
         "placement": st.sampled_from(("grounding", "messages", "system")),
         "recall_unit": st.sampled_from(("message", "turn")),
         "recall_tokens": st.sampled_from((None, None, 0.5, 0.9, 1.0, 10_000, 10_000, 60, 0.0)),
@@ -202,6 +200,7 @@ _plain = st.builds(
     Scenario,
     steps=_conversations,
     counter=st.sampled_from(("characters",) * 4 + ("words",) * 3 + ("quarters", "conservative", "tiktoken")),
+    overhead=st.integers(0, 6),
     arguments=_arguments,
     budget=_budgets,
     ask=asks,

@@ -469,9 +469,9 @@ def test_a_message_costs_all_that_is_sent() -> None:
     call = ToolCall(id="c1", name="look", arguments='{"q":1}')
     asking = Message.assistant("hm", tool_calls=(call, call), name="bo", media_tokens=100, grounding="not counted")
     assert body_tokens(asking, letters) == 2 + 2 * (2 + 4 + 7) + 2 + 100
-    assert message_tokens(asking, letters, 4) == body_tokens(asking, letters) + 4
-    assert message_tokens(Message.tool("42", "c1"), letters, 4) == 4 + 2 + 2
-    assert message_tokens(Message.user(""), letters, 3) == 3
+    assert message_tokens(asking, letters) == body_tokens(asking, letters) + 4
+    assert message_tokens(Message.tool("42", "c1"), letters) == 4 + 2 + 2
+    assert message_tokens(Message.user(""), CallableCounter(len, overhead=3)) == 3
 
 
 def test_tools_cost_their_compact_json_and_framing() -> None:
