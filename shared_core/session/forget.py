@@ -208,7 +208,7 @@ class ForgetVerbs:
             if not records:
                 return self.scrub()  # a new epoch would make every process rebuild its indexes for nothing
             result = forget(live.store, key, records)
-            live.note_forgotten()
+            live.reset()
             return result
 
     def _forget_user(self, *, dry_run: bool) -> ForgetResult:
@@ -228,7 +228,7 @@ class ForgetVerbs:
             return ForgetResult(tuple(stored), dry_run=True)
         result = forget_sessions(live.store, sessions)
         self._checkout.stand(Head(MAIN))
-        live.note_forgotten()
+        live.reset()
         return result
 
     def scrub(self) -> ForgetResult:

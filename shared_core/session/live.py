@@ -138,6 +138,7 @@ class LiveSession:
     Attributes:
         head: the branch or position that is checked out.
         path: the path to it, as of the last `sync`.
+        epoch: the session's epoch then; -1: there was none.
         rows_read: how many messages it has read from the store.
         rows_cached: how many messages that recall needed were in memory.
     """
@@ -152,11 +153,12 @@ class LiveSession:
         self.rows_read = self.rows_cached = 0
         self._key: int | None = None
         self._segments: dict[int, Segment] = {}
-        self._forget_cache()
+        self.reset()
 
-    def _forget_cache(self) -> None:
+    def reset(self) -> None:
+        """Drop what was read, because another path is checked out, or because something was forgotten."""
         self.sizer.clear()
-        self._epoch = -1
+        self.epoch = -1
         self._state: SessionState | None = None
         self._appended: KnownBranch | None = None
         self.path = ROOT_PATH
@@ -186,11 +188,6 @@ class LiveSession:
         self.store.rename_session(self.key, session_id)
         self.session_id = session_id
 
-    @property
-    def epoch(self) -> int:
-        """The session's epoch at the last `sync`."""
-        return self._epoch
-
     def create(self) -> int:
         """Return the session's key. The session is created if it does not exist."""
         if self._key is None:
@@ -204,14 +201,10 @@ class LiveSession:
         past.go(Head(None, position))
         return past
 
-    def note_forgotten(self) -> None:
-        """Drop what was read, because this object has forgotten some of it."""
-        self._forget_cache()
-
     def go(self, head: Head) -> None:
         """Check out another branch or position."""
         self.head = head
-        self._forget_cache()
+        self.reset()
 
     def sync(self, ahead: int = 0) -> SessionState:
         """Catch up with the store and return the session's state.
@@ -228,15 +221,14 @@ class LiveSession:
             raise UnknownReferenceError(
                 f"the branch {self.head.branch!r} does not exist any more; check out one of {names}", candidates=names
             )
-        if state.epoch != self._epoch:
-            self._forget_cache()
-            self._epoch = state.epoch
-            self._move(at)
-            self._begin_tail(newest)
+        if state.epoch != self.epoch:
+            self.reset()
+            self.epoch = state.epoch
+            self._move(at, newest)
         elif at != self.path.head:
             # More new messages than stay in memory are not read here, but in pages when they are needed.
             grows = at.segment == self.path.head.segment and 0 < at.depth - self.path.head.depth <= TAIL_KEPT
-            self._grow(at) if grows else self._move(at)
+            self._grow(at) if grows and len(self._tail) < 2 * TAIL_KEPT else self._move(at)
         self._state, self._appended = state, None
         return state
 
@@ -270,7 +262,7 @@ class LiveSession:
         """Return the session's state, and the newest messages on the path, the newest first, if they are needed."""
         # What is stored when this object first looks is not new to it: it is read from the end backwards.
         after, limit = (0, 0) if self.news.upto is None else (self.news.upto, NEWS)
-        if self._epoch >= 0 or not ahead:
+        if self.epoch >= 0 or not ahead:
             state, records = self.store.catch_up(key, self.head.branch, after, limit)
             self._take(state, records)
             return state, []
@@ -304,18 +296,13 @@ class LiveSession:
         """Return the path to a position of this session."""
         return walk(head, self.segment) if self.key is not None else self.path
 
-    def _move(self, head: Position) -> None:
-        assert self.key is not None
+    def _move(self, head: Position, newest: Sequence[Record] = ()) -> None:
+        """Take another path; `newest` are its newest messages, the newest first, unless they are read when needed."""
         self.path = self.path_to(head)
-        self._tail = []
-        self._cursor = list(self.path.spans)
-        self._stays = []
-        self.replaced = 0
-        self._keep_staying([record for record in self._staying() if self._covers(record)])
-
-    def _begin_tail(self, newest: Sequence[Record]) -> None:
-        """Take the newest messages of the path, the newest first, instead of reading them when they are needed."""
+        self._stays, self.replaced = [], 0
+        self._keep_staying([record for record in self._staying() if self.path.covers(record.position)])
         self._tail = self.entries(newest[::-1])
+        self._cursor = list(self.path.spans)
         if newest:
             oldest = newest[-1].position
             rest = self.path.span_of(oldest)._replace(upto=oldest.depth - 1)
@@ -355,18 +342,6 @@ class LiveSession:
         prompts = [entry for entry in self.entries(records, path) if is_prompt(entry.message)]
         return self._newest_prompt(sorted(prompts, key=lambda entry: entry.order), path)
 
-    def prompts_before(self, position: Position, path: Path) -> int:
-        """Return how many messages of system prompts stand before a position of a path."""
-        prompts = [one.position for one in self._staying() if is_prompt(one.message) and path.covers(one.position)]
-        return sum(path.index_of(one) < path.index_of(position) for one in prompts)
-
-    def is_replaced(self, message: Message) -> bool:
-        """Return whether a message of the path belongs to a system prompt that a newer one has replaced."""
-        return is_prompt(message) and all(message.id != entry.message.id for entry in self.prompt())
-
-    def _covers(self, record: Record) -> bool:
-        return self.path.covers(record.position)
-
     def _grow(self, head: Position) -> None:
         """Read the messages that were added at the head since the last call."""
         assert self.key is not None
@@ -383,11 +358,6 @@ class LiveSession:
         staying = [record for record in new if record.message.stays]
         if staying:
             self._keep_staying(staying)
-        if len(self._tail) > 2 * TAIL_KEPT:
-            self._tail = self._tail[-TAIL_KEPT:]
-            oldest = self._tail[0].order
-            older = [span for span in self.path.spans if span.start + span.shift < oldest]
-            self._cursor = [span._replace(upto=min(span.upto, oldest - 1 - span.shift)) for span in older]
 
     def entries(self, records: Sequence[Record], path: Path | None = None) -> list[Entry]:
         """Return messages with their indexes and turn numbers on a path, by default the one that is checked out."""
@@ -528,6 +498,6 @@ class LiveSession:
     def whole_turn(self, turn_id: str) -> Turn | None:
         """Return the messages of one turn that are on the path."""
         assert self.key is not None
-        records = [record for record in self.store.find(self.key, InTurn(turn_id)) if self._covers(record)]
+        records = [record for record in self.store.find(self.key, InTurn(turn_id)) if self.path.covers(record.position)]
         entries = sorted(self.entries(records), key=lambda entry: entry.order)
         return next(iter(group_turns(entries)), None)

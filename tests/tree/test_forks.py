@@ -278,8 +278,8 @@ STEPS = st.lists(
 @given(STEPS)
 def test_every_view_is_the_path_from_the_head_to_the_root(steps: list[tuple[str, int, int]]) -> None:
     with closing(SQLiteStore(":memory:")) as store, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("shared_core.session.PAGE", 3)
-        patch.setattr("shared_core.session.TAIL_KEPT", 2)
+        patch.setattr("shared_core.session.live.PAGE", 3)
+        patch.setattr("shared_core.session.live.TAIL_KEPT", 2)
         patch.setattr("shared_core.session.paths.PAGE", 3)
         oracle, places, embedder = Oracle(), (Place(), Place()), HashingEmbedder(16)
         memories = [

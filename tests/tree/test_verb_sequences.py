@@ -23,8 +23,8 @@ class Verbs(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.patch = pytest.MonkeyPatch()
-        self.patch.setattr("shared_core.session.PAGE", 3)
-        self.patch.setattr("shared_core.session.TAIL_KEPT", 2)
+        self.patch.setattr("shared_core.session.live.PAGE", 3)
+        self.patch.setattr("shared_core.session.live.TAIL_KEPT", 2)
         self.patch.setattr("shared_core.session.paths.PAGE", 3)
         self.twin = Twin(SQLiteStore(":memory:"))
         self.steps = 0
