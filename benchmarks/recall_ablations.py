@@ -51,7 +51,7 @@ class Ablation:
 
 RANKING, LIFTING = "shared_core.recall.ranking", "shared_core.recall.ranking"
 SIGNALS, QUERY = "shared_core.recall.signals", "shared_core.recall.query"
-CANDIDATES, SEARCH = "shared_core.recall.candidates", "shared_core.recall.search"
+READ, SEARCH = "shared_core.recall.read", "shared_core.recall.search"
 WORTH = "shared_core.recall.worth"
 
 EAGER = 0.5
@@ -92,10 +92,10 @@ PROMPT_ABLATIONS = (
     Ablation("borrowed words", {(SEARCH, "points_back"): lambda query: False}),
     Ablation("openings of sittings", {(SIGNALS, "OPENS_BOOST"): 0.0, (RANKING, "SITTING_SHARE"): 0.0}),
     Ablation("newer sittings", {(SIGNALS, "SINCE_BOOST"): 0.0}),
-    Ablation("newer messages", {(CANDIDATES, "newer"): lambda *_: None}),
+    Ablation("newer messages", {(READ, "newer"): lambda *_: None}),
     Ablation("the user without a name", {(SIGNALS, "ANOTHER_USER"): 0.0}),
     Ablation("whole lists", {(QUERY, "is_wide"): lambda text: False}),
-    Ablation("shorter excerpts", {(CANDIDATES, "excerpt_size"): lambda tokens, room, most: most}),
+    Ablation("shorter excerpts", {(READ, "excerpt_size"): lambda tokens, room, most: most}),
     *ABLATIONS,
 )
 """Every ingredient of a prompt by itself."""

@@ -25,8 +25,8 @@ from shared_core.aio import adrive
 from shared_core.arguments import instance, name_value, whole_number
 from shared_core.messages import Message, Role
 from shared_core.plugins.base import drive
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.template import RecallTemplate
-from shared_core.recall.ranking import ScoredMessage
 from shared_core.tokens import as_counter
 
 try:
@@ -167,7 +167,7 @@ def _documents(hits: Hits, query: str, k: int) -> list[Document]:
     return [_document(hit) for hit in hits.found if hit.message.id not in asking][:k]
 
 
-def _document(hit: ScoredMessage) -> Document:
+def _document(hit: Hit) -> Document:
     message = hit.message
     metadata: dict[str, Any] = {"message_id": message.id, "role": message.role}
     if message.name is not None:

@@ -39,8 +39,8 @@ from shared_core.messages import Message
 from shared_core.plugins.base import drive
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Kind
-from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import MAIN
 from shared_core.session.forget import ForgetResult
 
@@ -90,7 +90,7 @@ class ModelInput:
 class Hits(NamedTuple):
     """What a search found, and the newest message of the line that was searched."""
 
-    found: list[ScoredMessage]
+    found: list[Hit]
     newest: list[Message]
 
 

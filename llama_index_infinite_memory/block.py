@@ -25,7 +25,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.template import RecallTemplate
-from shared_core.results import ScoredMessage
+from shared_core.results import Hit
 from shared_core.session.forget import ForgetResult
 from shared_core.store import Store
 from shared_core.strippers import Stripper, strip, stripper_list
@@ -212,7 +212,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
 
     # What was stored
 
-    def search(self, query: str, top_k: int = 10, *, session_id: str = NO_SESSION) -> list[ScoredMessage]:
+    def search(self, query: str, top_k: int = 10, *, session_id: str = NO_SESSION) -> list[Hit]:
         """Return the messages of a session that match a query, best first, with their ids; see `InfiniteMemory.search`.
 
         The session is the `session_id` of the `Memory`.

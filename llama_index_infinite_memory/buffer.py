@@ -29,7 +29,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Role
 from shared_core.plugins.base import drive
 from shared_core.prompt.context import Context, ContextReport
-from shared_core.recall.ranking import ScoredMessage
+from shared_core.prompt.hits import Hit
 from shared_core.session.forget import ForgetResult
 
 __all__ = ["FoundMessage", "InfiniteChatMemoryBuffer"]
@@ -341,7 +341,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         found = await memory.search(query, top_k, since=since, until=until, role=role or SEARCHED)
         return await asyncio.to_thread(self._found, query, found)
 
-    def _found(self, query: str, found: list[ScoredMessage]) -> list[FoundMessage]:
+    def _found(self, query: str, found: list[Hit]) -> list[FoundMessage]:
         report_search(query, found)
         return [FoundMessage(self._conversation.whole(one.message), one.score, one.message.id or "") for one in found]
 

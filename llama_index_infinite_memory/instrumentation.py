@@ -18,8 +18,8 @@ from llama_index.core.instrumentation.span_handlers import NullSpanHandler
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from shared_core.prompt.context import ContextReport
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Kind
-from shared_core.recall.ranking import ScoredMessage
 
 __all__ = ["MemoryDegradedEvent", "MemoryGetEvent", "MemoryPutEvent"]
 
@@ -136,7 +136,7 @@ def report_get(session_id: str, query: str | None, messages: Sequence[ChatMessag
         dispatcher.event(MemoryDegradedEvent(session_id=session_id, notes=notes))
 
 
-def report_search(query: str, found: Sequence[ScoredMessage]) -> None:
+def report_search(query: str, found: Sequence[Hit]) -> None:
     """Report what a search found."""
     if listens():
         report_recall(query, [(one.message.id or "", one.message.content, one.score) for one in found])

@@ -26,8 +26,8 @@ from .plugins.base import Vectors as Vectors
 from .pool import SessionPool as SessionPool
 from .prompt.context import Context as Context
 from .prompt.context import ContextReport as ContextReport
+from .prompt.hits import Hit as Hit
 from .prompt.template import RecallTemplate as RecallTemplate
-from .recall.ranking import ScoredMessage as ScoredMessage
 from .sharing.files import export_sessions as export_sessions
 from .sharing.files import import_sessions as import_sessions
 from .store import Store as Store

@@ -15,7 +15,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike, Role
 from shared_core.pipeline import Progress
 from shared_core.prompt.context import Context
-from shared_core.recall.ranking import ScoredMessage
+from shared_core.prompt.hits import Hit
 from shared_core.recall.scope import RecallScope
 from shared_core.records import Branch, SessionInfo, Summary
 from shared_core.runtime.threads import beside, threads_of
@@ -145,7 +145,7 @@ class AsyncInfiniteMemory:
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
         role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None, repeats: int | None = None,
         in_conversation: bool = False, as_of: date | str | None = None,
-    ) -> list[ScoredMessage]:  # fmt: skip
+    ) -> list[Hit]:  # fmt: skip
         """Return the messages that match best; see `InfiniteMemory.search`."""
         steps = await self._call(  # finding out where the conversation stood then reads from the store
             self._memory.search_steps, query, top_k, since=since, until=until, role=role, scope=scope, repeats=repeats,

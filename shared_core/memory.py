@@ -38,10 +38,10 @@ from shared_core.prompt.frame import (
     OnOverflow,
     Shorten,
 )
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
 from shared_core.recall.embedding import EmbedText
-from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import Filter, RecallScope, RecallUnit
 from shared_core.recall.search import Searcher
@@ -492,7 +492,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
         role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None, repeats: int | None = None,
         in_conversation: bool = False, as_of: date | str | None = None,
-    ) -> list[ScoredMessage]:  # fmt: skip
+    ) -> list[Hit]:  # fmt: skip
         """Return the messages of this branch that match a query, best first, without those that match too little.
 
         Messages are also found by the words of their grounding, such as documents pasted around a question. The

@@ -17,11 +17,11 @@ from shared_core.prompt.abridged import tokens_without_media, with_results
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Frame
-from shared_core.prompt.window import SKIP_LIMIT, Candidate, Window
-from shared_core.recall.candidates import read_candidates, read_hits
+from shared_core.prompt.hits import Hit
+from shared_core.prompt.window import SKIP_LIMIT, Window
 from shared_core.recall.embedding import EmbedderChoice
 from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
-from shared_core.recall.ranking import Ranked, ScoredMessage
+from shared_core.recall.read import Reader, read_messages, shortlist
 from shared_core.recall.reranking import RERANKED, Reranking, RerankReply, RerankRequest
 from shared_core.recall.scope import Filter, reading
 from shared_core.recall.search import POOL_TOKENS, Found, Searcher
@@ -54,7 +54,7 @@ Reply: TypeAlias = EmbedReply | RerankReply | SummaryReply
 Steps: TypeAlias = Generator[Request, Reply, Result]
 AskSteps = Steps[Context]
 IndexSteps = Steps[None]
-SearchSteps = Steps[list[ScoredMessage]]
+SearchSteps = Steps[list[Hit]]
 SummarySteps = Steps[Summary | None]
 
 logger = logging.getLogger("shared_core")
@@ -120,7 +120,7 @@ class Plan:
         """The question's index on the path."""
         return self.path.index_of(self.before) if self.before is not None else self.path.spans[-1].last + 1
 
-    def prompt_inputs(self, ask: Ask, candidates: Sequence[Candidate]) -> PromptInputs:
+    def prompt_inputs(self, ask: Ask, candidates: Sequence[Hit]) -> PromptInputs:
         """Return what a summary is chosen for."""
         return PromptInputs(self.path, self.state.epoch, self.asked, self.turns, candidates, self.end, ask.shown)
 
@@ -180,7 +180,7 @@ class PromptBuilder:
             if summed is not None:  # None: something was forgotten, as above
                 return self._compose(ask, plan, found, summed)
 
-    def _recall_steps(self, ask: Ask, plan: Plan) -> "Steps[tuple[Found | None, list[Candidate]]]":
+    def _recall_steps(self, ask: Ask, plan: Plan) -> "Steps[tuple[Found | None, list[Hit]]]":
         """Yield requests for vectors and scores, and return what may be recalled; nothing if all of it fits.
 
         Raises:
@@ -203,10 +203,13 @@ class PromptBuilder:
         if self.searcher.rules.reranker is not None:
             found = yield from self.reranking.found_steps(question, found)
         with self._lock:
-            return found, read_candidates(
-                self.live, self.searcher.rules, found, path=plan.path, question=question, room=room,
-                placement=self.assembler.placement, epoch=plan.state.epoch,
+            rules, whole = self.searcher.rules, self.assembler.placement == "messages"
+            hits, size = shortlist(found, room, None if whole else rules.excerpt_tokens)
+            reader = Reader(
+                self.live, found, plan.path, by_turn=rules.recall_unit == "turn", as_messages=whole,
+                epoch=plan.state.epoch,
             )  # fmt: skip
+            return found, reader.read(hits, question, size, follow=rules.min_score is None)
 
     def _compose(self, ask: Ask, plan: Plan, found: Found | None, summed: SummarizedInputs) -> Context:
         frame, selection = self.assembler.settle(summed.frame, plan.turns, summed.candidates, shown=ask.shown)
@@ -330,7 +333,7 @@ class PromptBuilder:
             if self.searcher.rules.reranker is not None and top_k:
                 hits = (yield from self.reranking.hits_steps(query, found, hits)) or hits
             with self._lock, suppress(OutdatedError):  # if so, what was found may have been forgotten
-                return read_hits(self.live, found, hits, top_k, state.epoch)
+                return read_messages(self.live, found, hits, top_k, state.epoch)
 
     def index_steps(self, progress: Progress | None) -> IndexSteps:
         """Yield requests for vectors until every message has one, and save snapshots.
@@ -399,11 +402,11 @@ class PromptBuilder:
             index.save_snapshots(least, self.searcher.sessions.saved)
 
 
-def _with_grounding_hits(found: Found, ranks: npt.NDArray[np.int64]) -> list[Ranked]:
+def _with_grounding_hits(found: Found, ranks: npt.NDArray[np.int64]) -> list[Hit]:
     """Return the results of some ranks, with those found by their grounding among them."""
     with reading(found.scopes):
         hits = grounding_hits(found.words, found.scopes, found.forms)
-    return with_grounding_hits(found.ranked.at(ranks), hits)
+    return with_grounding_hits(found.ranked.hits(ranks), hits)
 
 
 def _mark(watch: Watch | None, stage: str) -> None:

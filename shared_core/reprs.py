@@ -16,23 +16,24 @@ LONGEST = 60
 def short_repr(value: Any) -> str:
     """Return the repr of a dataclass on one line: without defaults, and with the beginnings of lists and texts."""
     shown = [
-        f"{field.name}={_short(getattr(value, field.name))}"
+        f"{field.name}={short(getattr(value, field.name))}"
         for field in fields(value)
         if field.repr and (field.default is MISSING or getattr(value, field.name) != field.default)
     ]
     return f"{type(value).__name__}({', '.join(shown)})"
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """Return the repr of a value on one line, with the beginnings of lists and texts."""
     match value:
         case Message():
             return f"<{value.role} {value.id}: {_text(value.content)}>"
         case str():
             return _text(value)
         case Mapping():
-            return _list([f"{key!r}: {_short(each)}" for key, each in value.items()], "{}")
+            return _list([f"{key!r}: {short(each)}" for key, each in value.items()], "{}")
         case tuple():
-            ids = [repr(each.id) if isinstance(each, Message) else _short(each) for each in value]
+            ids = [repr(each.id) if isinstance(each, Message) else short(each) for each in value]
             return _list(ids, "()")
     return repr(value)
 

@@ -1,7 +1,7 @@
 """The values that a memory's verbs return, in one place to import them from.
 
 context                               Context, with its ContextReport of ReportLines: Kind, Reason
-search                                ScoredMessage
+search                                Hit
 sessions                              SessionInfo
 follow, forget, summary               FollowedHistory, ForgetResult, Summary
 branches, tags, log, reflog, diff     Branch, LogEntry, ReflogEntry, Diff
@@ -12,8 +12,8 @@ import_file                           ImportResult
 
 from shared_core.history.followed import FollowedHistory
 from shared_core.prompt.context import Context, ContextReport, ReportLine
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Kind, Reason
-from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import Branch, SessionInfo, Summary
 from shared_core.session.forget import ForgetResult
 from shared_core.sharing.importer import ImportResult
@@ -31,6 +31,7 @@ __all__ = [
     "Diff",
     "FollowedHistory",
     "ForgetResult",
+    "Hit",
     "ImportResult",
     "Kind",
     "LogEntry",
@@ -38,7 +39,6 @@ __all__ = [
     "Reason",
     "ReflogEntry",
     "ReportLine",
-    "ScoredMessage",
     "SessionInfo",
     "Stash",
     "Summary",

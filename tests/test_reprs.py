@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from shared_core import InfiniteMemory, Message
-from shared_core.results import Conflict, LogEntry, MergeResult, ScoredMessage
+from shared_core.results import Conflict, Hit, LogEntry, MergeResult
+from shared_core.session.turns import Entry
 
 LONG = "a word " * 1_000
 MANY = [Message.user(LONG, id=f"m{number}") for number in range(40)]
@@ -23,10 +24,10 @@ def test_a_repr_names_what_is_not_the_default() -> None:
 
 
 def test_a_message_is_shown_by_its_beginning() -> None:
-    hit = ScoredMessage(MANY[3], 1.5, "both", 0.5, None, session_id="s")
+    hit = Hit((0, 3), 1.5, 0.5, 0.2, entries=(Entry(MANY[3], 9, 3, 3),), session_id="s")
     said = repr(f"{LONG[:59]}…")
-    scores = "score=1.5, source='both', lexical=0.5, dense=None, session_id='s'"
-    assert repr(hit) == f"ScoredMessage(message=<user m3: {said}>, {scores})"
+    scores = "score=1.5, source='both', lexical=0.5, dense=0.2, session_id='s'"
+    assert repr(hit) == f"Hit(message=<user m3: {said}>, {scores})"
 
 
 def test_the_results_of_a_long_conversation_are_short(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from rich.text import Text
 
 from shared_core.messages import Message, Role
 from shared_core.prompt.context import ContextReport
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.terminal import on_one_line, printable, printable_name, short_id
-from shared_core.recall.ranking import ScoredMessage
 
 PREVIEW_LIMIT = 20
 """How many messages are listed before the user confirms that they are forgotten."""
@@ -121,7 +121,7 @@ def message_text(message: Message) -> str:
     return printable("\n".join([*([message.content] if message.content else []), *calls]))
 
 
-def scored(hit: ScoredMessage) -> str:
+def scored(hit: Hit) -> str:
     """Return the score of a message found."""
     return f"{hit.score:6.2f} "
 
@@ -185,7 +185,7 @@ def openai_message(message: Message) -> dict[str, Any]:
         return message.replace(payload=None).to_openai()
 
 
-def hit_record(hit: ScoredMessage) -> dict[str, Any]:
+def hit_record(hit: Hit) -> dict[str, Any]:
     """Return a message found as plain data."""
     found = {"score": hit.score, "source": hit.source}
     return {**found, **message_record(hit.message)}

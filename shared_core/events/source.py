@@ -11,8 +11,8 @@ from shared_core.events import EventName, MemoryEvent, Note, Outcome, SafeHook, 
 from shared_core.messages import Message
 from shared_core.plugins.calls import Call, Embedded, EmbedRequest
 from shared_core.prompt.context import Context
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.window import Selection
-from shared_core.recall.ranking import ScoredMessage
 from shared_core.recall.reranking import RerankFailure, RerankRequest
 from shared_core.recall.search import Found
 from shared_core.session.live import LiveSession
@@ -219,6 +219,6 @@ def of_messages(watch: Watch, messages: Sequence[Message], scores: Sequence[floa
     watch.tell([message.id or "" for message in messages], (message.content for message in messages), scores)
 
 
-def of_hits(watch: Watch, hits: Sequence[ScoredMessage]) -> None:
+def of_hits(watch: Watch, hits: Sequence[Hit]) -> None:
     """Note the results of a search."""
     of_messages(watch, [one.message for one in hits], [float(one.score) for one in hits])

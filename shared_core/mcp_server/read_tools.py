@@ -37,10 +37,10 @@ from shared_core.messages import Message
 from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.context import Context, ReportLine
 from shared_core.prompt.fence import speaker
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.terminal import counted
 from shared_core.recall.excerpts import excerpt
-from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import MAIN, SessionInfo
 
 __all__ = ["ReadTools", "branch_names", "with_notes"]
@@ -161,7 +161,7 @@ class ReadTools:
 
     # Records
 
-    def _found(self, hit: ScoredMessage, words: Sequence[str], home: str) -> Said:
+    def _found(self, hit: Hit, words: Sequence[str], home: str) -> Said:
         said, counter = said_in(hit.message, hit.session_id), self._conversations.counter
         passage = excerpt(said.text, words, EXCERPT_TOKENS, counter, len(said.text) // 4)
         return replace(
@@ -238,7 +238,7 @@ def _recalled(context: Context, memory: InfiniteMemory, question: str, *, wide: 
     """Yield what a prompt recalls, standing facts first, then best first."""
     lines = [line for line in context.report.included if line.kind is Kind.RECALLED and line.id is not None]
     lines.sort(key=lambda line: -(line.score or 0.0))
-    of_others: dict[tuple[str | None, object], ScoredMessage] = {}
+    of_others: dict[tuple[str | None, object], Hit] = {}
     if wide and lines:
         hits = [hit for hit in memory.search(question, RANKED, scope="user") if hit.session_id != memory.session_id]
         of_others = {(hit.message.id, hit.message.created_at): hit for hit in hits}

@@ -23,10 +23,11 @@ from shared_core.prompt.frame import (
     with_grounding,
     with_summary,
 )
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.report_lines import report_lines
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
-from shared_core.prompt.window import ELSEWHERE, Candidate, Fill, Selection, Window, fit_window
+from shared_core.prompt.window import ELSEWHERE, Fill, Selection, Window, fit_window
 from shared_core.session.turns import Entry, Turn, chronological
 from shared_core.tokens import body_tokens, message_tokens, tokens_around
 
@@ -168,7 +169,7 @@ class Assembler:
         return message_tokens(message, self.framer.counter)
 
     def settle(
-        self, asked: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool
+        self, asked: Frame, turns: Sequence[Turn], candidates: Sequence[Hit], *, shown: bool
     ) -> tuple[Frame, Selection]:
         """Return the frame and the selection to send; see `select` and `Framer.frame` for the arguments.
 
@@ -190,7 +191,7 @@ class Assembler:
                 room = _left(frame, selection)
         return replace(frame, groups=(*frame.groups, *asked.answers[known:])), selection
 
-    def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Candidate], *, shown: bool) -> Selection:
+    def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Hit], *, shown: bool) -> Selection:
         """Choose the recalled messages and the window. Room that recall does not use goes to the window.
 
         By default, recall then takes what no turn can use, since the next older one is too large. The window stays the
@@ -219,7 +220,7 @@ class Assembler:
         return Selection(window, tuple(_explained(window, chosen.fates)), chosen.tokens, chosen.text)
 
     def _choose(
-        self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Candidate], room: int, *, shown: bool
+        self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int, *, shown: bool
     ) -> tuple["_Chosen", Window]:
         """Return what is recalled in this room, and the window beside it."""
         base = self._fit(frame, dressed, room)
@@ -233,7 +234,7 @@ class Assembler:
             chosen = self._counted(frame, outside, shown=shown)
 
     def _fill(
-        self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Candidate], room: int, *, shown: bool
+        self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int, *, shown: bool
     ) -> "_Chosen":
         """Fill the room by estimated sizes. If the exact size exceeds it, fill again with less."""
         limit = room
@@ -248,10 +249,10 @@ class Assembler:
             # Assume that the next estimate is off by the same factor.
             limit = min(min(limit, about) * room // chosen.tokens, limit - 1)
 
-    def _outside(self, candidates: Sequence[Candidate], window: Window) -> list[Candidate]:
+    def _outside(self, candidates: Sequence[Hit], window: Window) -> list[Hit]:
         """Return the candidates, marking exactly those that are in this window, and not those in an earlier one."""
         kept = _turn_ids(window.kept)
-        result: list[Candidate] = []
+        result: list[Hit] = []
         for candidate in candidates:
             reason = candidate.reason
             if reason is None or reason is Reason.RECALLED:
@@ -261,12 +262,12 @@ class Assembler:
             result.append(candidate)
         return result
 
-    def _pick(self, candidates: Sequence[Candidate], room: int) -> tuple[list[Candidate], int]:
+    def _pick(self, candidates: Sequence[Hit], room: int) -> tuple[list[Hit], int]:
         """Fill the room greedily, best first, skipping what does not fit. Also return the estimated size.
 
         What is recalled already stays.
         """
-        fates: list[Candidate] = []
+        fates: list[Hit] = []
         used, count = self._wording, 0
         days: set[date | None] = set()
         for candidate in _recalled(candidates):
@@ -295,14 +296,14 @@ class Assembler:
         """The estimated tokens around the recalled messages."""
         return 0 if self.placement == "messages" else self._estimate.wording
 
-    def _cost(self, candidate: Candidate, new_days: Set[date | None]) -> int:
+    def _cost(self, candidate: Hit, new_days: Set[date | None]) -> int:
         """Return the estimated tokens that a candidate adds, with days of which no other message is recalled."""
         if self.placement == "messages":
             return candidate.tokens
         # The line with the date is written once for all messages of a day.
         return self._estimate.lines(candidate.entries) + self._estimate.day * len(new_days)
 
-    def _counted(self, frame: Frame, fates: list[Candidate], *, shown: bool) -> "_Chosen":
+    def _counted(self, frame: Frame, fates: list[Hit], *, shown: bool) -> "_Chosen":
         """Render the recalled messages and count exactly what they add to the prompt."""
         recalled = _recalled(fates)
         if not recalled:
@@ -336,7 +337,7 @@ class Assembler:
     def _beside_question(self, frame: Frame, shown: bool) -> bool:
         return self.placement == "grounding" and shown and frame.question is not None
 
-    def _in_order(self, recalled: Sequence[Candidate]) -> list[Entry]:
+    def _in_order(self, recalled: Sequence[Hit]) -> list[Entry]:
         """Return the recalled messages in the template's order."""
         if self.template.order == "score":
             return list(chain.from_iterable(chronological(one.entries) for one in reversed(recalled)))
@@ -393,7 +394,7 @@ class Assembler:
 class _Chosen:
     """The decision on every candidate, the tokens that recalled ones add to the prompt, and their text."""
 
-    fates: list[Candidate]
+    fates: list[Hit]
     tokens: int
     text: str
 
@@ -403,17 +404,17 @@ def _left(frame: Frame, selection: Selection) -> int:
     return frame.room - selection.window.tokens - selection.recall_tokens
 
 
-def _without_room(fates: Iterable[Candidate]) -> bool:
+def _without_room(fates: Iterable[Hit]) -> bool:
     """Return whether more candidates would be recalled if there were room."""
     return any(candidate.reason is Reason.NO_ROOM for candidate in fates)
 
 
-def _as_if_there_were_room(fates: Iterable[Candidate]) -> list[Candidate]:
+def _as_if_there_were_room(fates: Iterable[Hit]) -> list[Hit]:
     """Return candidates without the decision on those that did not fit."""
-    return [replace(one, reason=None) if one.reason is Reason.NO_ROOM else one for one in fates]
+    return [one.because(None) if one.reason is Reason.NO_ROOM else one for one in fates]
 
 
-def _explained(window: Window, fates: Iterable[Candidate]) -> list[Candidate]:
+def _explained(window: Window, fates: Iterable[Hit]) -> list[Hit]:
     """Return the candidates; of those that were not chosen, the ones that the window holds are marked so."""
     kept, open_ = _turn_ids(window.kept), (Reason.NO_ROOM, Reason.TOP_K, Reason.OLDER)
     return [
@@ -422,7 +423,7 @@ def _explained(window: Window, fates: Iterable[Candidate]) -> list[Candidate]:
     ]
 
 
-def _elsewhere(candidate: Candidate) -> bool:
+def _elsewhere(candidate: Hit) -> bool:
     """Return whether a candidate is from another session, which the window never contains."""
     return candidate.entries[0].turn_no == ELSEWHERE
 
@@ -431,17 +432,17 @@ def _turn_ids(turns: Iterable[Turn]) -> set[str]:
     return {turn.turn_id for turn in turns}
 
 
-def _inside(candidate: Candidate, kept: Set[str]) -> bool:
+def _inside(candidate: Hit, kept: Set[str]) -> bool:
     """Return whether a candidate belongs to one of these turns of the window."""
     first = candidate.entries[0]
     return first.message.turn_id in kept and first.turn_no != ELSEWHERE
 
 
-def _days(candidate: Candidate) -> set[date | None]:
+def _days(candidate: Hit) -> set[date | None]:
     return {entry.message.created_at and entry.message.created_at.date() for entry in candidate.entries}
 
 
-def _recalled(candidates: Sequence[Candidate]) -> list[Candidate]:
+def _recalled(candidates: Sequence[Hit]) -> list[Hit]:
     return [candidate for candidate in candidates if candidate.reason is Reason.RECALLED]
 
 

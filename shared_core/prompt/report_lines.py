@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from shared_core.messages import Message
 from shared_core.prompt.context import ReportLine
 from shared_core.prompt.frame import Frame
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Kind, Reason
-from shared_core.prompt.window import Candidate, Selection, Window
+from shared_core.prompt.window import Selection, Window
 from shared_core.session.turns import Entry
 
 
@@ -20,7 +21,7 @@ class _Ledger:
 
     def put(
         self, entry: Entry | Message | None, kind: Kind, reason: Reason, tokens: int, *,
-        included: bool = True, scores: Candidate | None = None, part: bool = False,
+        included: bool = True, scores: Hit | None = None, part: bool = False,
     ) -> None:  # fmt: skip
         message = entry.message if isinstance(entry, Entry) else entry
         self.left -= tokens if included else 0

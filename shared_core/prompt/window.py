@@ -1,4 +1,4 @@
-"""What a prompt is chosen from: the sliding window of the newest turns, and the candidates for recall; pure."""
+"""What a prompt is chosen from: the sliding window of the newest turns, and what is chosen of it; pure."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Literal
 
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Reason
-from shared_core.session.turns import Entry, Turn
+from shared_core.session.turns import Turn
 
 Fill = Literal["steady", "stop", "skip"]
 
@@ -121,59 +122,6 @@ ELSEWHERE = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A message or turn that may be recalled.
-
-    Attributes:
-        entries: one message, or the messages of a turn, in order.
-        score: higher is better.
-        lexical: the share of the question's informative words it matches.
-        dense: the cosine with the question, None without a vector.
-        reason: the decision on it; None if it may still be chosen.
-        match: the id of the message that matches the question; None: all are neighbours of matches.
-        cut: ids of the messages of which it holds an excerpt.
-        reranked: the reranker's score; None if it gave none.
-        newer: whether it does not match the question itself, but says later what a match is about.
-    """
-
-    entries: tuple[Entry, ...]
-    score: float
-    lexical: float | None = None
-    dense: float | None = None
-    reason: Reason | None = None
-    match: str | None = None
-    cut: tuple[str | None, ...] = ()
-    reranked: float | None = None
-    newer: bool = False
-
-    @property
-    def tokens(self) -> int:
-        """The tokens of its messages, sent as messages."""
-        return sum([entry.tokens for entry in self.entries])
-
-    def because(self, reason: Reason) -> "Candidate":
-        """Return the candidate with a decision."""
-        # `replace` takes four times as long, and this is called a hundred times per prompt.
-        return Candidate(
-            self.entries,
-            self.score,
-            self.lexical,
-            self.dense,
-            reason,
-            self.match,
-            self.cut,
-            self.reranked,
-            self.newer,
-        )
-
-    def why_recalled(self, entry: Entry) -> Reason:
-        """Return why one of its messages is recalled."""
-        if entry.message.id != self.match:
-            return Reason.NEIGHBOUR
-        return Reason.NEWER if self.newer else Reason.RECALLED
-
-
-@dataclass(frozen=True, slots=True)
 class Selection:
     """The messages chosen for a frame.
 
@@ -185,11 +133,11 @@ class Selection:
     """
 
     window: Window
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[Hit, ...] = ()
     recall_tokens: int = 0
     text: str = ""
 
     @property
-    def recalled(self) -> tuple[Candidate, ...]:
+    def recalled(self) -> tuple[Hit, ...]:
         """The recalled candidates, best first."""
         return tuple(candidate for candidate in self.candidates if candidate.reason is Reason.RECALLED)

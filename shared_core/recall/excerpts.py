@@ -1,12 +1,30 @@
 """Excerpts: the part of a long message in which most of the words of a question occur; pure."""
 
+import math
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
+import numpy as np
+import numpy.typing as npt
+
 from shared_core.index.text import language_of, terms, word_spans
 from shared_core.languages.language import ENGLISH, Language
-from shared_core.recall.lengths import WHOLE
+
+WHOLE = 1.5
+"""A message at most this many times as long as an excerpt is recalled whole: a cut would save little."""
+
+FRAME_TOKENS = 8
+"""What a line of a recalled message takes beside its text, about."""
+
+SHORTEST = 60
+"""Tokens below which excerpts are not cut for more messages.
+
+Measured on BEAM's questions for orders and summaries and on QMSum in 4,000 tokens, against 100: 2 to 5 points more of
+the evidence, and .3 to 1.3 less of the facts of the answer. 45 and 30 tokens bring more evidence, and lose 1 to 4
+points of the facts.
+"""
 
 EXCERPT_MARK = "{text} (excerpt of message {id})"
 """How an excerpt is marked. The id lets the model ask for the whole message."""
@@ -18,6 +36,34 @@ MOST_HITS = 200
 """At most this many occurrences of words are considered. More of them hardly ever change the best passage."""
 
 _ENDS = re.compile(r"(?<=[.!?])\s+|(?<=\u3002)|\n+")
+
+
+Floats = npt.NDArray[np.float64]
+
+
+def recalled_tokens(tokens: Floats, size: float) -> Floats:
+    """Return what messages take when those longer than `WHOLE` times `size` are cut to that size.
+
+    Args:
+        tokens: the size of each message.
+        size: tokens of an excerpt.
+    """
+    cut: Floats = np.where(tokens > WHOLE * size, size, tokens) + FRAME_TOKENS
+    return cut
+
+
+def excerpt_size(tokens: Floats, room: int, most: int) -> int:
+    """Return the size of excerpts at which all messages fit, or `SHORTEST` if even then they do not; at most `most`.
+
+    Args:
+        tokens: the size of each message that is worth recalling.
+        room: tokens that they may take.
+        most: the largest size.
+    """
+    sizes = range(min(SHORTEST, most), most + 1)
+    # What they take grows with the size, so bisect.
+    fitting = bisect_right(sizes, room, key=lambda size: math.ceil(recalled_tokens(tokens, size).sum()))
+    return sizes[max(fitting - 1, 0)]
 
 
 def excerpt(

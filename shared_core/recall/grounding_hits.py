@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from shared_core.index.lexical import K1, B, idf_of
 from shared_core.index.postings import Postings
-from shared_core.recall.ranking import MIN_LEXICAL, Ranked
+from shared_core.prompt.hits import Hit, Place
+from shared_core.recall.ranking import MIN_LEXICAL
 from shared_core.recall.scope import Scope
 
 Floats = npt.NDArray[np.float32]
@@ -18,13 +19,13 @@ Floats = npt.NDArray[np.float32]
 
 def grounding_hits(
     words: Sequence[str], scopes: Sequence[Scope], forms: Mapping[str, Sequence[str]] | None = None
-) -> list[Ranked]:
+) -> list[Hit]:
     """Return the messages whose grounding matches enough of the words (BM25), best first; of equals, the newest.
 
     `forms` are other terms that count as the same as a word.
     """
     groups = [(word, *(forms or {}).get(word, ())) for word in words]
-    hits: list[Ranked] = []
+    hits: list[Hit] = []
     for number, scope in enumerate(scopes):
         lengths = scope.line.along(scope.session_index.column("apart"))
         if not lengths.any():
@@ -32,8 +33,8 @@ def grounding_hits(
         share = _shares(groups, scope, lengths)
         found = np.flatnonzero((share >= MIN_LEXICAL) & scope.eligible)
         for index, value in zip(found.tolist(), share[found].tolist(), strict=True):
-            hits.append(Ranked(number, index, value, value, None, weak=False, grounding=True))
-    return sorted(hits, key=lambda hit: (-hit.score, hit.scope, -hit.line_index))
+            hits.append(Hit((number, index), value, value, grounding=True))
+    return sorted(hits, key=lambda hit: (-hit.score, hit.place[0], -hit.place[1]))
 
 
 def _shares(groups: Sequence[Sequence[str]], scope: Scope, lengths: npt.NDArray[np.int32]) -> Floats:
@@ -56,20 +57,20 @@ def _on_line(postings: Postings, group: Sequence[str], scope: Scope) -> tuple[np
     return indices[inside], frequency[inside].astype(np.float32)
 
 
-def with_grounding_hits(found: Sequence[Ranked], hits: Sequence[Ranked]) -> list[Ranked]:
+def with_grounding_hits(found: Sequence[Hit], hits: Sequence[Hit]) -> list[Hit]:
     """Return results in their order, with the hits among them.
 
     A hit comes before the results that match less than it does, by words and by meaning. It takes the score of the one
     it comes before, because the scores of two rankings cannot be compared.
     """
-    merged: dict[tuple[int, int], Ranked] = {}
+    merged: dict[Place, Hit] = {}
     left = list(hits)
     for one in found:
         while left and left[0].lexical > max(one.lexical, one.dense or 0.0):
             hit = left.pop(0)
-            merged.setdefault((hit.scope, hit.line_index), hit._replace(score=one.score))
-        merged.setdefault((one.scope, one.line_index), one)
+            merged.setdefault(hit.place, hit._replace(score=one.score))
+        merged.setdefault(one.place, one)
     last = found[-1].score if found else float("inf")
     for hit in left:
-        merged.setdefault((hit.scope, hit.line_index), hit._replace(score=min(hit.score, last)))
+        merged.setdefault(hit.place, hit._replace(score=min(hit.score, last)))
     return list(merged.values())

@@ -6,7 +6,8 @@ from collections.abc import Container, Sequence
 from shared_core.index.lexical import idf_of
 from shared_core.index.session_index import ROLES
 from shared_core.index.text import read_terms
-from shared_core.recall.scope import Place, Scope, reading
+from shared_core.prompt.hits import Place
+from shared_core.recall.scope import Scope, reading
 
 RARE = 20
 """A word that more messages hold tells nothing of what they are about."""

@@ -3,21 +3,19 @@
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.arrays import distinct_with_inverse
 from shared_core.index.lexical import Occurrences
-from shared_core.messages import Message
 from shared_core.plugins.base import Vectors
+from shared_core.prompt.hits import Hit
+from shared_core.prompt.reasons import Reason
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
 from shared_core.recall.signals import ScopeSearch, Signals
-from shared_core.reprs import short_repr
 
 STRONG = 60
 """This many of the best messages lift their neighbours. In a shorter list nothing is lifted."""
@@ -112,8 +110,6 @@ def _lift_around(scope: Scope, strong: Indices, excess: Floats) -> tuple[Indices
     return indices[enough], lift[enough].astype(np.float32)
 
 
-Source = Literal["lexical", "dense", "both", "grounding"]
-
 POOL = 100
 """Candidates per list; scores are normalised over their union. 50 to 200 differ by less than .5 points."""
 
@@ -156,53 +152,8 @@ STEP = 1e-3
 Mask = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredMessage:
-    """A message found by `search`.
-
-    Attributes:
-        message: the stored message.
-        score: higher is better; scores are comparable within one search only.
-        source: what found it: its words, its meaning, both, or the words of its grounding alone.
-        lexical: the share of the question's informative words it matches, about 0 to 1.
-        dense: the cosine with the question, None without a vector.
-        session_id: the session that holds it.
-        reranked: the reranker's score; None if it gave none. `score` is then that of the rank it was given.
-    """
-
-    message: Message
-    score: float
-    source: Source
-    lexical: float
-    dense: float | None
-    session_id: str
-    reranked: float | None = None
-
-    def __repr__(self) -> str:
-        return short_repr(self)
-
-
-class Ranked(NamedTuple):
-    """A message found, by its scope and its index on that scope's line.
-
-    It is `weak` if it matches too little to be recalled, and `own` if its own words or meaning match: others are found
-    through their neighbours. For a turn, the index is that of the message whose words match best. `grounding` says
-    whether only the words of its grounding match. `reranked` is the reranker's score, if it gave one.
-    """
-
-    scope: int
-    line_index: int
-    score: float
-    lexical: float
-    dense: float | None
-    weak: bool
-    own: bool = True
-    grounding: bool = False
-    reranked: float | None = None
-
-
-class RankedResults(Sequence[Ranked]):
-    """Results in the order of their scores. `Ranked` values are made on access, as most results are never read.
+class RankedResults:
+    """Results in the order of their scores. `Hit` values are made on demand, as most results are never read.
 
     Args:
         signals: the signals of the messages, in any order.
@@ -227,27 +178,18 @@ class RankedResults(Sequence[Ranked]):
     def __len__(self) -> int:
         return len(self.indices)
 
-    @overload
-    def __getitem__(self, which: int) -> Ranked: ...
-    @overload
-    def __getitem__(self, which: slice) -> list[Ranked]: ...
-    def __getitem__(self, which: int | slice) -> Ranked | list[Ranked]:
-        if isinstance(which, slice):
-            return self.at(np.arange(len(self))[which])
-        return self.at(np.array([which]))[0]
-
-    def at(self, which: Indices) -> list[Ranked]:
+    def hits(self, which: Indices) -> list[Hit]:
         """Return the results at some ranks, counted from 0."""
-        every = (self.scopes, self.indices, self.scores, self.lexical, self.dense, self.weak, self._own)
+        places = zip(self.scopes[which].tolist(), self.indices[which].tolist(), strict=True)
+        every = (self.scores, self.lexical, self.dense, self.weak, self._own)
         columns = (column[which].tolist() for column in every)
-        found = [
-            Ranked(scope, line_index, score, lexical, None if dense != dense else dense, weak, own)
-            for scope, line_index, score, lexical, dense, weak, own in zip(*columns, strict=True)
-        ]
-        if not self._reranked:
-            return found
-        scores = map(self._reranked.get, which.tolist())
-        return [one._replace(reranked=score) for one, score in zip(found, scores, strict=True)]
+        return [
+            Hit(
+                place, score, lexical, None if dense != dense else dense, Reason.WEAK if weak else None, own,
+                reranked=self._reranked.get(rank),
+            )
+            for rank, place, score, lexical, dense, weak, own in zip(which.tolist(), places, *columns, strict=True)
+        ]  # fmt: skip
 
     def reordered(self, which: Indices, order: Indices, reranked: Sequence[float]) -> "RankedResults":
         """Return the results, those at some ranks in another order. Each rank keeps its score.

@@ -22,8 +22,8 @@ from shared_core.events import Note
 from shared_core.messages import Message
 from shared_core.plugins.base import RerankerModel
 from shared_core.plugins.reranker import AnyReranker
+from shared_core.prompt.hits import Hit, Place
 from shared_core.recall.excerpts import excerpt
-from shared_core.recall.ranking import Ranked
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import records_in
 from shared_core.recall.search import Found
@@ -213,7 +213,7 @@ class Reranking:
         if found.verdict is not None and not found.verdict.worth:
             return found
         which = np.flatnonzero(~found.ranked.weak)[:RERANKED]
-        scores = yield from self._scores(query, found, found.ranked.at(which))
+        scores = yield from self._scores(query, found, found.ranked.hits(which))
         if isinstance(scores, RerankFailure):
             return replace(found, notes=(*found.notes, self._note(scores)))
         if scores:
@@ -221,7 +221,7 @@ class Reranking:
             return replace(found, ranked=ranked)
         return found
 
-    def hits_steps(self, query: str, found: Found, hits: Sequence[Ranked]) -> RerankSteps[list[Ranked] | None]:
+    def hits_steps(self, query: str, found: Found, hits: Sequence[Hit]) -> RerankSteps[list[Hit] | None]:
         """Yield a request for scores, and return hits in the new order; None if the reranker failed.
 
         Each hit takes the score of its new rank, because scores of two rankings cannot be compared.
@@ -237,7 +237,7 @@ class Reranking:
         ranked = [one._replace(score=rank.score) for one, rank in zip(ordered, best, strict=True)]
         return [*ranked, *hits[RERANKED:]]
 
-    def _scores(self, query: str, found: Found, best: Sequence[Ranked]) -> RerankSteps[RerankReply]:
+    def _scores(self, query: str, found: Found, best: Sequence[Hit]) -> RerankSteps[RerankReply]:
         """Return a score for each result; none if there is nothing to order."""
         if self._rules.reranker is None or len(best) < 2:
             return ()
@@ -262,7 +262,7 @@ def reported(score: float) -> float | None:
     return score if math.isfinite(score) else None
 
 
-def passages(live: LiveSession, rules: RecallRules, found: Found, best: Sequence[Ranked]) -> list[str]:
+def passages(live: LiveSession, rules: RecallRules, found: Found, best: Sequence[Hit]) -> list[str]:
     """Return the text of each result, as recall shows it beside the question: an excerpt, or all of a short message.
 
     A cross-encoder reads the beginning of a text only, 512 tokens at most, and its time grows with the length. The
@@ -270,18 +270,19 @@ def passages(live: LiveSession, rules: RecallRules, found: Found, best: Sequence
     the lines of its messages. A message that was found by its grounding has its grounding, too.
     """
     units = [(one, _members(found, one)) for one in best]
-    places = [(one.scope, index) for one, indices in units for index in indices]
+    places = [place for _, members in units for place in members]
     records = records_in(found.scopes, places, live.records_of)
     texts = []
-    for one, indices in units:
-        there = [records[one.scope, index] for index in indices if (one.scope, index) in records]
-        shown = [record for record in there if len(indices) == 1 or _is_shown(record.message)]
+    for one, members in units:
+        there = [records[place] for place in members if place in records]
+        shown = [record for record in there if len(members) == 1 or _is_shown(record.message)]
         texts.append("\n".join(_line(live, rules, found.stems, record, grounded=one.grounding) for record in shown))
     return texts
 
 
-def _members(found: Found, one: Ranked) -> list[int]:
-    return [one.line_index] if one.grounding else found.scopes[one.scope].members(one.line_index)
+def _members(found: Found, one: Hit) -> list[Place]:
+    number, index = one.place
+    return [one.place] if one.grounding else [(number, member) for member in found.scopes[number].members(index)]
 
 
 def _is_shown(message: Message) -> bool:

@@ -15,6 +15,7 @@ from shared_core.index.session_vectors import SessionVectors
 from shared_core.index.vectors import PAIRED
 from shared_core.languages.language import ENGLISH, LANGUAGES, Language
 from shared_core.messages import Role
+from shared_core.prompt.hits import Place
 from shared_core.records import Position, Record
 from shared_core.session.paths import Path
 from shared_core.store import Store
@@ -22,9 +23,6 @@ from shared_core.store import Store
 Mask = npt.NDArray[np.bool_]
 ReadAt = Callable[[Mapping[int, Sequence[Position]]], Mapping[int, Sequence[Record]]]
 """Returns the messages at some positions of some sessions, by session."""
-
-Place = tuple[int, int]
-"""The number of a scope, and the index of a message on its line."""
 
 RecallUnit = Literal["message", "turn"]
 RecallScope = Literal["session", "user"]

@@ -13,8 +13,9 @@ from shared_core.events import Note
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.fence import defused
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Reason
-from shared_core.prompt.window import Candidate, Selection
+from shared_core.prompt.window import Selection
 from shared_core.records import Position, Summary
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path, Span, beginning
@@ -50,7 +51,7 @@ class PromptInputs:
     epoch: int
     asked: Frame
     turns: Sequence[Turn]
-    candidates: Sequence[Candidate]
+    candidates: Sequence[Hit]
     end: int
     shown: bool
 
@@ -67,7 +68,7 @@ class SummarizedInputs:
     """
 
     frame: Frame
-    candidates: Sequence[Candidate]
+    candidates: Sequence[Hit]
     start: int = 0
     notes: tuple[Note, ...] = ()
 
@@ -261,7 +262,7 @@ class RollingSummary:
             return replace(plain, notes=(LEFT_OUT,)) if versions else plain
         return chosen
 
-    def _select(self, prompt: PromptInputs, frame: Frame, candidates: Sequence[Candidate]) -> SummarizedInputs:
+    def _select(self, prompt: PromptInputs, frame: Frame, candidates: Sequence[Hit]) -> SummarizedInputs:
         selection = self.assembler.select(frame, prompt.turns, candidates, shown=prompt.shown)
         return SummarizedInputs(frame, candidates, _start(selection, prompt.end))
 
@@ -353,7 +354,7 @@ def _start(selection: Selection, end: int) -> int:
     return min((turn.entries[0].order for turn in selection.window.kept), default=end)
 
 
-def _without_summarized(summary: str, candidates: Sequence[Candidate]) -> list[Candidate]:
+def _without_summarized(summary: str, candidates: Sequence[Hit]) -> list[Hit]:
     """Return the candidates, marking those that a summary contains word for word."""
     return [
         candidate.because(Reason.IN_SUMMARY)

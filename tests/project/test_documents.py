@@ -256,7 +256,6 @@ def test_the_prompt_of_the_readme_is_of_the_parts_that_are_named(documents: Docu
 
 WORDING = "\n\n\n\nUse the above information to answer the following question:\n\n"
 FLEET = {
-    1: "assistant: Nice to meet you, Alice. How can I help with logistics?",
     4: "user: I need help calculating route efficiency for my fleet.",
     5: "assistant: Route efficiency involves analyzing distance, traffic, and load weight.",
 }
@@ -277,5 +276,5 @@ def test_what_recipes_show_is_what_their_write_ups_report() -> None:
     assert branch.splitlines()[1] == branch.splitlines()[2] == "debug ['m1', 'r1', 's1', 'sr1', 's2', 'sr2']"
     assert [prompt.splitlines() for prompt in pruned.strip().split("\n\n")] == [
         [FLEET[4], FLEET[5], *LAST, "user: Can we go back to the fleet math?"],
-        [FLEET[1], FLEET[4], *LAST, "user: Can we return to the fleet math?"],
+        [FLEET[4], FLEET[5], *LAST, "user: Can we return to the fleet math?"],
     ]

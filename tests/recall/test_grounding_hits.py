@@ -9,8 +9,8 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.index.text import terms
+from shared_core.prompt.hits import Hit
 from shared_core.recall.grounding_hits import with_grounding_hits
-from shared_core.recall.ranking import Ranked
 from shared_core.strippers import PASTED_CONTEXT, TOOL_RESULTS
 
 DOCUMENT = "The voucher expires in March. Ladders weigh twelve kilos."
@@ -79,18 +79,18 @@ def test_the_words_are_kept_in_a_snapshot_and_left_with_what_is_forgotten(tmp_pa
         assert ids(second, "voucher") == ["m0"]
 
 
-def ranked(index: int, score: float, *, lexical: float = 0.0, dense: float | None = None) -> Ranked:
-    return Ranked(0, index, score, lexical, dense, weak=False)
+def ranked(index: int, score: float, *, lexical: float = 0.0, dense: float | None = None) -> Hit:
+    return Hit((0, index), score, lexical, dense)
 
 
-def hit(index: int, share: float) -> Ranked:
-    return Ranked(0, index, share, share, None, weak=False, grounding=True)
+def hit(index: int, share: float) -> Hit:
+    return Hit((0, index), share, share, grounding=True)
 
 
 def test_a_hit_comes_before_what_matches_less_and_scores_never_rise() -> None:
     found = [ranked(1, 2.0, lexical=0.8), ranked(2, 1.5, dense=0.4), ranked(3, 1.0, lexical=0.1)]
     merged = with_grounding_hits(found, [hit(4, 0.9), hit(5, 0.5), hit(3, 0.3), hit(6, 0.2), hit(2, 0.15)])
-    assert [(one.line_index, one.score, one.grounding) for one in merged] == [
+    assert [(one.place[1], one.score, one.grounding) for one in merged] == [
         (4, 2.0, True), (1, 2.0, False), (5, 1.5, True), (2, 1.5, False), (3, 1.0, True), (6, 1.0, True),
     ]  # fmt: skip
     assert with_grounding_hits([], [hit(1, 0.5), hit(2, 0.4)]) == [hit(1, 0.5), hit(2, 0.4)]

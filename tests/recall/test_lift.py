@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared_core.prompt.hits import Hit
 from shared_core.recall import ranking, signals
 from shared_core.recall import ranking as lifting
-from shared_core.recall.ranking import Ranked
 from shared_core.recall.scope import Scope
 from tests.recall.test_ranking import Said, ranked, scope_of
 
@@ -15,14 +15,14 @@ words = st.lists(st.sampled_from(["boat", "tower", "river", "sand"]), max_size=4
 says = st.builds(Said, text=words, cosine=st.one_of(st.none(), st.integers(-8, 8)), days=st.just(0))
 
 
-def lifts(scope: Scope, alone: list[Ranked], strong: int, reach: int) -> dict[int, float]:
+def lifts(scope: Scope, alone: list[Hit], strong: int, reach: int) -> dict[int, float]:
     """Place -> lift, from the ranking without it."""
     bar = sorted(one.score for one in alone)[-strong]
     found: dict[int, float] = {}
     for one in alone:
-        for index in range(max(0, one.line_index - reach), min(scope.line.upto, one.line_index + reach + 1)):
-            if not one.weak and scope.line.sittings[index] == scope.line.sittings[one.line_index]:
-                share = 1 - abs(index - one.line_index) / (reach + 1)
+        for index in range(max(0, one.place[1] - reach), min(scope.line.upto, one.place[1] + reach + 1)):
+            if not one.reason and scope.line.sittings[index] == scope.line.sittings[one.place[1]]:
+                share = 1 - abs(index - one.place[1]) / (reach + 1)
                 found[index] = found.get(index, 0) + lifting.LIFT * max(0, one.score - bar) * share / (reach + 1)
     return {index: lift for index, lift in found.items() if lift >= lifting.MIN_LIFT and scope.eligible[index]}
 
@@ -49,19 +49,19 @@ def test_rows_around_strong_matches_are_lifted(
         patch.setattr(ranking, "FIRST", first)
         found = ranked(QUESTION, scope, words=0.2, floor=0.2, pool=6)
     lift = lifts(scope, alone, strong, reach) if len(alone) > strong else {}
-    own = {one.line_index: one.score for one in alone}
-    assert {one.line_index for one in found} >= own.keys()
-    assert {one.line_index for one in found} <= own.keys() | lift.keys()
-    assert {one.line_index for one in found if one.weak} == {one.line_index for one in alone if one.weak} - lift.keys()
+    own = {one.place[1]: one.score for one in alone}
+    assert {one.place[1] for one in found} >= own.keys()
+    assert {one.place[1] for one in found} <= own.keys() | lift.keys()
+    assert {one.place[1] for one in found if one.reason} == {one.place[1] for one in alone if one.reason} - lift.keys()
     scores = [one.score for one in found]
     assert scores == pytest.approx(sorted(scores, reverse=True), abs=1e-3)
     if not lift:
         assert found == alone
         return
-    leading = [one.line_index for one in alone if not one.weak][:first]
-    assert [one.line_index for one in found][: len(leading)] == leading
+    leading = [one.place[1] for one in alone if not one.reason][:first]
+    assert [one.place[1] for one in found][: len(leading)] == leading
     # After the first: what was found by itself stands in the order of its score and lift together.
-    rest = [one.line_index for one in found if one.line_index in own and one.line_index not in leading]
+    rest = [one.place[1] for one in found if one.place[1] in own and one.place[1] not in leading]
     total = [own[index] + lift.get(index, 0) for index in rest]
     assert total == pytest.approx(sorted(total, reverse=True), abs=1e-3)
 
@@ -71,7 +71,7 @@ def test_a_stretch_of_talk_comes_back_whole_and_what_surrounds_it_does_not() -> 
     said = [Said("sand", -4) for _ in range(120)]
     for index in (50, 53, 56):
         said[index] = Said("boat tower", 8)
-    strong = [one.line_index for one in ranked(QUESTION, scope_of(said), words=0.3, floor=0.2) if not one.weak]
+    strong = [one.place[1] for one in ranked(QUESTION, scope_of(said), words=0.3, floor=0.2) if not one.reason]
     assert strong[:3] == [56, 53, 50]
     assert set(range(48, 59)) <= set(strong)
     assert set(strong) <= set(range(30, 77))
@@ -81,7 +81,7 @@ def test_long_messages_are_lifted_less() -> None:
     said = [Said("sand", -4) for _ in range(80)]
     said[40] = Said("boat tower", 8)
     said[41] = Said("river " * 400, -4)
-    found = [one.line_index for one in ranked(QUESTION, scope_of(said), words=0.3, floor=0.2) if not one.weak]
+    found = [one.place[1] for one in ranked(QUESTION, scope_of(said), words=0.3, floor=0.2) if not one.reason]
     assert found.index(42) < found.index(41)
 
 
@@ -89,7 +89,7 @@ def test_nothing_is_lifted_by_what_is_weak() -> None:
     said = [Said("sand", -4) for _ in range(80)]
     said[40] = Said("boat", 1)
     scope = scope_of(said)
-    assert all(one.weak for one in ranked(QUESTION, scope, words=9, floor=0.9))
+    assert all(one.reason for one in ranked(QUESTION, scope, words=9, floor=0.9))
 
 
 def test_a_floor_that_somebody_sets_holds_for_all() -> None:
@@ -98,9 +98,9 @@ def test_a_floor_that_somebody_sets_holds_for_all() -> None:
     scope = scope_of(said)
     loose = ranked(QUESTION, scope, words=0.9, floor=0.2)
     strict = ranked(QUESTION, scope, words=0.9, floor=0.2, min_score=0.2)
-    assert [one.line_index for one in strict] == [one.line_index for one in loose]
-    assert [one.line_index for one in strict if not one.weak] == [40]
-    assert {39, 40, 41} < {one.line_index for one in loose if not one.weak}
+    assert [one.place[1] for one in strict] == [one.place[1] for one in loose]
+    assert [one.place[1] for one in strict if not one.reason] == [40]
+    assert {39, 40, 41} < {one.place[1] for one in loose if not one.reason}
 
 
 def test_whole_turns_are_lifted_once_each() -> None:
@@ -108,6 +108,6 @@ def test_whole_turns_are_lifted_once_each() -> None:
     for index in (80, 86):
         said[index] = Said("boat tower", 8)
     found = ranked(QUESTION, scope_of(said, unit="turn"), words=0.3, floor=0.2)
-    turns = [one.line_index // 2 for one in found]
+    turns = [one.place[1] // 2 for one in found]
     assert len(set(turns)) == len(turns)
-    assert {39, 40, 41, 42, 43, 44} <= {one.line_index // 2 for one in found if not one.weak}
+    assert {39, 40, 41, 42, 43, 44} <= {one.place[1] // 2 for one in found if not one.reason}

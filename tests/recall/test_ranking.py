@@ -17,9 +17,10 @@ from shared_core.index.session_index import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
 from shared_core.plugins.base import Vectors
+from shared_core.prompt.hits import Hit
 from shared_core.recall import ranking
 from shared_core.recall.query import parse_query
-from shared_core.recall.ranking import Ranked, rank
+from shared_core.recall.ranking import RankedResults, rank
 from shared_core.recall.scope import RecallUnit, Scope
 from shared_core.recall.signals import (
     AROUND_TERMS,
@@ -82,19 +83,23 @@ def upto(scope: Scope, count: int) -> Scope:
     return replace(scope, line=LinePrefix(scope.line.line, count), eligible=scope.eligible[:count])
 
 
+def listed(found: RankedResults) -> list[Hit]:
+    return found.hits(np.arange(len(found)))
+
+
 def ranked(question: str, *scopes: Scope, vector: Vectors | None = QUESTION, floor: float = 0.0, words: float = 0.0,
-           weight: float = 0.5, pool: int = 100, min_score: float | None = None) -> list[Ranked]:  # fmt: skip
+           weight: float = 0.5, pool: int = 100, min_score: float | None = None) -> list[Hit]:  # fmt: skip
     """Rank with one floor for the best and all others, and this share of words instead of the measured ones."""
     names = [name for scope in scopes for name in scope.session_index.names]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in (("MIN_LEXICAL", words), ("OPENING_LEXICAL", words), ("RELAXED", 1.0)):
             patch.setattr(ranking, name, value)
         query = parse_query(question, names)
-        return list(rank(query, scopes, vector, floor=floor, weight=weight, pool=pool, min_score=min_score))
+        return listed(rank(query, scopes, vector, floor=floor, weight=weight, pool=pool, min_score=min_score))
 
 
-def indices(found: Sequence[Ranked], *, weak: bool | None = None) -> list[int]:
-    return [one.line_index for one in found if weak is None or one.weak is weak]
+def indices(found: Sequence[Hit], *, weak: bool | None = None) -> list[int]:
+    return [one.place[1] for one in found if weak is None or bool(one.reason) is weak]
 
 
 def z(values: Sequence[float | None]) -> list[float]:
@@ -150,13 +155,13 @@ def test_scores_are_fused_over_the_union_of_both_lists(
     present = {index: sum(idf[term] for term in set(said[index].text.split()) & set(idf)) / sum(idf.values())
                for index in order}  # fmt: skip
     strong = near | {index for index in order if max(shares[index], present[index] / 3) >= np.float32(least)}
-    assert {one.line_index for one in found} == union
-    assert {one.line_index for one in found if not one.weak} == strong
-    assert {one.line_index: one.dense for one in found} == {index: cosines.get(index) for index in order}
+    assert {one.place[1] for one in found} == union
+    assert {one.place[1] for one in found if not one.reason} == strong
+    assert {one.place[1]: one.dense for one in found} == {index: cosines.get(index) for index in order}
     for one in found:
-        assert one.score == pytest.approx(scores[one.line_index], abs=1e-3)
-        assert one.lexical == pytest.approx(shares[one.line_index])
-    assert found == sorted(found, key=lambda one: (-one.score, -one.line_index))
+        assert one.score == pytest.approx(scores[one.place[1]], abs=1e-3)
+        assert one.lexical == pytest.approx(shares[one.place[1]])
+    assert found == sorted(found, key=lambda one: (-one.score, -one.place[1]))
 
 
 @given(said=st.lists(st.sampled_from(["a boat", "A boat!", "the boat", "two boats", "a tower"]), max_size=30),
@@ -166,10 +171,10 @@ def test_of_the_same_said_again_only_the_newest_few_are_among_the_best(
 ) -> None:
     scope = scope_of([Said(text) for text in said])
     alike: dict[str, list[int]] = {}
-    for one in sorted(ranked("boat", scope), key=lambda one: one.line_index):
-        alike.setdefault(said[one.line_index].lower().strip("!"), []).append(one.line_index)
+    for one in sorted(ranked("boat", scope), key=lambda one: one.place[1]):
+        alike.setdefault(said[one.place[1]].lower().strip("!"), []).append(one.place[1])
     newest = {index for indices in alike.values() for index in indices[-repeats:]}
-    found = {one.line_index for one in ranked("boat", replace(scope, repeats=repeats), pool=pool)}
+    found = {one.place[1] for one in ranked("boat", replace(scope, repeats=repeats), pool=pool)}
     assert len(found) == min(pool, len(newest))
     assert all(len(found.intersection(indices)) <= repeats for indices in alike.values())
     assert pool < 100 or found == newest
@@ -180,9 +185,9 @@ def test_turns_that_end_alike_are_not_the_same_said_again() -> None:
     for number in range(12):
         said += [Said(f"topic {number}"), Said("done", 15 - number % 8, role="assistant", turn=f"m{2 * number}")]
     scope = scope_of(said, unit="turn")
-    everywhere = [one.line_index for one in ranked("hello", scope, floor=-1)]
+    everywhere = [one.place[1] for one in ranked("hello", scope, floor=-1)]
     assert len(everywhere) == 12
-    assert [one.line_index for one in ranked("hello", replace(scope, repeats=2), floor=-1)] == everywhere
+    assert [one.place[1] for one in ranked("hello", replace(scope, repeats=2), floor=-1)] == everywhere
     again = scope_of([replace(one, text="topic" if one.role == "user" else one.text) for one in said], unit="turn")
     assert len(ranked("hello", replace(again, repeats=2), floor=-1)) == 2
 
@@ -198,7 +203,7 @@ def test_nothing_relevant_is_an_answer() -> None:
     """A message must reach the floor, or match enough of the question's words; others are marked, not hidden."""
     said = [Said("tower and river", -8), Said(), Said(), Said(), Said(), Said("boat", 4), Said("cat", 3), Said("dog")]
     scope = scope_of(said)
-    shares = {one.line_index: one.lexical for one in ranked("tower river", scope)}
+    shares = {one.place[1]: one.lexical for one in ranked("tower river", scope)}
     assert shares[0] > 0.7 > shares[1] > 0.0
     for floor, least, strong in [
         (0.25, 0.7, {0, 5}),
@@ -226,7 +231,7 @@ def test_once_one_message_matches_well_others_may_match_less(
     monkeypatch.setattr(ranking, "MIN_LEXICAL", 0.7)
     monkeypatch.setattr(ranking, "OPENING_LEXICAL", words)
     monkeypatch.setattr(ranking, "RELAXED", 0.7)
-    found = list(rank(parse_query("tower river", []), [scope_of(said)], QUESTION, floor=floor, weight=0.5))
+    found = listed(rank(parse_query("tower river", []), [scope_of(said)], QUESTION, floor=floor, weight=0.5))
     assert set(indices(found, weak=False)) == strong
     assert {0, 5, 6} <= set(indices(found))
 
@@ -274,10 +279,8 @@ def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.M
 def test_a_message_without_a_vector_counts_as_the_mean() -> None:
     found = ranked("tower", scope_of([Said("tower", 8), Said("tower", -8), Said("tower")]), weight=1.0)
     words = ranked("tower", scope_of([Said("tower")] * 3), vector=None)
-    assert [one.dense for one in sorted(found, key=lambda one: one.line_index)] == [0.5, -0.5, None]
-    added = {
-        one.line_index: one.score - next(w.score for w in words if w.line_index == one.line_index) for one in found
-    }
+    assert [one.dense for one in sorted(found, key=lambda one: one.place[1])] == [0.5, -0.5, None]
+    added = {one.place[1]: one.score - next(w.score for w in words if w.place[1] == one.place[1]) for one in found}
     assert added == pytest.approx({0: 1.0, 1: -1.0, 2: 0.0}, abs=1e-3)
 
 
@@ -298,7 +301,7 @@ def test_a_speaker_counts_only_when_one_is_named(question: str, boosted: list[in
     query = parse_query(question, ["Ann", "Bob", "Eve"])
     plain = replace(query, speakers=())
     with_, without = (
-        {one.line_index: one.score for one in rank(q, [scope], None, floor=0, weight=0)} for q in (query, plain)
+        {one.place[1]: one.score for one in listed(rank(q, [scope], None, floor=0, weight=0))} for q in (query, plain)
     )
     gain = {index: with_[index] - without[index] for index in range(4)}
     # The last of Ann's is of herself.
@@ -329,14 +332,14 @@ def test_reactions_come_last() -> None:
     found = ScopeSearch(0, parse_query("tower?", []), scope, None).signals(np.arange(9))
     assert found.reacts.tolist() == pytest.approx([0, 0, 1, 0, 0, 1 / 4, 0, 0, 1 / 4])
     plain = scope_of([Said("tower"), Said("tower", days=1), Said("you tower", days=2)])
-    scores = {one.line_index: one.score for one in ranked("tower", plain, vector=None)}
+    scores = {one.place[1]: one.score for one in ranked("tower", plain, vector=None)}
     assert scores == pytest.approx({0: 0, 1: 0, 2: REACTION_BOOST}, abs=1e-3)
 
 
 def test_a_date_counts_by_how_well_it_matches() -> None:
     scope = scope_of([Said("tower", days=days) for days in (-30, 0, 1, 365)])
-    plain = {one.line_index: one.score for one in ranked("tower", scope, vector=None)}
-    dated = {one.line_index: one.score for one in ranked("the tower on 7 May 2023?", scope, vector=None)}
+    plain = {one.place[1]: one.score for one in ranked("tower", scope, vector=None)}
+    dated = {one.place[1]: one.score for one in ranked("the tower on 7 May 2023?", scope, vector=None)}
     gain = {index: dated[index] - plain[index] for index in range(4)}
     # The date's own words match nowhere, so that nothing else differs.
     assert gain == pytest.approx({0: 0, 1: DATE_BOOST, 2: DATE_BOOST / 2, 3: 0}, abs=1e-3)
@@ -356,7 +359,7 @@ def test_sessions_are_ranked_together() -> None:
     """Scores are normalised over what all of them found, so that a poor best of one is no match for a good one."""
     good, poor = scope_of([Said("tower", 8), Said("dog", 6)]), scope_of([Said("cat", 1), Said("dog", 0)])
     found = ranked("tower", good, poor)
-    assert [(one.scope, one.line_index) for one in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [one.place for one in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     meaning = z([0.5, 0.375, 0.0625, 0.0])
     apart = 0.5 * (meaning[2] - meaning[3])
     assert found[2].score - found[3].score == pytest.approx(apart, abs=1e-3)
@@ -377,9 +380,9 @@ class TestTurns:
         said = [Said("tower river"), Said("tower", role="assistant"), Said("fine", 8, role="assistant"),
                 Said("dogs", days=1), Said("tower", 2, role="assistant", days=1)]  # fmt: skip
         scope = scope_of(said, unit="turn")
-        single = {one.line_index: one.lexical for one in ranked("tower river", replace(scope, unit="message"))}
+        single = {one.place[1]: one.lexical for one in ranked("tower river", replace(scope, unit="message"))}
         found = ranked("tower river", scope)
-        assert [(one.line_index, one.dense) for one in found] == [(0, 0.5), (4, 0.125)]
+        assert [(one.place[1], one.dense) for one in found] == [(0, 0.5), (4, 0.125)]
         assert [one.lexical for one in found] == [single[0], single[4]]
 
     def test_only_an_eligible_message_stands_for_its_turn(self) -> None:
@@ -395,10 +398,10 @@ class TestTurns:
                 Said("tower", 8, role="assistant", turn="m0")]  # fmt: skip
         scope = scope_of(said, unit="turn")
         assert scope.units(np.arange(4)).tolist() == [3, 3, 2, 3]
-        assert [one.dense for one in ranked("tower", scope) if one.line_index != 2] == [0.5]
+        assert [one.dense for one in ranked("tower", scope) if one.place[1] != 2] == [0.5]
         before = upto(scope, 2)
         assert before.units(np.arange(2)).tolist() == [1, 1]
-        assert [(one.line_index, one.dense) for one in ranked("tower", before)] == [(0, 0.25)]
+        assert [(one.place[1], one.dense) for one in ranked("tower", before)] == [(0, 0.25)]
 
     def test_of_equal_turns_the_newer_comes_first(self) -> None:
         said = [one for day in range(12) for one in

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, RerankerModel, ScoredMessage, SQLiteStore
+from shared_core import AsyncInfiniteMemory, Hit, InfiniteMemory, Message, RerankerModel, SQLiteStore
 from shared_core.prompt.context import Context, ReportLine
 from shared_core.recall.reranking import RERANKED
 from shared_core.results import Kind, Reason
@@ -54,7 +54,7 @@ class Scripted:
         return self.scores(len(texts))
 
 
-def ids(hits: Sequence[ScoredMessage]) -> list[str | None]:
+def ids(hits: Sequence[Hit]) -> list[str | None]:
     return [hit.message.id for hit in hits]
 
 
@@ -67,7 +67,7 @@ def likely(context: Context) -> list[str | None]:
 
 
 @cache
-def plain() -> tuple[tuple[ScoredMessage, ...], Context]:
+def plain() -> tuple[tuple[Hit, ...], Context]:
     """What a search for more than a reranker sees finds, and the prompt, both without one."""
     opened = memory()
     return tuple(opened.search(QUESTION, RERANKED + 10)), opened.context(QUESTION)
@@ -440,7 +440,7 @@ def test_every_kind_answers_both_memories(reranker: Any) -> None:
     context = opened.context(QUESTION)
     assert context.report.reranked
 
-    async def later() -> tuple[list[ScoredMessage], Context]:
+    async def later() -> tuple[list[Hit], Context]:
         with nothing_blocks():
             other = AsyncInfiniteMemory(opened)
             return await other.search(QUESTION, 5), await other.context(QUESTION)

@@ -10,9 +10,9 @@ from shared_core.openai_proxy.inspector.request_ring import RequestRing, SeenReq
 from shared_core.openai_proxy.refusal import Refused
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ReportLine
+from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.terminal import on_one_line
-from shared_core.recall.ranking import ScoredMessage
 from shared_core.records import MAIN
 from shared_core.serving.confirmation import Confirmations
 from shared_core.store import Store
@@ -93,7 +93,7 @@ class LiveSessions:
         """
         there = self._pool.sessions(user, 1 if user is not None else SEARCHED)
         scope: Literal["session", "user"] = "session" if user is None else "user"
-        hits: list[ScoredMessage] = []
+        hits: list[Hit] = []
         threshold = 0.0
         for info in there:
             threshold = threshold or cosine_threshold(self._store(user), info.session_id, user, **self._pool.settings)
@@ -238,7 +238,7 @@ def _summary(seen: SeenRequest) -> dict[str, Any]:
     }
 
 
-def _hit(hit: ScoredMessage, relevance: Band | None) -> dict[str, Any]:
+def _hit(hit: Hit, relevance: Band | None) -> dict[str, Any]:
     message = hit.message
     return {
         "session": hit.session_id,

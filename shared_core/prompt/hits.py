@@ -1,0 +1,82 @@
+"""What recall finds: a message, or the turn around it, and what is decided on it."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from shared_core.messages import Message
+from shared_core.prompt.reasons import Reason
+from shared_core.reprs import short
+from shared_core.session.turns import Entry
+
+Source = Literal["lexical", "dense", "both", "grounding"]
+
+Place = tuple[int, int]
+"""The number of a scope, and the index of a message on its line."""
+
+
+class Hit(NamedTuple):
+    """A message that was found. In a prompt, the others of its turn may come with it.
+
+    Attributes:
+        score: higher is better; scores are comparable within one search only.
+        lexical: the share of the question's informative words that the message matches, about 0 to 1.
+        dense: the cosine with the question, None without a vector.
+        reranked: the reranker's score; None if it gave none. `score` is then that of the rank it was given.
+        session_id: the session that holds it; empty in a prompt.
+        entries: the message, or the messages of its turn, in order.
+        reason: the decision on it; None if it may still be recalled.
+        matches: whether its own words or meaning match; others are found through their neighbours.
+        grounding: whether only the words of its grounding match.
+        newer: whether it does not match the question itself, but says later what a match is about.
+        id: the message's id.
+        cut: ids of the messages of which it holds an excerpt.
+        place: where it was found. For a turn, that is the message whose words match best.
+    """
+
+    place: Place
+    score: float
+    lexical: float = 0.0
+    dense: float | None = None
+    reason: Reason | None = None
+    matches: bool = True
+    grounding: bool = False
+    newer: bool = False
+    reranked: float | None = None
+    entries: tuple[Entry, ...] = ()
+    id: str | None = None
+    cut: Sequence[str | None] = ()
+    session_id: str = ""
+
+    @property
+    def message(self) -> Message:
+        """The message, the first of its turn in a prompt."""
+        return self.entries[0].message
+
+    @property
+    def source(self) -> Source:
+        """What found it: its words, its meaning, both, or the words of its grounding alone."""
+        if self.grounding:
+            return "grounding"
+        if self.dense is None:
+            return "lexical"
+        return "both" if self.lexical > 0 else "dense"
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of its messages, sent as messages."""
+        return sum([entry.tokens for entry in self.entries])
+
+    def because(self, reason: Reason | None) -> "Hit":
+        """Return the hit with a decision."""
+        return self._replace(reason=reason)
+
+    def why_recalled(self, entry: Entry) -> Reason:
+        """Return why one of its messages is recalled."""
+        if not self.matches or entry.message.id != self.id:
+            return Reason.NEIGHBOUR
+        return Reason.NEWER if self.newer else Reason.RECALLED
+
+    def __repr__(self) -> str:
+        known = {"source": self.source, "lexical": self.lexical, "dense": self.dense, "session_id": self.session_id}
+        fields = {"message": self.message, "score": self.score} | known if self.entries else self._asdict()
+        return f"Hit({', '.join(f'{name}={short(value)}' for name, value in fields.items())})"

@@ -1,0 +1,296 @@
+"""Read what was found: the messages of results, what goes before them, and how much of each is shown."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from math import inf
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.index.text import is_statement, statement_code
+from shared_core.index.user_index import UserIndex
+from shared_core.languages.language import LANGUAGES, Language
+from shared_core.prompt.abridged import lighter
+from shared_core.prompt.hits import Hit, Place
+from shared_core.prompt.reasons import Reason
+from shared_core.prompt.window import ELSEWHERE
+from shared_core.recall.excerpts import EXCERPT_MARK, WHOLE, excerpt, excerpt_size, recalled_tokens
+from shared_core.recall.newer import SURE, newer
+from shared_core.recall.scope import records_in
+from shared_core.recall.search import Found
+from shared_core.records import Record
+from shared_core.session.live import LiveSession
+from shared_core.session.paths import Path
+from shared_core.session.turns import Entry, Turn
+
+WEAK_SHOWN = 8
+"""Weak results that are reported anyway, so that the report shows what the floor keeps out."""
+
+SPARE = 1.5
+"""Results are read until their estimated size is this many times the room. Some turn out not to fit."""
+
+CHARACTERS_PER_TOKEN = 4
+
+MICROSECONDS = 1_000_000
+
+PLACE_BITS = 32
+"""Bits for the number of a scope, and of a message on its line."""
+
+Floats = npt.NDArray[np.float64]
+
+
+def shortlist(found: Found, room: int, excerpt_tokens: int | None) -> tuple[list[Hit], int | None]:
+    """Return the results worth reading, and the size of an excerpt: enough to fill the room, some to spare.
+
+    A few that will not be recalled are among them, for the report.
+
+    Args:
+        found: the search results.
+        room: tokens that recalled messages may take.
+        excerpt_tokens: the most that an excerpt may take; None: messages are recalled whole.
+    """
+    if found.silent:  # what it matches would only be reported
+        return [], excerpt_tokens
+    ranked, tokens, size = found.ranked, _sizes(found), excerpt_tokens
+    out = ranked.weak | found.unlikely
+    if size is not None and found.verdict is not None:  # else nothing tells how many of them are worth it
+        size = excerpt_size(tokens[~out], room, size)
+    taken = np.where(out, 0, recalled_tokens(tokens, inf if size is None else size))
+    wanted = np.where(out, np.cumsum(out) <= WEAK_SHOWN, np.cumsum(taken) - taken <= SPARE * room)
+    shown = np.flatnonzero(wanted)
+    hits = ranked.hits(shown)
+    weak = out[shown].tolist()
+    return [hit.because(Reason.WEAK) if late else hit for hit, late in zip(hits, weak, strict=True)], size
+
+
+def _sizes(found: Found) -> Floats:
+    """Return the approximate size of the message of each result, in tokens."""
+    ranked, characters = found.ranked, np.empty(len(found.ranked))
+    for number, scope in enumerate(found.scopes):
+        own = ranked.scopes == number
+        characters[own] = scope.session_index.column("characters")[scope.line.rows[ranked.indices[own]]]
+    return characters / CHARACTERS_PER_TOKEN
+
+
+def read_messages(live: LiveSession, found: Found, hits: Sequence[Hit], top_k: int, epoch: int) -> list[Hit]:
+    """Return the first hits with their messages; the one of all that is `newer` than the very first comes before it.
+
+    Raises:
+        OutdatedError: something has been forgotten since the search, when the session's epoch was this one.
+    """
+    read, known = partial(live.records_of, epoch=epoch), {hit.place: hit for hit in hits}
+    order = list(known)
+    records = records_in(found.scopes, order[:top_k], read)
+    if order and order[0] in records and hits[0].reranked is None:
+        new = newer(found.scopes, order[0], records[order[0]].message.content, found.stems)
+        if new in known:
+            known[new] = known[new]._replace(score=hits[0].score)
+            order.remove(new)
+            order.insert(0, new)
+    records |= records_in(found.scopes, [place for place in order[:top_k] if place not in records], read)
+    return [
+        known[place]._replace(
+            entries=(live.sizer.entry(records[place], place[1]),), id=records[place].message.id,
+            session_id=_session_of(found, place, live),
+        )
+        for place in order[:top_k]
+        if place in records
+    ]  # fmt: skip
+
+
+def _session_of(found: Found, place: Place, live: LiveSession) -> str:
+    index, row = found.scopes[place[0]].session_index, found.scopes[place[0]].line.rows[[place[1]]]
+    ((session, _),) = index.places(row)
+    return index.name_of(session) if isinstance(index, UserIndex) else live.session_id
+
+
+class Reader:
+    """Reads the messages of hits as they are recalled.
+
+    Args:
+        live: the session in which the question is asked.
+        found: the search results.
+        path: the path that was searched in this session.
+        by_turn: whether whole turns are recalled.
+        as_messages: whether they are sent as messages of the conversation.
+        epoch: the session's at the search; None if it does not matter.
+    """
+
+    def __init__(
+        self, live: LiveSession, found: Found, path: Path, *, by_turn: bool, as_messages: bool, epoch: int | None
+    ) -> None:
+        self._live = live
+        self._found = found
+        self._path = path
+        self._by_turn = by_turn or as_messages
+        self._as_messages = as_messages
+        self._epoch = epoch
+        self._entries: dict[Place, Entry] = {}
+        self._said: dict[int, int] = {}  # by `Entry.order`, which no two messages share
+        self._spoken: dict[int, Language] = {}
+
+    def read(self, hits: Sequence[Hit], question: str, size: int | None, *, follow: bool) -> list[Hit]:
+        """Return hits with their messages, and what is `newer` than the best one before it.
+
+        Args:
+            hits: best first.
+            question: its text. The same question, asked before, is not an answer.
+            size: tokens of an excerpt; None: messages are recalled whole.
+            follow: whether what is newer than the best hit is looked for.
+
+        Raises:
+            OutdatedError: something has been forgotten since.
+        """
+        read = self._taken(hits)
+        read = self._once_each(self._with_newer(read) if follow else read)
+        read = self._marked(read, statement_code(question))
+        return read if size is None else [self._with_excerpts(hit, size) for hit in read]
+
+    def _taken(self, hits: Iterable[Hit]) -> list[Hit]:
+        """Read the messages of all hits together."""
+        units = [(hit, self._members(hit.place)) for hit in hits]
+        places = [place for _, members in units for place in members]
+        records = records_in(self._found.scopes, places, partial(self._live.records_of, epoch=self._epoch))
+        self._keep(records, [members for _, members in units])
+        there = [(hit, [self._entries[place] for place in members if place in self._entries]) for hit, members in units]
+        return [self._as_recalled(hit, entries) for hit, entries in there if entries]
+
+    def _members(self, place: Place) -> list[Place]:
+        """Return the places of what a hit recalls: its own, or those of its turn up to the question."""
+        number, index = place
+        return [(number, member) for member in self._found.scopes[number].turn(index)] if self._by_turn else [place]
+
+    def _keep(self, records: Mapping[Place, Record], units: Sequence[Sequence[Place]]) -> None:
+        """Keep messages with what the index knows of them."""
+        elsewhere = self._orders(records, units)
+        here = [place for place in records if place not in elsewhere]
+        entries = self._live.entries([records[place] for place in here], self._path)
+        self._entries |= zip(here, entries, strict=True)
+        for place, order in elsewhere.items():
+            self._entries[place] = replace(self._live.sizer.entry(records[place], order), turn_no=ELSEWHERE)
+        for number, scope in enumerate(self._found.scopes):
+            own = [place for place in records if place[0] == number]
+            rows, column = scope.line.rows[[index for _, index in own]], scope.session_index.column
+            orders = [self._entries[place].order for place in own]
+            self._said |= zip(orders, column("statements")[rows].tolist(), strict=True)
+            spoken = column("languages")[rows].tolist()
+            self._spoken |= zip(orders, map(LANGUAGES.__getitem__, spoken), strict=True)
+
+    def _orders(self, records: Mapping[Place, Record], units: Sequence[Sequence[Place]]) -> dict[Place, int]:
+        """Return the order of the messages of other sessions among each other, by the time at which their unit begins.
+
+        A unit stays together, so that exchanges of two sessions at the same time are not interleaved. The order does
+        not depend on what else is read, since some messages are read later than others.
+        """
+        orders: dict[Place, int] = {}
+        own = self._live.key
+        for members in units:
+            number, first = members[0]
+            scope = self._found.scopes[number]
+            if scope.session_index.session != own:
+                began = float(scope.session_index.column("times")[scope.line.rows[first]])
+                unit = (int(began * MICROSECONDS) << PLACE_BITS | number) << PLACE_BITS
+                orders |= {place: unit | place[1] for place in members if place in records}
+        return orders
+
+    def _as_recalled(self, hit: Hit, entries: Sequence[Entry]) -> Hit:
+        """Return a hit with its messages as recall shows them; grounding was retrieved for an old question."""
+        message = self._entries[hit.place].message if hit.place in self._entries else None
+        hit = hit._replace(id=message.id if message is not None else None)
+        if self._by_turn:
+            hit, entries = self._of_turn(hit, entries)
+        return hit._replace(entries=tuple([_bare(entry) if entry.message.grounding else entry for entry in entries]))
+
+    def _of_turn(self, hit: Hit, entries: Sequence[Entry]) -> tuple[Hit, Sequence[Entry]]:
+        """Return a hit and those messages of its turn that can be recalled."""
+        size = self._live.sizer.size
+        turn = Turn(entries[0].message.turn_id or "", entries[0].turn_no, tuple(entries)).whole(size)
+        kept: Sequence[Entry] = [entry for entry in turn.entries if self._returns(entry)]
+        if not kept or (self._as_messages and kept[0].message.role != "user"):
+            hit = hit.because(hit.reason or Reason.INCOMPLETE)
+        kept = kept or entries
+        if self._as_messages:  # media would be sent with them
+            light = [(entry, lighter(entry.message, size)) for entry in kept]
+            kept = [
+                entry if entry.message is message else replace(entry, message=message, tokens=size(message))
+                for entry, message in light
+            ]
+        return hit, kept
+
+    def _returns(self, entry: Entry) -> bool:
+        """Return whether recall brings back a message of a turn."""
+        message = entry.message
+        if message.role == "tool" or (self._as_messages and message.tool_calls):
+            return False
+        return bool(message.content.strip()) or self._as_messages
+
+    def _once_each(self, hits: list[Hit]) -> list[Hit]:
+        """Return hits with each turn recalled once: several of its messages may be found."""
+        if not self._by_turn:
+            return hits
+        found: list[Hit] = []
+        seen: set[int] = set()
+        for hit in hits:
+            orders = {entry.order for entry in hit.entries} if hit.reason is None else set()
+            found.append(hit.because(Reason.REPEATED) if orders & seen else hit)
+            seen |= orders
+        return found
+
+    def _with_newer(self, hits: list[Hit]) -> list[Hit]:
+        """Return hits; what is `newer` than the best one comes before it."""
+        likely = (rank for rank, hit in enumerate(hits) if hit.reason is None and hit.matches and hit.reranked is None)
+        best, verdict = next(likely, None), self._found.verdict
+        if best is None or hits[best].place not in self._entries or (verdict is not None and verdict.chance < SURE):
+            return hits
+        old = hits[best]
+        new = newer(self._found.scopes, old.place, self._entries[old.place].message.content, self._found.stems)
+        if new is None:
+            return hits
+        if new not in self._entries:
+            hits = [*hits, *self._taken([Hit(new, old.score, newer=True)])]
+        order = self._entries[new].order if new in self._entries else None
+        rank = next((rank for rank, hit in enumerate(hits) if order in [entry.order for entry in hit.entries]), best)
+        if rank <= best:
+            return hits
+        hit = hits[rank].because(None) if hits[rank].reason is Reason.WEAK else hits[rank]
+        return [*hits[:best], hit, *hits[best:rank], *hits[rank + 1 :]]
+
+    def _marked(self, hits: Sequence[Hit], question: int) -> list[Hit]:
+        """Mark repeats of the question, and of hits that say the same, all but the newest."""
+        said: dict[tuple[int, ...], list[Hit]] = {}
+        for hit in hits:
+            if hit.reason is None:
+                said.setdefault(tuple([self._said[entry.order] for entry in hit.entries]), []).append(hit)
+        repeated: set[Place] = set()
+        for codes, alike in said.items():
+            if codes == (question,):
+                repeated |= {hit.place for hit in alike if hit.message.role == "user"}
+            if len(alike) > 1 and any(map(is_statement, codes)):
+                newest = max(alike, key=lambda hit: (hit.entries[-1].turn_no, hit.entries[-1].order))
+                repeated |= {hit.place for hit in alike if hit is not newest}
+        if not repeated:
+            return list(hits)
+        return [hit.because(Reason.REPEATED) if hit.reason is None and hit.place in repeated else hit for hit in hits]
+
+    def _with_excerpts(self, hit: Hit, size: int) -> Hit:
+        """Return a hit with its long messages cut to excerpts of so many tokens."""
+        if hit.reason is not None or max([entry.tokens for entry in hit.entries]) <= WHOLE * size:
+            return hit
+        entries = tuple([self._cut(entry, size) for entry in hit.entries])
+        cut = [after.message.id for before, after in zip(hit.entries, entries, strict=True) if after is not before]
+        return hit._replace(entries=entries, cut=tuple(cut))
+
+    def _cut(self, entry: Entry, size: int) -> Entry:
+        message, sizer = entry.message, self._live.sizer
+        tokens, language = entry.tokens - message.media_tokens, self._spoken.get(entry.order)
+        passage = excerpt(message.content, self._found.stems, size, sizer.counter, tokens, language)
+        if passage is None:
+            return entry
+        part = message.replace(content=EXCERPT_MARK.replace("{id}", message.id or "").replace("{text}", passage))
+        return replace(entry, message=part, tokens=sizer.size(part))
+
+
+def _bare(entry: Entry) -> Entry:
+    """Return an entry without grounding."""
+    return replace(entry, message=entry.message.replace(grounding=None))
