@@ -50,7 +50,7 @@ def ask_many(store: Store, sessions: Sessions, count: int) -> tuple[list[Span], 
     """Return how long the first and another question takes in each of some sessions, chosen at random."""
     chosen = Random(5).sample(range(sessions.count), min(count, sessions.count))
     asked = iter(questions(2 * len(chosen)))
-    IndexCache.of(store).release(store)
+    IndexCache.of(store).release()
     cold, warm = list[Span](), list[Span]()
     for first in range(0, len(chosen), BATCH):
         memories = list(_opened(store, sessions, chosen[first : first + BATCH]))
@@ -72,7 +72,7 @@ def ask_large(store: Store, sessions: Sessions, count: int, openings: int) -> tu
     asked = iter(questions(count + openings, 12))
     cold, warm = list[Span](), list[Span]()
     for opening in range(openings):
-        IndexCache.of(store).release(store)
+        IndexCache.of(store).release()
         (memory,) = _opened(store, sessions, [0])
         with memory:
             cold.append(timed(partial(memory.context, next(asked))))

@@ -85,7 +85,7 @@ def bounded(folder: Path, sessions: int, held: int) -> None:
                 with pool.use(str(number), "ann") as memory:
                     memory.add(messages(number, 20))
         cache = IndexCache.of(store)
-        cache.release(store)
+        cache.release()
         with SessionPool(store, embedder="words") as pool:
             for number in range(20):
                 with pool.use(str(number), "ann") as memory:

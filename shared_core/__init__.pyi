@@ -7,7 +7,7 @@ from .errors import EmbedderError as EmbedderError
 from .errors import InfiniteMemoryError as InfiniteMemoryError
 from .errors import StoreError as StoreError
 from .errors import UnknownReferenceError as UnknownReferenceError
-from .index.index_cache import IndexCache as IndexCache
+from .index.cache import IndexCache as IndexCache
 from .lists import prune as prune
 from .lists import sliding_window as sliding_window
 from .memory import InfiniteMemory as InfiniteMemory

@@ -631,7 +631,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
                     self._prompts.close(least=SNAPSHOT_ROWS)
                 finally:
                     if self._owns_store:
-                        self._prompts.searcher.sessions.cache.release(self._store)
+                        self._prompts.searcher.sessions.cache.release()
                         self._store.close()
 
     def __enter__(self) -> "InfiniteMemory":

@@ -365,7 +365,7 @@ class PromptBuilder:
                     [scope], embedder, batch=LARGE_BATCH, progress=report, store=True
                 )
         for index in self.searcher.sessions.opened():
-            for vectors in index.every_vectors():
+            for vectors in index.vectors:
                 vectors.vectors.settle()
         with self._lock:
             self.save_snapshots(least=1)

@@ -11,7 +11,7 @@ from typing import Any
 from shared_core.arguments import whole_number
 from shared_core.errors import StoreError
 from shared_core.events import as_hook
-from shared_core.index.index_cache import IndexCache
+from shared_core.index.cache import IndexCache
 from shared_core.memory import InfiniteMemory
 from shared_core.plugins.embedders import as_embedder
 from shared_core.records import SessionInfo
@@ -147,7 +147,7 @@ class SessionPool:
         for memory in spare:
             memory.close()
         if self._owns_store:
-            IndexCache.of(self.store).release(self.store)
+            IndexCache.of(self.store).release()
             self.store.close()
 
     def __enter__(self) -> "SessionPool":

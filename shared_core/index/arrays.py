@@ -3,15 +3,15 @@
 import hashlib
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.errors import StoreError
-from shared_core.records import Derived, Position, SessionState, VectorRow
+from shared_core.store import Store
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -210,25 +210,6 @@ def digest_of(data: bytes) -> str:
     return data[len(MAGIC) : START].hex()
 
 
-class VectorSource(Protocol):
-    """What reads and keeps the vectors of a session, as a store does; see `Store`."""
-
-    def state(self, session: int, branch: str | None = None) -> SessionState:
-        """Return the session's state."""
-
-    def vectors(self, session: int, space: str, positions: Sequence[Position] | None = None) -> Iterator[VectorRow]:
-        """Iterate over vectors of a space."""
-
-    def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
-        """Return what need not be embedded again of some messages."""
-
-    def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
-        """Store vectors, or a snapshot of them."""
-
-    def snapshot(self, session: int, name: str) -> bytes | None:
-        """Return a snapshot, or None."""
-
-
 class StoredSnapshot(NamedTuple):
     """A snapshot read from a store.
 
@@ -245,7 +226,7 @@ class StoredSnapshot(NamedTuple):
     damaged: bool = False
 
 
-def read_snapshot(store: VectorSource, session: int, name: str) -> StoredSnapshot:
+def read_snapshot(store: Store, session: int, name: str) -> StoredSnapshot:
     """Read a snapshot. One that the store cannot read counts as damaged."""
     try:
         data = store.snapshot(session, name)

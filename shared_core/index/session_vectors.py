@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -12,12 +12,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import Arrays, VectorSource, digest_of, pack, read_snapshot
+from shared_core.index.arrays import Arrays, digest_of, pack, read_snapshot
 from shared_core.index.lines import Line
-from shared_core.index.session_index import SessionIndex
+from shared_core.index.rows import SessionIndex
 from shared_core.index.vectors import VectorIndex
 from shared_core.plugins.base import Vectors
-from shared_core.records import Position, Snapshot, VectorRow, VectorRows
+from shared_core.records import Position, SessionState, Snapshot, VectorRow, VectorRows
+from shared_core.store import Store
 
 PART = 16_384
 """Vectors per part of a snapshot. Only the last part is written again when vectors are added, so that the time to save
@@ -80,8 +81,8 @@ class SessionVectors:
         self._samples: WeakKeyDictionary[Line, _Sample] = WeakKeyDictionary()
 
     @property
-    def _store(self) -> VectorSource:
-        return self.session_index.vector_source
+    def _store(self) -> Store:
+        return self.session_index.store
 
     @property
     def nbytes(self) -> int:
@@ -98,14 +99,14 @@ class SessionVectors:
         if not self.saved:
             every = iter(self._store.vectors(self.session_index.session, self.space))
             while page := list(islice(every, PAGE)):
-                self._take([(position, data) for position, _, data in page])
+                self.take([(position, data) for position, _, data in page])
             return
         # Read vectors newer than the snapshot at once. The next search would adopt them in small batches.
         newer = np.arange(int(self.vectors.owners.max(initial=-1)) + 1, len(self.session_index))
         for start in range(0, len(newer), PAGE):
             positions = self.session_index.positions(newer[start : start + PAGE])
             stored = self._store.vectors(self.session_index.session, self.space, positions)
-            self._take([(position, data) for position, _, data in stored])
+            self.take([(position, data) for position, _, data in stored])
 
     def drop_forgotten(self) -> bool:
         """Take out what is not stored yet of messages that were forgotten. False: all have to be read anew.
@@ -160,7 +161,7 @@ class SessionVectors:
 
     def checked_epoch(self) -> int:
         """Return the session's epoch now. What is not stored yet is given up if it may not be right any more."""
-        state = self._store.state(self.session_index.session)
+        state = self._state()
         if state.epoch != self._epoch and not (self.session_index.drop_forgotten(state) and self.drop_forgotten()):
             with self.session_index.lock:
                 self._unsaved = []
@@ -194,7 +195,7 @@ class SessionVectors:
         hash_of = {position: text for position, text in zip(positions, hashes, strict=True) if position in lacking}
         known: Sequence[VectorRow] = list(self._unsaved)
         if ask and hash_of:
-            known = self._store.known_vectors(self.session_index.session, self.space, hash_of)
+            known = self._reusable(hash_of)
         valid = {position: data for position, text, data in known if hash_of.get(position) == text}
         equal = {text: data for _, text, data in known}
         copies = [
@@ -205,7 +206,7 @@ class SessionVectors:
         with self.session_index.lock:
             copies = self._left(copies)
             self._unsaved += copies
-            self._take([*valid.items(), *((position, data) for position, _, data in copies)])
+            self.take([*valid.items(), *((position, data) for position, _, data in copies)])
         lacking -= {*valid, *(position for position, _, _ in copies)}
         return [i for i, position in enumerate(positions) if position in lacking]
 
@@ -215,7 +216,7 @@ class SessionVectors:
             new = self._left([(position, text, encode_vector(pieces)) for position, text, pieces in rows])
             self._unsaved += new
             # Search the vectors as decoded from half precision, so that a reopened store ranks the same.
-            self._take([(position, data) for position, _, data in new])
+            self.take([(position, data) for position, _, data in new])
 
     def _having(self, positions: Sequence[Position]) -> set[Position]:
         """Return those of some messages that have a vector here."""
@@ -230,7 +231,7 @@ class SessionVectors:
                 the vectors were loaded or last followed. If something was forgotten since, they stay here.
         """
         rows, epoch = self.unsaved, self._epoch if epoch is None else epoch
-        if rows is not None and self._store.keep(self.session_index.session, rows, epoch):
+        if rows is not None and self._keep(rows, epoch):
             self.note_saved(rows)
 
     @property
@@ -245,7 +246,8 @@ class SessionVectors:
         with self.session_index.lock:
             self._unsaved = [row for row in self._unsaved if id(row) not in stored]
 
-    def _take(self, found: Sequence[tuple[Position, bytes]]) -> None:
+    def take(self, found: Sequence[tuple[Position, bytes]]) -> None:
+        """Add the stored vectors of some messages, as far as these are here and have none."""
         self.damaged |= not all(data for _, data in found)
         found = [one for one in found if one[1]]
         rows = self.session_index.rows_at([position for position, _ in found])
@@ -256,6 +258,15 @@ class SessionVectors:
             pieces = [len(data) // (2 * self.dimension) for _, data in new]
             vectors = decode_vectors(b"".join(data for _, data in new), self.dimension)
             self.vectors.add(np.repeat([row for row, _ in new], pieces), vectors)
+
+    def _state(self) -> SessionState:
+        return self._store.state(self.session_index.session)
+
+    def _reusable(self, hashes: Mapping[Position, str]) -> list[VectorRow]:
+        return self._store.known_vectors(self.session_index.session, self.space, hashes)
+
+    def _keep(self, rows: VectorRows, epoch: int) -> bool:
+        return self._store.keep(self.session_index.session, rows, epoch)
 
     def snapshot_due(self, least: int) -> bool:
         """Return whether to save a snapshot: there are at least `least` new vectors, and nothing was forgotten."""
@@ -297,6 +308,20 @@ class SessionVectors:
 
     def _name(self, number: int) -> str:
         return f"vectors/{self.space}" + (f"/{number}" if number else "")
+
+
+def vectors_in(rows: SessionIndex, space: str, dimension: int) -> SessionVectors:
+    """Return the vectors of an index in a space. They are read before others see them."""
+    known: SessionVectors | None = rows.vectors.get(space)
+    if known is not None and known.drop_forgotten():
+        return known
+    read = SessionVectors(rows, space, dimension)
+    read.refresh()
+    with rows.lock:
+        if rows.vectors.get(space) is known:  # else another thread has read them
+            rows.vectors[space] = read
+        now: SessionVectors = rows.vectors[space]
+        return now
 
 
 def embedder_key(space: str) -> str:

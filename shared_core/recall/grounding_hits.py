@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.lexical import K1, B, idf_of
-from shared_core.index.postings import Postings
+from shared_core.index.lexical import K1, B, Postings, idf_of
 from shared_core.prompt.hits import Hit, Place
 from shared_core.recall.ranking import MIN_LEXICAL
 from shared_core.recall.scope import Scope

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Container, Sequence
 
 from shared_core.index.lexical import idf_of
-from shared_core.index.session_index import ROLES
+from shared_core.index.rows import ROLES
 from shared_core.index.text import read_terms
 from shared_core.prompt.hits import Place
 from shared_core.recall.scope import Scope, reading

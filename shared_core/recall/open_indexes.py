@@ -1,13 +1,12 @@
 """The indexes that one memory holds open, and the embedder to search them with."""
 
 from contextlib import suppress
-from functools import partial
 
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
-from shared_core.index.index_cache import IndexCache, Key, Lease, Saved, SharedIndex
-from shared_core.index.session_index import SessionIndex
-from shared_core.index.session_vectors import SessionVectors, embedder_key
-from shared_core.index.user_index import NO_SESSION, SharedUserIndex, UserIndex, UserVectors
+from shared_core.index.cache import IndexCache, Key, Saved, SharedIndex
+from shared_core.index.rows import SessionIndex
+from shared_core.index.session_vectors import SessionVectors, vectors_in
+from shared_core.index.user import NO_SESSION, SharedUserIndex, UserIndex
 from shared_core.plugins.base import Embedder
 from shared_core.recall.embedding import (
     EmbedderChoice,
@@ -19,9 +18,8 @@ from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import (
     RecallScope,
 )
-from shared_core.records import Record, SessionState
+from shared_core.records import SessionState
 from shared_core.session.live import LiveSession
-from shared_core.store import Store
 
 
 class OpenIndexes:
@@ -42,7 +40,7 @@ class OpenIndexes:
         self.saved: Saved | None = None
         self._force = False
         self._checked = False
-        self._leases: dict[Key, Lease] = {}
+        self._open: dict[Key, SharedIndex] = {}
         self._chosen: tuple[int | None, EmbedderChoice] | None = None
 
     def embedder_choice(self, scope: RecallScope | None = None) -> EmbedderChoice:
@@ -94,48 +92,40 @@ class OpenIndexes:
     ) -> tuple[SessionIndex, SessionVectors | None]:
         """Return a session's index, up to date with the store, and its vectors if an embedder is used."""
         shared = self._shared(session)
-        own = session == self.live.key
-        session_index = shared.refreshed(state, self.live.news.after if own else _nothing_new)
-        vectors = None
-        if dense.embedder is not None:
-            vectors = shared.vectors(dense.space)
-            if vectors is None and not self.uses_other_embedder(session, dense.embedder):
-                vectors = shared.with_vectors(session_index, dense.space, dense.embedder.fingerprint.dimension)
-            elif vectors is not None and vectors.session_index is not session_index:
-                vectors = None  # something was forgotten since, so that this search begins again
-        self.cache.note(shared, (id(self.live.store), session))
+        news = {"news": self.live.news.after} if session == self.live.key else {}
+        session_index, vectors = shared.refreshed(state, **news), None
+        # What is in memory already was found to be this embedder's.
+        if dense.embedder is not None and (
+            dense.space in session_index.vectors or not self.uses_other_embedder(session, dense.embedder)
+        ):
+            vectors = vectors_in(session_index, dense.space, dense.embedder.fingerprint.dimension)
+        self.cache.note(shared, session)
         return session_index, vectors
 
     def _shared(self, session: int) -> SharedIndex:
-        lease = self._leases.get(session)
-        if lease is None:
-            make = partial(_empty, self.live.store, session)
-            lease = self._leases[session] = self.cache.lease(self.live.store, session, make)
-        return lease.index
+        if session not in self._open:
+            store = self.live.store
+            self._open[session] = self.cache.open(session, lambda: SharedIndex(SessionIndex(store, session)), self)
+        return self._open[session]
 
-    def open_user(self, dense: EmbedderChoice) -> tuple[UserIndex, UserVectors | None, list[int]]:
+    def open_user(self, dense: EmbedderChoice) -> tuple[UserIndex, SessionVectors | None, set[int]]:
         """Return the index of the user's other sessions, up to date with the store, and its vectors.
 
         Returns:
             The index, its vectors if an embedder is used, and the sessions whose vectors are another embedder's.
         """
-        live, space = self.live, None
-        if dense.embedder is not None:
-            space = dense.space, dense.embedder.fingerprint.dimension
-        key = (live.user_id,)
-        lease = self._leases.get(key)
-        if lease is None:
-            make = partial(SharedUserIndex, live.store, live.user_id)
-            lease = self._leases[key] = self.cache.lease(live.store, key, make)
-        shared = lease.index
+        live = self.live
+        space, dimension = ("", 0) if dense.embedder is None else (dense.space, dense.embedder.fingerprint.dimension)
+        key = live.user_id, space
+        shared = self._open.get(key)
+        if shared is None:
+            shared = self._open[key] = self.cache.open(
+                key, lambda: SharedUserIndex(live.store, live.user_id, space, dimension), self
+            )
         assert isinstance(shared, SharedUserIndex)
-
-        def of_other(space: str) -> bool:
-            return embedder_key(space) != dense.key
-
-        index, vectors = shared.followed(live.key, space, of_other)
-        self.cache.note(shared, (id(live.store), key))
-        return index, vectors, index.of_others(live.key, of_other) if dense.embedder is not None else []
+        index = shared.followed(live.key)
+        self.cache.note(shared, key)
+        return index, index.vectors.get(space), index.of_others - {live.key}
 
     def uses_other_embedder(self, session: int, embedder: Embedder) -> bool:
         """Return whether this is another session, last embedded by another embedder; it is left as it is."""
@@ -145,16 +135,16 @@ class OpenIndexes:
 
     def holds(self, session: int) -> bool:
         """Return whether the index of a session is open."""
-        return session in self._leases
+        return session in self._open
 
     def is_cached(self) -> bool:
         """Return whether this session's index is in memory, so that a search need not begin by reading it."""
         key = self.live.key
-        return key is not None and (self.holds(key) or self.cache.holds((id(self.live.store), key)))
+        return key is not None and (self.holds(key) or key in self.cache)
 
     def opened(self) -> list[SharedIndex]:
         """Return the open indexes."""
-        return [lease.index for lease in self._leases.values()]
+        return list(self._open.values())
 
     def rest(self, least: int, unread: int) -> None:
         """Let the indexes go, as nobody uses this memory for now; save what is due in the background.
@@ -163,44 +153,41 @@ class OpenIndexes:
             least: see `SessionIndex.snapshot_due`.
             unread: how many messages may be stored that the session's index does not hold yet.
         """
-        store = self.live.store
-        if unread >= least and self.live.key is not None and self.cache.holds((id(store), self.live.key)):
+        if unread >= least and self.live.key is not None and self.live.key in self.cache:
             self._shared(self.live.key)
-        leases = list(self._leases.items())
-        self._leases.clear()
-        while leases:
-            key, lease = leases.pop()
-            shared, place = lease.index, (id(store), key)
+        opened, self._open = self._open, {}
+        for key, shared in opened.items():
             more = unread if key == self.live.key else 0
-            if isinstance(key, int) and shared.snapshot_due(least - more):
-                self.cache.save_later(lease, place, partial(_update, store, key, shared), least, self.saved)
+            if isinstance(key, int) and shared.due(least - more):
+                self.cache.save_later(shared, key, least, self.saved)
             else:
                 shared.rows.fold()
-            del lease  # so that it may be dropped
-            self.cache.note(shared, place)
+            shared.users.discard(self)
+            self.cache.note(shared, key)
 
     def close(self) -> None:
         """Let the indexes go, and stop the background work of those that nobody else uses."""
-        indexes = self.opened()
-        self._leases.clear()
-        for one in indexes:
-            if not one.in_use:
-                one.rest()
+        opened, self._open = self.opened(), {}
+        for shared in opened:
+            shared.users.discard(self)
+            if not shared.users:
+                shared.rest()
 
     def own_vectors(self) -> SessionVectors | None:
         """Return the vectors of this session, if they are in memory."""
-        lease = None if self.live.key is None else self._leases.get(self.live.key)
-        if lease is None or self._chosen is None or self._chosen[1].embedder is None:
+        shared = None if self.live.key is None else self._open.get(self.live.key)
+        if shared is None or self._chosen is None:
             return None
-        return lease.index.vectors(self._chosen[1].space)
+        ours = (one for one in shared.vectors if one.space == self._chosen[1].space and one.drop_forgotten())
+        return next(ours, None)
 
     def save_vectors(self) -> None:
         """Store the vectors that questions have made. If that fails, they stay in memory until the next call."""
-        if not any(one.unsaved for index in self.opened() for one in index.every_vectors()):
+        if not any(one.unsaved for index in self.opened() for one in index.vectors):
             return
         dense = self.embedder_choice_or_words()
         for index in self.opened():
-            for vectors in index.every_vectors():
+            for vectors in index.vectors:
                 ours = dense.embedder is None or vectors.space == dense.space
                 if ours and vectors.unsaved is not None:
                     with suppress(StoreError):
@@ -210,15 +197,3 @@ class OpenIndexes:
     def _is_mine(self, session: int, embedder: Embedder | None) -> bool:
         """Return whether a session has not been taken over by another embedder since it was opened."""
         return embedder is None or not self.uses_other_embedder(session, embedder)
-
-
-def _empty(store: Store, session: int) -> SharedIndex:
-    return SharedIndex(SessionIndex(store, session))
-
-
-def _nothing_new(seq: int, epoch: int) -> list[Record]:
-    return []
-
-
-def _update(store: Store, session: int, index: SharedIndex) -> None:
-    index.refreshed(store.state(session), _nothing_new)

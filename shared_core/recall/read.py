@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.text import is_statement, statement_code
-from shared_core.index.user_index import UserIndex
+from shared_core.index.user import UserIndex
 from shared_core.languages.language import LANGUAGES, Language
 from shared_core.prompt.abridged import lighter
 from shared_core.prompt.hits import Hit, Place

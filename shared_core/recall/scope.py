@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.lines import LinePrefix
-from shared_core.index.session_index import ROLES, SessionIndex
+from shared_core.index.rows import ROLES, SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.index.vectors import PAIRED
 from shared_core.languages.language import ENGLISH, LANGUAGES, Language

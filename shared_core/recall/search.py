@@ -15,7 +15,7 @@ import numpy.typing as npt
 from shared_core.errors import EmbedderError
 from shared_core.events import Note
 from shared_core.index.lines import LinePrefix
-from shared_core.index.session_index import SessionIndex
+from shared_core.index.rows import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, text_hash
 from shared_core.languages.language import ENGLISH
 from shared_core.plugins.base import Embedder, Vectors

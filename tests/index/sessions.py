@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.session_index import SessionIndex
+from shared_core.index.rows import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.plugins.base import Embedder, drive
 from shared_core.plugins.calls import EmbedReply, EmbedRequest

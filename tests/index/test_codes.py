@@ -206,7 +206,7 @@ def test_closing_ends_the_work_and_forgetting_keeps_the_codes(monkeypatch: pytes
     with InfiniteMemory(embedder=HashingEmbedder(8)) as memory:
         memory.add(history(100))
         memory.index()
-        [vectors] = memory._prompts.searcher.sessions.opened()[0].every_vectors()
+        [vectors] = memory._prompts.searcher.sessions.opened()[0].vectors
         codes = vectors.vectors._codes
         assert codes is not None
         memory.forget(ids=["m3"])

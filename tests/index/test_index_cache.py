@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core import IndexCache, InfiniteMemory, Message, SessionPool, SQLiteStore, UnknownReferenceError
-from shared_core.index.index_cache import SharedIndex
-from shared_core.index.session_index import SNAPSHOT, SessionIndex
+from shared_core.index.cache import SharedIndex
+from shared_core.index.rows import SNAPSHOT, SessionIndex
 from shared_core.records import SessionState
 from shared_core.runtime import forks
 from shared_core.store import Store
@@ -142,7 +142,7 @@ def test_those_used_least_recently_go_and_none_in_use(store: Store) -> None:
                 memory.add(talk(str(number)))
                 memory.search("item3")
         assert len(cache) < 20
-        assert [place[1] for place in cache._kept][-1] == memory._checkout.live.key
+        assert list(cache._kept)[-1] == memory._checkout.live.key
         for memory in kept:
             memory.search("item3")
         assert [indexes(memory)[0].rows for memory in kept] == rows
@@ -171,7 +171,7 @@ def test_what_is_counted_is_about_what_is_allocated() -> None:
                 if number == 0:
                     memory.search("item3")
         pool.close()
-        cache.release(store)
+        cache.release()
         gc.collect()
         tracemalloc.start()
         with SessionPool(store, size=0, **SETTINGS) as pool:
@@ -224,11 +224,11 @@ def test_two_threads_that_begin_an_index_at_two_epochs_leave_each_other_its_rows
 
     def reading(session: int, name: str) -> bytes | None:
         monkeypatch.undo()
-        first.append(shared.refreshed(older, lambda *_: []))
+        first.append(shared.refreshed(older))
         return snapshot(session, name)
 
     monkeypatch.setattr(store, "snapshot", reading)
-    second = shared.refreshed(newer, lambda *_: [])
+    second = shared.refreshed(newer)
     assert (len(second), second.epoch) == (5, newer.epoch)
     assert shared.rows is second is first[0], "what the first one searches is not emptied under its hands"
 
@@ -242,7 +242,7 @@ def test_an_object_that_lags_behind_does_not_bring_back_what_is_forgotten(store:
         memory.forget(ids=["s m3"])
         assert "s m3" not in dict(found(memory, "item3"))
         index = indexes(memory)[0]
-        assert index.refreshed(before, lambda seq, epoch: ()) is index.rows
+        assert index.refreshed(before) is index.rows
         assert index.rows.lexical.occurs("item3", index.rows.line(memory._checkout.live.path)) is False
 
 

@@ -16,12 +16,13 @@ from shared_core.index.lexical import (
     FADE_TERMS,
     FIRST,
     K1,
+    MAX_FREQUENCY,
+    MAX_ROWS,
     NEIGHBOURS,
     B,
     LexicalIndex,
 )
 from shared_core.index.lines import SITTING_GAP, Line, LinePrefix
-from shared_core.index.postings import MAX_FREQUENCY, MAX_ROWS
 from shared_core.index.text import terms
 
 VOCABULARY = ("boat", "tower", "river", "東京")

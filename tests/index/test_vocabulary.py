@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.index.arrays import TurnNumbers
-from shared_core.index.postings import Vocabulary
+from shared_core.index.lexical import Vocabulary
 
 WORDS = st.text(st.characters(exclude_characters="\n") | st.sampled_from("ab\ud800\ue000\U00010000"), max_size=4)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from shared_core.index.lexical import BLOCK
 from shared_core.index.lines import LinePrefix
-from shared_core.index.session_index import SessionIndex
+from shared_core.index.rows import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
 from shared_core.plugins.base import Vectors

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore
-from shared_core.index.index_cache import IndexCache
-from shared_core.index.user_index import SharedUserIndex, UserIndex
+from shared_core.index.cache import IndexCache
+from shared_core.index.user import SharedUserIndex, UserIndex
 from shared_core.records import MAIN
 from shared_core.session.paths import walk
 from shared_core.store import Store
@@ -189,7 +189,7 @@ def test_vectors_that_another_session_lacks_are_made_once_and_kept(store: Store)
         assert len(embedder.documents) == count
         assert store.spaces(key) == [], "a question writes nothing"
     assert len(list(store.vectors(key, store.spaces(key)[0]))) == 40
-    IndexCache.of(store).release(store)
+    IndexCache.of(store).release()
     with of(store, "asks", embedder=embedder) as memory:
         memory.search("boat", scope="user")
         assert len(embedder.documents) == count

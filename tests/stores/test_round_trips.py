@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message, SessionPool
-from shared_core.index.index_cache import IndexCache
+from shared_core.index.cache import IndexCache
 from shared_core.records import MAIN, Position, Snapshot, VectorRows
 from shared_core.store import PAGE, Store
 from shared_core.stores import SQLiteStore
@@ -36,7 +36,7 @@ def filled(counted: CountedStore) -> CountedStore:
 
 
 def as_in_a_new_process(store: CountedStore) -> None:
-    IndexCache.of(store).release(store)
+    IndexCache.of(store).release()
     store.reset()
 
 
@@ -168,7 +168,7 @@ def test_the_whole_user(filled: CountedStore) -> None:
 
 
 def test_the_whole_user_is_read_in_pages(counted: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.index.user_index.PAGE", 25)
+    monkeypatch.setattr("shared_core.index.user.PAGE", 25)
     for number in range(5):
         with of(counted, session_id=f"s{number}") as memory:
             memory.add(history(20))

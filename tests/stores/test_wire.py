@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.index.index_cache import IndexCache
+from shared_core.index.cache import IndexCache
 from shared_core.records import MAIN, Position, Snapshot, VectorRows
 from shared_core.stores.postgres import PostgresStore
 from shared_core.testing import HashingEmbedder
@@ -69,7 +69,7 @@ def test_a_question_waits_as_often_as_it_calls_the_store(store: PostgresStore, w
     with of(store, "asked") as memory:
         memory.context("item9 and gardens?")
         assert wire.sent().waits == 4, "the first question of an object, where the index is in the cache"
-    IndexCache.of(store).release(store)
+    IndexCache.of(store).release()
     wire.sent()
     with of(store, "asked") as memory:
         memory.context("item9 and gardens?")

@@ -13,14 +13,12 @@ from shared_core.index.arrays import (
     GrowingArray,
     StoredSnapshot,
     TurnNumbers,
-    VectorSource,
     distinct,
     pack,
     read_snapshot,
 )
-from shared_core.index.lexical import LexicalIndex
+from shared_core.index.lexical import LexicalIndex, Postings
 from shared_core.index.lines import Line, LinePrefix
-from shared_core.index.postings import Postings
 from shared_core.index.text import read_terms, speaker_focus, statement_code, terms
 from shared_core.languages.detection import digest
 from shared_core.languages.language import LANGUAGES
@@ -95,6 +93,7 @@ class SessionIndex:
     Attributes:
         lock: held while words, names and lines are read or grow; reentrant.
         gone: the rows of what was forgotten, ascending.
+        vectors: the `SessionVectors` by space, as far as they were asked for.
         columns: those of `COLUMNS` and "lengths", how many terms a message has: arrays with a value per row.
 
     Args:
@@ -115,6 +114,7 @@ class SessionIndex:
         self.grounding = Postings()
         self._growing: dict[str, GrowingArray[Any]] = {name: GrowingArray(dtype) for name, dtype in COLUMNS.items()}
         self.columns: dict[str, npt.NDArray[Any]] = {}
+        self.vectors: dict[str, Any] = {}  # any, as `SessionVectors` builds upon this class
         self._rows_of: dict[int, GrowingArray[np.int32]] = {}
         self._depths_of: dict[int, GrowingArray[np.int32]] = {}
         self._lines: OrderedDict[tuple[Span, ...], Line] = OrderedDict()
@@ -132,11 +132,6 @@ class SessionIndex:
         store = self._store()
         assert store is not None, "whoever asks holds the store"
         return store
-
-    @property
-    def vector_source(self) -> VectorSource:
-        """What reads and keeps the vectors of its messages."""
-        return self.store
 
     def sessions_at(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
         """Return the session of each of some rows."""

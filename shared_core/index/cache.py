@@ -1,0 +1,217 @@
+"""IndexCache: the indexes of a store in this process, which all memories on it share, bounded in bytes."""
+
+import os
+import time
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from typing import TypeAlias
+
+from shared_core.errors import StoreError
+from shared_core.index.rows import SessionIndex
+from shared_core.index.session_vectors import SessionVectors
+from shared_core.records import Record, SessionState
+from shared_core.runtime.companions import Companions
+from shared_core.runtime.forks import Depth, fork_safe_lock
+from shared_core.runtime.threads import in_background
+from shared_core.store import Store
+
+MAX_BYTES = 2**30
+"""What the indexes of a store may take by default: twelve sessions of 100,000 messages, or 30,000 of 20."""
+
+SHARED_BYTES = 1_500
+"""What an index takes in the cache besides itself."""
+
+News: TypeAlias = Callable[[int, int], Sequence[Record]]
+Saved: TypeAlias = Callable[[int, float], None]
+Key: TypeAlias = int | tuple[str | None, str]
+"""A session's key; or the user whose sessions an index holds together, and the space of their vectors."""
+
+
+class SharedIndex:
+    """The index of one session that all memories on a store share.
+
+    Attributes:
+        rows: the index as it is now. It is replaced when too much of it was forgotten.
+        users: those who hold it open. It stays in the cache as long as one of them exists.
+        nbytes: about how many bytes of memory it takes, as the cache counts it.
+
+    Args:
+        rows: an empty index.
+    """
+
+    def __init__(self, rows: SessionIndex) -> None:
+        self.rows = rows
+        self.users: weakref.WeakSet[object] = weakref.WeakSet()
+        self.nbytes = 0
+        self._guard = fork_safe_lock(Depth.MOMENT)
+        self._counted: tuple[int, ...] = ()
+        self._size = 0
+
+    def refreshed(self, state: SessionState, news: News = lambda seq, epoch: ()) -> SessionIndex:
+        """Return the rows, up to date with a state of the session, and without what was forgotten up to then."""
+        rows = self.rows
+        while not rows.refresh(state, news):
+            rows = self.replace(rows, SessionIndex(rows.store, rows.session))
+        return rows
+
+    def replace(self, old: SessionIndex, new: SessionIndex) -> SessionIndex:
+        """Put another index in the place of one, unless another thread has done so; return what is there."""
+        with self._guard:
+            if self.rows is old:
+                self.rows = new
+            return self.rows
+
+    @property
+    def vectors(self) -> list[SessionVectors]:
+        """Its vectors in all spaces."""
+        return list(self.rows.vectors.values())
+
+    def size(self) -> int:
+        """Return about how many bytes it takes; counted anew if it has grown since the last call."""
+        counts = (len(self.rows), *[len(one.vectors) for one in self.vectors])
+        if counts != self._counted:
+            self._counted = counts
+            self._size = SHARED_BYTES + self.rows.nbytes + sum(one.nbytes for one in self.vectors)
+        return self._size
+
+    def due(self, least: int) -> list[SessionIndex | SessionVectors]:
+        """Return the parts of which a snapshot is due; see `SessionIndex.snapshot_due`."""
+        parts: list[SessionIndex | SessionVectors] = [self.rows, *self.vectors]
+        return [one for one in parts if one.snapshot_due(least)]
+
+    def save_snapshots(self, least: int, saved: Saved | None = None) -> None:
+        """Save the snapshots that are due.
+
+        Args:
+            least: see `SessionIndex.snapshot_due`.
+            saved: called if some were, with the number of messages and the seconds it took.
+
+        Raises:
+            StoreError: a snapshot cannot be stored.
+        """
+        due, rows, began = self.due(least), len(self.rows), time.perf_counter()
+        for one in due:
+            one.save_snapshot()
+        if due and saved is not None:
+            saved(rows, time.perf_counter() - began)
+
+    def rest(self) -> None:
+        """Stop background work, and let the rows take less memory. It can still be used."""
+        for one in self.vectors:
+            one.vectors.stop()
+        self.rows.fold()
+
+
+class IndexCache:
+    """The indexes of the sessions that are asked in this process, which all memories on a store share.
+
+    Two memories of one session, also on different branches and in different threads, use one index. One that no open
+    memory uses stays for the next, until the bound is reached: then those used least recently go first. The memories
+    that a pool keeps for later do not count as open, so they cost next to nothing.
+
+    Every store has one; `IndexCache.of(store)` returns it.
+
+    Attributes:
+        max_bytes: about how many bytes of memory the indexes may take together. Assign it to choose another bound.
+            Indexes in use are never dropped, so they may take more.
+    """
+
+    @staticmethod
+    def of(store: Store) -> "IndexCache":
+        """Return the cache that belongs to a store; it exists as long as the store."""
+        return _caches.of(store)
+
+    def __init__(self) -> None:
+        self.max_bytes = MAX_BYTES
+        self._lock = fork_safe_lock(Depth.CACHE)
+        self._kept: OrderedDict[Key, SharedIndex] = OrderedDict()
+        self._nbytes = 0
+        self._saving: dict[Key, tuple[Future[None], int]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """About how many bytes the indexes take now."""
+        return self._nbytes
+
+    def __len__(self) -> int:
+        """Return how many indexes are kept."""
+        return len(self._kept)
+
+    def __repr__(self) -> str:
+        return f"<IndexCache: {len(self)} indexes, {self.nbytes:,} of {self.max_bytes:,} bytes>"
+
+    def __contains__(self, key: Key) -> bool:
+        """Return whether there is an index."""
+        return key in self._kept
+
+    def open(self, key: Key, make: Callable[[], SharedIndex], user: object) -> SharedIndex:
+        """Return an index, which stays as long as its user exists; `make` makes an empty one if there is none."""
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = make()
+            self._kept.move_to_end(key)
+            self._kept[key].users.add(user)
+            return self._kept[key]
+
+    def note(self, used: SharedIndex, key: Key) -> None:
+        """Note that an index may have grown, and drop others if they take too much together."""
+        size = used.size()
+        if size != used.nbytes:
+            with self._lock:
+                if self._kept.get(key) is used:  # else it was dropped
+                    self._nbytes += size - used.nbytes
+                    used.nbytes = size
+        if self._nbytes > self.max_bytes:
+            self._evict()
+
+    def _evict(self) -> None:
+        with self._lock:
+            for key, one in list(self._kept.items()):
+                if self._nbytes <= self.max_bytes:
+                    break
+                if not one.users and key not in self._saving:
+                    del self._kept[key]
+                    self._nbytes -= one.nbytes
+
+    def save_later(self, shared: SharedIndex, session: int, least: int, saved: Saved | None = None) -> None:
+        """Bring the index of a session up to date and save the snapshots that are due, in the background.
+
+        Args:
+            shared: the index.
+            session: the session's key.
+            least: see `SessionIndex.snapshot_due`.
+            saved: see `SharedIndex.save_snapshots`.
+        """
+        store = shared.rows.store
+
+        def save() -> None:
+            try:
+                with suppress(StoreError):  # the next one tries again; until then, the messages are read instead
+                    shared.refreshed(store.state(session))
+                    shared.save_snapshots(least, saved)
+            finally:
+                with self._lock:
+                    self._saving.pop(session, None)
+
+        with self._lock:
+            known = self._saving.get(session)
+            if known is None or known[1] != os.getpid():  # a fork copies no threads
+                self._saving[session] = in_background(save, "infinite-memory snapshot"), os.getpid()
+
+    def release(self) -> None:
+        """Wait until the snapshots are saved, and drop the indexes: their store is going to be closed."""
+        with self._lock:
+            saving = [future for future, pid in self._saving.values() if pid == os.getpid()]
+        wait(saving)
+        with self._lock:
+            kept = list(self._kept.values())
+            self._kept.clear()
+            self._nbytes = 0
+        for one in kept:
+            one.rest()
+
+
+_caches = Companions(lambda _: IndexCache())
