@@ -2,7 +2,6 @@
 # make test    all extras and tools, then the whole suite; with COVERAGE=1, what it covers of the branches, too
 # make check   ruff, formatting, mypy
 # make soak    the long versions: 2,000 examples a property, 200 kills, 300 mutants
-# make workers three processes of the FastAPI example on one PostgreSQL server, one of which is killed
 # make load    eight workers on one PostgreSQL server, or four on one file, that are killed while servers restart: 5 minutes
 # make servers the store on another version of PostgreSQL, through PgBouncer and with a standby, where these are installed
 # make clients the server with OpenAI's SDK for TypeScript and LlamaIndex's OpenAILike, where npm is installed
@@ -36,7 +35,7 @@ export PIP_NO_INPUT = 1
 # Some images set it; then each of the many processes that the tests start compiles the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check soak workers load servers clients image compat docs clean
+.PHONY: demo test check soak load servers clients image compat docs clean
 .NOTPARALLEL:
 
 demo: export INFINITE_MEMORY_STORE = $(DEMO_STORE)
@@ -71,9 +70,6 @@ check: $(VENV)/dev.stamp
 soak: $(VENV)/dev.stamp
 	SOAK=1 $(BIN)/python -m pytest $(TOGETHER) --timeout=3600
 	$(BIN)/python tests/mutants.py
-
-workers: $(VENV)/dev.stamp
-	SOAK=1 $(BIN)/python -m pytest $(PLUGINS) tests/stores/test_workers.py
 
 load: $(VENV)/dev.stamp
 	SOAK=1 $(BIN)/python -m pytest $(PLUGINS) tests/load

@@ -19,7 +19,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 SOAK = "SOAK" in os.environ
 collect_ignore = [
     *([] if "SERVERS" in os.environ else ["stores/test_installed_servers.py"]),
-    *([] if SOAK else ["stores/test_dict_store.py", "stores/test_mutant_stores.py"]),
+    *([] if SOAK else ["stores/test_mutant_stores.py"]),
 ]
 """Files that are not collected: what needs installed servers (`make servers`), and what proves the contract (soak)."""
 
@@ -51,14 +51,6 @@ def store() -> Iterator[CountingStore]:
     """A database in memory."""
     with closing(CountingStore(":memory:")) as store:
         yield store
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what tests under load have measured."""
-    ended = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
-    for name, figures in (one for report in ended for one in report.user_properties):
-        if name == "load":
-            terminalreporter.write_line(f"\n{figures}")
 
 
 def pytest_collection_finish() -> None:

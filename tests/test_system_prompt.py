@@ -9,7 +9,7 @@ import pytest
 
 from shared_core import AsyncInfiniteMemory, BudgetError, InfiniteMemory, Message, SessionPool, SQLiteStore
 from shared_core.testing import HashingEmbedder
-from tests.stores.dict_store import DictStore
+from tests.stores.plain_store import plain_store
 
 ai, user, system = Message.assistant, Message.user, Message.system
 
@@ -167,7 +167,7 @@ def test_the_record_of_many_prompts_costs_nothing_in_memory(store: SQLiteStore) 
 # On branches
 
 
-@pytest.mark.parametrize("kind", [SQLiteStore, DictStore])
+@pytest.mark.parametrize("kind", [SQLiteStore, plain_store])
 def test_each_branch_has_its_own(kind: Any) -> None:
     with closing(kind(":memory:") if kind is SQLiteStore else kind()) as store:
         memory = new(store)

@@ -171,7 +171,6 @@ def draw(entries: Sequence[LogEntry]) -> Iterator[tuple[str, LogEntry | None]]:
         for other in mine[1:]:
             yield _joined(lanes, column, other), None
             lanes[other] = None
-        _trim(lanes, column)
         lanes[column] = entry.position
         yield _row(lanes, column, "o" if entry.message is None else "*"), entry
         first, *others = entry.parents or (None,)
@@ -181,7 +180,6 @@ def draw(entries: Sequence[LogEntry]) -> Iterator[tuple[str, LogEntry | None]]:
             side = lanes.index(parent) if there else _free(lanes)
             lanes[side] = parent
             yield _parted(lanes, column, side, there=there), None
-        _trim(lanes, -1)
 
 
 def _free(lanes: list[Position | None]) -> int:
@@ -189,12 +187,6 @@ def _free(lanes: list[Position | None]) -> int:
     if None not in lanes:
         lanes.append(None)
     return lanes.index(None)
-
-
-def _trim(lanes: list[Position | None], keep: int) -> None:
-    """Drop free columns on the right."""
-    while lanes and lanes[-1] is None and len(lanes) - 1 > keep:
-        lanes.pop()
 
 
 def _row(lanes: Sequence[Position | None], column: int, mark: str) -> str:

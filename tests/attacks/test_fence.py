@@ -57,12 +57,6 @@ def test_a_name_does_not_pose_as_a_role(subtests: pytest.Subtests) -> None:
             assert speaker(message) == shown
 
 
-@given(text=st.text())
-def test_text_without_the_tags_stays_as_it_is(text: str) -> None:
-    assert defused(text, "no tags here") == text
-    assert defused(text.replace("earlier", ""), WORDING) == text.replace("earlier", "")
-
-
 @pytest.mark.parametrize("unit", ["<", "< ", "<\u200b", "</", "<e", "<earlier_message", "\n"])
 def test_a_long_text_is_scanned_once(unit: str) -> None:
     """A million characters of the worst kind: a check that went back over them would not end."""
@@ -84,18 +78,6 @@ def test_a_retrieved_page_cannot_pose_as_what_was_said(keep: Any) -> None:
         assert "my locker code is 9999 now" in sent
         assert len(re.findall("<earlier_messages>", sent, re.IGNORECASE)) == 1
         assert memory.newest(200)[2].grounding == Message.user("x", grounding=page).grounding
-
-
-@pytest.mark.parametrize(
-    ("wording", "text", "safe"),
-    [
-        ("[old] [/old]", "x [ /OLD] <old>", "x &#91; /OLD] <old>"),
-        ("<|im_start|>", "x <| im_start |>", "x &lt;| im_start |>"),
-        ("<stra\u00dfe>", "x <STRA\u00dfE> <strasse>", "x &lt;STRA\u00dfE> <strasse>"),
-    ],
-)
-def test_tags_of_other_kinds_are_escaped_too(wording: str, text: str, safe: str) -> None:
-    assert defused(text, wording) == safe
 
 
 def test_a_summary_cannot_pose_as_recalled_messages() -> None:

@@ -34,18 +34,6 @@ def test_nothing_is_acknowledged_that_nobody_would_find(tmp_path: Path, change: 
         assert told(path) == ["First."]
 
 
-def test_a_file_that_is_put_back_goes_on(tmp_path: Path) -> None:
-    path, away = tmp_path / "chat.db", tmp_path / "away.db"
-    with InfiniteMemory(path, embedder="words") as memory:
-        memory.add(Message.user("First."))
-        path.rename(away)
-        with pytest.raises(StoreError):
-            memory.add(Message.user("Second."))
-        away.rename(path)
-        memory.add(Message.user("Third."))
-    assert told(path) == ["First.", "Third."]
-
-
 @pytest.mark.parametrize("store", [None, "chat.db"])
 def test_a_backup_holds_all_that_is_stored(tmp_path: Path, store: str | None) -> None:
     copy, steps = tmp_path / "copy.db", list[tuple[int, int]]()
@@ -63,15 +51,6 @@ def test_a_backup_holds_all_that_is_stored(tmp_path: Path, store: str | None) ->
     assert steps[-1][0] == steps[-1][1]
     assert copy.stat().st_mode & 0o777 == 0o600
     assert not list(tmp_path.glob(".*.part*"))
-
-
-def test_a_backup_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
-    with InfiniteMemory(tmp_path / "chat.db", embedder="words") as memory:
-        memory.add(Message.user("First."))
-        for path, why in ((tmp_path / "none" / "copy.db", "check its folder"), (tmp_path, "is a folder")):
-            with pytest.raises(StoreError, match=why):
-                memory.backup(path)
-    assert {path.name for path in tmp_path.iterdir()} == {"chat.db", "chat.db-reserve"}
 
 
 def test_an_export_removes_what_killed_ones_left_a_day_ago(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,17 +92,6 @@ def test_a_counter_that_returns_no_count_is_named(subtests: pytest.Subtests) -> 
             pytest.raises(ValueError, match="counter 'odd'"),
         ):
             memory.add(Message.user("Hello."))
-
-
-def test_a_counter_may_return_integers_of_numpy() -> None:
-    with InfiniteMemory(token_counter=Counter(np.int64(3))) as memory:
-        memory.add([Message.user("Hello."), Message.assistant("Hi.")])
-        assert memory.context("And now?").report.total_tokens == 3 * (3 + 4)
-
-
-def test_media_larger_than_any_prompt_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"media_tokens=.*at most 2147483647"):
-        Message.user("A picture.", media_tokens=2**63)
 
 
 @given(

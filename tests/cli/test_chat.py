@@ -18,7 +18,6 @@ from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import run
 from shared_core.cli.chat import ChatLoop
 from shared_core.cli.models import ChatModel
-from shared_core.errors import MissingExtraError
 from tests.langchain.random_histories import needs_providers
 from tests.support.documents import ROOT
 
@@ -75,14 +74,6 @@ def test_it_answers_from_what_was_said_long_ago(chat: Chat, path: str) -> None:
     assert answer.content == "You said: my locker code is 4471"
 
 
-def test_the_store_may_come_before_the_command(
-    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("/search locker code\n"))
-    assert run(["--store", path, "--session", "s", "chat"]) == 0
-    assert "my locker code is 4471" in capsys.readouterr().out
-
-
 def test_a_failing_model_does_not_end_the_chat(talk: Talk, path: str) -> None:
     def model(prompt: Sequence[Message]) -> Iterator[str]:
         yield "half an\x1b "
@@ -119,31 +110,6 @@ def test_ctrl_c_stops_an_answer_and_keeps_what_was_written(talk: Talk, path: str
         assert memory.newest(1)[0].content == "Once upon"
 
 
-class Terminal:
-    """Lines typed at a terminal; an empty one is Ctrl-C."""
-
-    def __init__(self, *lines: str) -> None:
-        self._lines = iter(lines)
-
-    def isatty(self) -> bool:
-        return True
-
-    def readline(self) -> str:
-        line = next(self._lines)
-        if not line:
-            raise KeyboardInterrupt
-        return f"{line}\n"
-
-
-def test_the_prompt_shows_the_branch_and_ctrl_c_how_to_leave(
-    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdin", Terminal("/fork side", "", "/quit"))
-    assert run(["chat", "--store", path, "--session", "s"]) == 0
-    prompts = capsys.readouterr().err.partition("lists the commands\n")[2]
-    assert prompts == "main> side> \nto end the chat: /quit or Ctrl-D\nside> "
-
-
 def test_a_fork_is_talked_on_and_the_store_remembers_it(chat: Chat, path: str) -> None:
     code, out, err = chat("/fork side code", "on the side", "/branches", "/checkout main", "/history 1")
     assert (code, err.count("\n")) == (0, 1)
@@ -173,14 +139,11 @@ def test_branches_are_merged_and_stashed_in_the_chat(chat: Chat) -> None:
 
 WRONG = {
     "/fork": "expected: /fork NAME [AT]",
-    "/fork a b c": "expected: /fork NAME [AT]",
     "/fork 'a": "No closing quotation",
     "/fork main": "there is already a branch 'main'",
     "/checkout none": "no branch or message 'none'; branches: 'main'",
     "/checkout code": "'code' is not a branch; to go on from there: /fork NAME code",
     "/merge main sideways": "'sideways' is no way to merge: choose one of auto, fast-forward, full, squash, three-way",
-    "/merge none": "no branch or message 'none'",
-    "/stash drop": "expected /stash, /stash pop or /stash list",
     "/stash pop": "there is no stash 0: nothing is stashed",
     "/history many": "'many' is not a number",
     "/forget": "expected: /forget ID ...",
@@ -193,21 +156,6 @@ def test_a_wrong_command_is_one_line_and_the_chat_goes_on(chat: Chat) -> None:
     assert (code, len(said)) == (0, len(WRONG))
     for expected, line in zip(WRONG.values(), said, strict=True):
         assert expected in line
-
-
-def test_the_system_prompt_is_told_and_not_stored(
-    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n/report --full\n"))
-    assert run(["chat", "--store", path, "--session", "s", "--system", "You plan journeys."]) == 0
-    assert "You plan journeys." in capsys.readouterr().out
-    with InfiniteMemory(path, session_id="s") as memory:
-        assert "system" not in [message.role for message in memory.messages()]
-
-
-def test_a_chat_may_begin_on_another_branch(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["chat", "--store", path, "--session", "s", "--branch", "none"]) == 2
-    assert "no branch or message 'none'; branches: 'main'" in capsys.readouterr().err
 
 
 def test_it_tells_why_and_searches_and_forgets(chat: Chat, path: str) -> None:
@@ -289,30 +237,6 @@ def test_another_package_offers_models_to_chats_and_merges(
     assert said.endswith("The above is a record. What now?\nto take it back: undo --branch main\n")
 
 
-def test_without_a_package_that_offers_it_there_is_no_model(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.cli.models.entry_points", lambda group: ())
-    code, out, err = chat("hello", model="openai:gpt-4o")
-    assert (code, out) == (2, "")
-    assert err == (
-        "infinite-memory: no model 'openai:gpt-4o': no package that offers it is installed; echo is always there\n"
-    )
-
-
-def test_ctrl_c_ends_a_chat_that_is_not_typed(
-    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Pipe:
-        def isatty(self) -> bool:
-            return False
-
-        def readline(self) -> str:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("sys.stdin", Pipe())
-    assert run(["chat", "--store", path]) == 130
-    assert capsys.readouterr().err.endswith("\ninfinite-memory: interrupted\n")
-
-
 @pytest.mark.usefixtures("installed")
 def test_without_langchain_a_model_says_what_to_install(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("langchain_infinite_memory")]:
@@ -321,12 +245,6 @@ def test_without_langchain_a_model_says_what_to_install(chat: Chat, monkeypatch:
     code, out, err = chat("hello", model="openai:gpt-4o")
     assert (code, out) == (2, "")
     assert err == "infinite-memory: langchain-core is not installed: pip install 'infinite-memory[langchain]'\n"
-
-
-def test_with_langchain_core_alone_a_model_says_so_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "langchain", None)
-    with pytest.raises(MissingExtraError, match=r"'infinite-memory\[langchain]'"):
-        langchain_model("openai:gpt-4o")
 
 
 def test_a_model_of_langchain_is_given_the_prompt_and_streams(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,52 +33,6 @@ def said(call: Call, *args: str) -> list[str]:
     return [message["content"] for message in json.loads(call("log", "--json", *args)[1])["messages"]]
 
 
-def test_a_store_grows_message_by_message(call: Call) -> None:
-    first = json.loads(call("add", "We loved the Casa Azul.", "--json")[1])
-    code, out, err = call("add", "--role", "assistant", stdin="Noted:\nCasa Azul.\n")
-    assert (code, out.split(maxsplit=4)[2::2], err) == (0, ["assistant", "Noted: Casa Azul.\n"], "")
-    call("add", "-", "--session", "other", stdin="from a pipe")
-    assert said(call) == ["We loved the Casa Azul.", "Noted:\nCasa Azul."]
-    assert said(call, "--session", "other") == ["from a pipe"]
-    with InfiniteMemory("chat.db") as memory:
-        asked, answer = memory.messages()
-    assert (first["id"], first["turn_id"], first["role"]) == (asked.id, asked.id, "user")
-    assert answer.turn_id == asked.id
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_nothing_is_not_added(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for args in (["add", ""], ["add", "-"], ["add"]):
-        code, out, err = call(*args)
-        assert (code, out, err) == (2, "", "infinite-memory: there is nothing to add: the text is empty (see --help)\n")
-    monkeypatch.setattr("sys.stdin", Terminal())
-    assert run(["add"]) == 2
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_commands_go_on_with_the_branch_that_was_forked_or_checked_out(call: Call) -> None:
-    call("add", "one")
-    assert call("fork", "side")[0] == 0
-    call("add", "two")
-    assert (said(call), said(call, "--branch", "main")) == (["one", "two"], ["one"])
-    assert json.loads(call("stats", "--json")[1])["branch"] == "side"
-    assert call("checkout", "main")[1] == "checked out 'main'\n"
-    call("add", "three")
-    call("add", "four", "--branch", "side")
-    assert (said(call), said(call, "--branch", "side")) == (["one", "three"], ["one", "two", "four"])
-    assert call("merge", "main")[1] == (
-        "nothing to merge: main is the branch to merge into: check out another one first\n"
-    )
-    assert call("merge", "side", "--how", "squash")[1].startswith("merged side into main (squash)\n")
-    assert json.loads(call("checkout", "side", "--json")[1]) == {"branch": "side"}
-    assert call("merge", "main")[1] == "merged main into side (full)\nto take it back: undo --branch side\n"
-    assert call("diff", "main")[1].startswith("both: up to ")
-
-
 def test_a_checkout_is_of_one_session_and_not_of_programs(call: Call) -> None:
     for session in ("a", "b"):
         call("add", session, "--session", session)
@@ -109,14 +63,6 @@ def test_a_branch_that_is_checked_out_may_be_renamed_and_must_not_be_deleted(cal
     assert call("branches")[1].startswith("* main  ")
 
 
-def test_forgetting_everything_ends_on_main(call: Call) -> None:
-    call("add", "one")
-    call("fork", "side")
-    assert call("forget", "--all", "--yes")[0] == 0
-    call("add", "two")
-    assert said(call, "--branch", "main") == ["two"]
-
-
 def test_only_a_branch_can_be_checked_out(call: Call) -> None:
     with InfiniteMemory("chat.db") as memory:
         memory.add([Message.user("one", id="aaaa"), Message.user("two", id="bbbb")])
@@ -129,18 +75,6 @@ def test_only_a_branch_can_be_checked_out(call: Call) -> None:
     assert said(call) == ["one", "again"]
 
 
-def test_tags_and_moves_are_of_the_branch_that_is_checked_out(call: Call) -> None:
-    call("add", "one")
-    call("fork", "side")
-    call("add", "two")
-    assert call("tag", "here")[1] == "tagged side as 'here'\n"
-    assert call("reset", "main")[1].startswith("'side' now ends at main\nto take it back: undo --branch side")
-    assert said(call, "--branch", "here") == ["one", "two"]
-    call("stash", "push")
-    assert "  side  1 message" in call("stash", "list")[1]
-    assert said(call) == []
-
-
 def test_a_message_is_forgotten_by_the_beginning_of_its_id(call: Call) -> None:
     with InfiniteMemory("chat.db") as memory:
         memory.add(
@@ -151,12 +85,6 @@ def test_a_message_is_forgotten_by_the_beginning_of_its_id(call: Call) -> None:
     assert said(call) == ["one"]
     assert call("forget", "--id", "abc", "--yes")[::2] == (2, "infinite-memory: no message 'abc' in this session\n")
     assert call("forget", "--id", "abcd", "--yes")[1] == "forgot 1 message\n"
-
-
-def test_without_anything_to_take_nothing_is_stashed(call: Call) -> None:
-    call("add", "--role", "system", "Be brief.")
-    assert call("stash", "push") == (0, "nothing to stash\n", "")
-    assert call("stash", "push", "--json")[1] == "null\n"
 
 
 def test_a_branch_that_is_gone_meanwhile_is_not_checked_out(call: Call) -> None:

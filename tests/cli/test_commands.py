@@ -4,7 +4,6 @@ import io
 import json
 import os
 import re
-import sqlite3
 import subprocess
 import sys
 import warnings
@@ -16,12 +15,9 @@ import pytest
 
 from shared_core.__main__ import main
 from shared_core.cli.app import run
-from shared_core.cli.printing import PREVIEW_LIMIT, PROGRESS_FROM, message_line, message_record, message_text
 from shared_core.memory import InfiniteMemory
-from shared_core.messages import Message, ToolCall
+from shared_core.messages import Message
 from shared_core.prompt.reasons import Reason
-from shared_core.prompt.terminal import printable
-from shared_core.sharing.readers.openai import read_messages
 
 ROOT = Path(__file__).parents[2]
 CALL = {"id": "c1", "type": "function", "function": {"name": "book", "arguments": '{"nights": 3}'}}
@@ -36,7 +32,7 @@ TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "ok", "id": "ok-1", "created_at": "2025-03-05T10:00:00Z"},
     {"role": "user", "content": "ok", "id": "ok-2", "created_at": "2025-03-05T10:00:30Z"},
 ]
-READERS = [["ask", "x"], ["search", "x"], ["log"], ["stats"], ["forget", "--all", "--yes"]]
+READERS = [["ask", "x"], ["log"], ["forget", "--all", "--yes"]]
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -135,16 +131,6 @@ def test_an_error_is_one_line_and_exit_code_2_in_a_real_process(here: Path) -> N
     assert list(here.iterdir()) == []
 
 
-def test_without_the_extra_the_command_says_how_to_install_it() -> None:
-    code = "import sys; sys.modules['typer'] = None; from shared_core.__main__ import main; sys.exit(main())"
-    failed = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
-    )
-    assert (failed.returncode, failed.stdout) == (2, "")
-    assert is_one_line(failed.stderr)
-    assert 'pip install "infinite-memory[cli]"' in failed.stderr
-
-
 def test_the_entry_point_answers_for_both(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["infinite-memory", "--help"])
     assert main() == 0
@@ -152,28 +138,6 @@ def test_the_entry_point_answers_for_both(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setitem(sys.modules, "typer", None)
     assert main() == 2
     assert is_one_line(capsys.readouterr().err)
-
-
-def test_a_broken_dependency_of_the_extra_shows_itself(here: Path) -> None:
-    (here / "typer.py").write_text("import no_such_module\n")
-    failed = subprocess.run(
-        [sys.executable, "-m", "shared_core"],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(here), str(ROOT)])},
-    )
-    assert failed.returncode == 1
-    assert "No module named 'no_such_module'" in failed.stderr
-
-
-def test_a_reader_that_stops_early_is_no_error(here: Path) -> None:
-    assert run(["import", lines_of(here / "many.jsonl", 2_000)]) == 0
-    pipe = f"{sys.executable} -m shared_core log | head -n 1"
-    done = subprocess.run(
-        ["bash", "-c", pipe], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
-    )
-    assert "remark number 0" in done.stdout
-    assert done.stderr == ""
 
 
 def test_importing_twice_adds_nothing(talk: str, call: Call) -> None:
@@ -185,37 +149,6 @@ def test_importing_twice_adds_nothing(talk: str, call: Call) -> None:
     assert first["seconds"] >= 0
     assert (again["new"], again["known"], again["forgotten"]) == (0, 9, 0)
     assert call("log", "--json")[1] == log
-
-
-def test_what_was_forgotten_stays_out_and_is_counted(stored: str, talk: str, call: Call) -> None:
-    assert call("forget", "--id", "ok-1", "--yes")[0] == 0
-    again = json.loads(call("import", talk, "--json")[1])
-    assert (again["new"], again["known"], again["forgotten"]) == (0, 8, 1)
-
-
-def test_an_empty_list_is_imported(here: Path, call: Call) -> None:
-    (here / "none.json").write_text("[]")
-    code, out, _ = call("import", "none.json")
-    assert code == 0
-    assert "0 new messages" in out
-
-
-def test_progress_is_shown_for_long_files_only(here: Path, call: Call) -> None:
-    assert call("import", lines_of(here / "short.jsonl", 10))[2] == ""
-    long = call("import", lines_of(here / "long.jsonl", PROGRESS_FROM + 1), "--store", "long.db")[2]
-    assert f"{PROGRESS_FROM + 1}/{PROGRESS_FROM + 1}" in long
-    assert "storing" in long
-    assert "indexing" in long
-
-
-def test_progress_is_shown_on_a_terminal(talk: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "storing" in call("import", talk)[2]
-    screen = io.StringIO()
-    monkeypatch.setattr(sys, "stdout", screen)
-    monkeypatch.setattr(sys, "stderr", screen)
-    assert call("view", "--out", "page.html")[0] == 0
-    assert -1 < screen.getvalue().rfind("building prompts") < screen.getvalue().find("page.html")
 
 
 def test_ask_gives_a_request_and_a_report_and_stores_nothing(stored: str, call: Call) -> None:
@@ -234,12 +167,6 @@ def test_ask_gives_a_request_and_a_report_and_stores_nothing(stored: str, call: 
     assert all(line["why"] == Reason(line["reason"]).why for line in lines)
     assert {"always_sent", "question", "newest"} <= {line["reason"] for line in lines}
     assert call("log", "--json")[1] == before
-
-
-def test_ask_takes_max_tokens(here: Path, call: Call) -> None:
-    assert call("import", lines_of(here / "many.jsonl", 200))[0] == 0
-    report = json.loads(call("ask", "which remark?", "--max-tokens", "800", "--json")[1])["report"]
-    assert report["total_tokens"] <= report["budget"] < 800
 
 
 @pytest.mark.parametrize("colour", [True, False])
@@ -296,22 +223,6 @@ def test_log_and_its_json_can_be_imported_again(stored: str, here: Path, call: C
     assert (again["new"], again["known"]) == (0, 9)
 
 
-def test_log_shows_a_branch(stored: str, call: Call) -> None:
-    with InfiniteMemory(stored) as memory:
-        memory.fork("other", at="ok-1")
-    assert call("log", "--branch", "other")[1].splitlines() == call("log")[1].splitlines()[:-1]
-    code, _, err = call("log", "--branch", "none")
-    assert code == 2
-    assert is_one_line(err)
-
-
-def test_sessions_and_users_are_apart(stored: str, talk: str, call: Call) -> None:
-    assert call("import", talk, "--session", "s", "--user", "u")[0] == 0
-    assert call("forget", "--all", "--yes", "--session", "s", "--user", "u")[0] == 0
-    assert len(json.loads(call("log", "--json")[1])["messages"]) == 9
-    assert call("log", "--json", "--session", "s", "--user", "u")[:2] == (1, "")
-
-
 def test_a_conversation_with_a_damaged_message_can_be_forgotten(call: Call, here: Path) -> None:
     with InfiniteMemory("chat.db") as memory:
         memory.add([Message.user("My code is 4471.", id="m1"), Message.assistant("Noted.", id="m2")])
@@ -344,13 +255,6 @@ def test_a_warning_is_one_line(stored: str, call: Call, monkeypatch: pytest.Monk
     assert err == "infinite-memory: warning: the model is broken\ninfinite-memory: and so is the rest\n"
 
 
-def test_the_store_may_come_from_the_environment(talk: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("INFINITE_MEMORY_STORE", "env.db")
-    assert call("import", talk)[0] == 0
-    assert Path("env.db").exists()
-    assert not Path("chat.db").exists()
-
-
 def test_common_options_may_come_before_the_command(talk: str, call: Call) -> None:
     target = ["--store", "mine.db", "--session", "s", "--user", "u"]
     assert json.loads(call(*target, "--json", "import", talk)[1])["new"] == 9
@@ -369,23 +273,6 @@ def test_an_option_after_the_command_wins(stored: str, call: Call, monkeypatch: 
     assert call("log", "--store", stored)[0] == 0
 
 
-@pytest.mark.parametrize("command", ["import", "ask", "merge", "stash push", "view"])
-def test_help_of_a_command_lists_the_common_options(command: str, call: Call) -> None:
-    code, out, _ = call(*command.split(), "--help")
-    assert code == 0
-    for option in ("--store", "--session ID", "--user ID", "--json"):
-        assert f"  {option} " in out
-    assert "INFINITE_MEMORY_STORE" in out
-
-
-def test_stats_as_table_and_json(stored: str, call: Call) -> None:
-    numbers = json.loads(call("stats", "--json")[1])
-    assert numbers["messages"] == 9
-    table = dict(row.split(maxsplit=1) for row in call("stats")[1].splitlines())
-    assert table["messages"] == "9"
-    assert table["embedders"] == (numbers["embedders"] or ["-"])[0]
-
-
 @pytest.mark.parametrize("command", READERS, ids=lambda command: command[0])
 def test_a_store_that_does_not_exist_is_not_made(command: list[str], here: Path, call: Call) -> None:
     code, out, err = call(*command, "--store", "none.db")
@@ -393,50 +280,6 @@ def test_a_store_that_does_not_exist_is_not_made(command: list[str], here: Path,
     assert is_one_line(err)
     assert "no store at 'none.db': create one with infinite-memory chat, add or import" in err
     assert list(here.iterdir()) == []
-
-
-@pytest.mark.parametrize("command", [["import", "talk.json"], *READERS], ids=lambda command: command[0])
-def test_a_store_that_is_something_else_is_left_alone(command: list[str], talk: str, here: Path, call: Call) -> None:
-    (here / "chat.db").write_bytes(b"this is not a database, but long enough to look at" * 100)
-    code, out, err = call(*command)
-    assert (code, out) == (2, "")
-    assert is_one_line(err)
-    assert "chat.db" in err
-    assert (here / "chat.db").read_bytes().startswith(b"this is not")
-
-
-def test_a_foreign_database_is_left_alone(talk: str, here: Path, call: Call) -> None:
-    with sqlite3.connect("chat.db") as other:
-        other.execute("CREATE TABLE mine (x)")
-    other.close()
-    before = (here / "chat.db").read_bytes()
-    code, _, err = call("import", talk)
-    assert code == 2
-    assert is_one_line(err)
-    assert (here / "chat.db").read_bytes() == before
-
-
-WRONG = {
-    "unknown command": ["imprt", "talk.json"],
-    "unknown option": ["log", "--colour"],
-    "no question": ["ask"],
-    "limit": ["log", "--limit", "0"],
-    "tokens": ["ask", "x", "--max-tokens", "many"],
-    "too few tokens": ["ask", "x", "--max-tokens", "-1"],
-    "placement": ["ask", "x", "--placement", "top"],
-    "role": ["search", "x", "--role", "robot"],
-    "time": ["search", "x", "--since", "yesterday"],
-    "id": ["forget", "--id", "no-such-id", "--yes"],
-    "nothing to forget": ["forget", "--yes"],
-    "too much to forget": ["forget", "--all", "--id", "ok-1", "--yes"],
-}
-
-
-@pytest.mark.parametrize("args", WRONG.values(), ids=WRONG)
-def test_a_wrong_argument_is_one_line_and_exit_code_2(args: list[str], stored: str, call: Call) -> None:
-    code, out, err = call(*args)
-    assert (code, out) == (2, "")
-    assert is_one_line(err)
 
 
 def test_forget_shows_what_would_go_and_asks(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,46 +298,6 @@ def test_forget_shows_what_would_go_and_asks(stored: str, call: Call, monkeypatc
     assert "Belém Tower" not in call("log")[1]
 
 
-def test_forget_without_an_answer_forgets_nothing(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    assert call("forget", "--all")[0] == 1
-    assert json.loads(call("stats", "--json")[1])["messages"] == 9
-
-
-def test_forget_dry_run_only_shows(stored: str, call: Call) -> None:
-    code, out, _ = call("forget", "--id", "ok-1", "--dry-run")
-    assert code == 0
-    assert out.startswith("would forget 1 message\n")
-    assert "ok-1" in out
-    result = json.loads(call("forget", "--id", "ok-1", "--dry-run", "--json")[1])
-    assert result["dry_run"] is True
-    assert json.loads(call("stats", "--json")[1])["messages"] == 9
-
-
-def test_forget_everything(stored: str, call: Call) -> None:
-    result = json.loads(call("forget", "--all", "--yes", "--json")[1])
-    assert result["dry_run"] is False
-    assert len(result["ids"]) == 9
-    for again in (["log"], ["forget", "--all"]):
-        code, out, err = call(*again)
-        assert (code, out) == (1, "")
-        assert err.startswith(
-            "infinite-memory: no session 'default' in 'chat.db'; there is none: import a conversation"
-        )
-
-
-def test_forget_says_when_bytes_are_left(stored: str, call: Call) -> None:
-    reader = sqlite3.connect(stored, isolation_level=None)
-    reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    try:
-        code, out, _ = call("forget", "--id", "ok-1", "--yes")
-    finally:
-        reader.close()
-    assert code == 0
-    assert "\n! " in out
-
-
 def test_text_cannot_command_the_terminal(here: Path, call: Call) -> None:
     bad = [{"role": "user", "content": "a\x1b[2Jb\r\nc\x07", "name": "eve\x1b", "id": "id\x1b"}]
     (here / "bad.json").write_text(json.dumps(bad))
@@ -504,44 +307,6 @@ def test_text_cannot_command_the_terminal(here: Path, call: Call) -> None:
         assert code == 0
         assert not {"\x1b", "\x07", "\r"} & set(out + err)
     assert json.loads(call("log", "--json")[1])["messages"][0]["content"] == bad[0]["content"]
-
-
-def test_half_a_surrogate_pair_does_not_break_the_output(here: Path, call: Call) -> None:
-    (here / "half.json").write_text('[{"role": "user", "content": "half \\ud83d pair", "id": "h"}]')
-    if call("import", "half.json")[0] == 0:
-        assert call("log")[1].endswith("half \\ud83d pair\n")
-        assert json.loads(call("log", "--json")[1])["messages"][0]["content"] == "half \ud83d pair"
-
-
-def test_a_message_as_text() -> None:
-    message = Message.assistant("one\ntwo", id="m", tool_calls=[ToolCall(id="c", name="f", arguments="{}")])
-    assert message_text(message) == "one\ntwo\ncalls f({})"
-    assert message_line(message).split() == ["assistant", "m", "one", "two", "calls", "f({})"]
-    assert printable("tab\tand\x00\x9b") == "tab\tand\\x00\\x9b"
-
-
-def test_a_long_list_of_what_would_go_is_cut(here: Path, call: Call) -> None:
-    assert call("import", lines_of(here / "many.jsonl", 60))[0] == 0
-    rows = call("forget", "--all", "--dry-run")[1].splitlines()
-    assert rows[0] == "would forget 60 messages"
-    assert rows[-1] == f"... and {60 - PREVIEW_LIMIT} more"
-    assert len(rows) == PREVIEW_LIMIT + 2
-
-
-def test_a_record_is_read_as_the_same_message(here: Path) -> None:
-    entry = {
-        "role": "user",
-        "content": [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": "a.png"}}],
-        "name": "ana",
-        "created_at": "2025-03-01T09:00:00Z",
-        "grounding": {"items": ["passage", {"text": "best", "score": 0.5}], "header": "sources"},
-        "seed": 7,
-    }
-    (here / "one.json").write_text(json.dumps(entry))
-    (first,) = read_messages("one.json")
-    (here / "two.json").write_text(json.dumps(message_record(first)))
-    assert read_messages("two.json") == [first]
-    assert first.payload is not None
 
 
 # Branches
@@ -599,21 +364,6 @@ def test_a_command_for_branches_answers_in_words_and_in_json(
     code, out, _ = call(*args, "--json", "--store", "copy.db")
     assert code == 0
     assert json.loads(out) == data if data is not None else json.loads(out)
-
-
-@pytest.mark.usefixtures("parted")
-def test_a_stash_goes_and_comes_back(call: Call) -> None:
-    assert call("stash", "push", "--note", "for later")[1] == "stashed 1 message\nto take it back: undo --branch main\n"
-    assert "main  1 message  for later" in call("stash", "list")[1]
-    assert call("stash", "apply")[1] == "copied 1 message\nto take it back: undo --branch main\n"
-    assert call("stash", "pop", "--branch", "side")[1] == "copied 1 message\nto take it back: undo --branch side\n"
-    assert call("stash", "pop")[0] == 2
-    call("stash", "push")
-    assert call("stash", "drop")[1] == "dropped stash 0\n"
-    assert "main@{1}" in call("reflog")[1]
-    assert call("reset", "main@{9}")[0] == 2
-    call("tag", "v1")
-    assert call("delete-tag", "v1")[1] == "deleted 'v1'\n"
 
 
 @pytest.mark.usefixtures("parted")

@@ -1,6 +1,5 @@
 """`infinite-memory evaluate`: its tables and JSON, its mistakes in one line, and its page in the documentation."""
 
-import io
 import json
 import re
 import shlex
@@ -64,21 +63,6 @@ def test_json_for_programs(call: Call) -> None:
     assert found["settings"][0]["all"]["evidence"]["mean"] == 1
     assert found["settings"][0]["embedder"] is None
     assert [row["where"] for row in found["rows"][:2]] == ["line 1", "line 2"]
-
-
-def test_questions_from_stdin_about_the_branch_that_is_checked_out(
-    call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    question = json.dumps({"question": "Where did we move?", "ids": ["s1"]})
-    monkeypatch.setattr("sys.stdin", io.StringIO(question))
-    code, _, err = call("--questions", "-")
-    assert (code, "line 1: 's1'" in err) == (2, True)
-    run(["checkout", "side"])
-    capsys.readouterr()
-    monkeypatch.setattr("sys.stdin", io.StringIO(question))
-    assert call("--questions", "-")[0] == 0
-    monkeypatch.setattr("sys.stdin", io.StringIO(question))
-    assert call("--questions", "-", "--branch", "main")[0] == 2
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,9 @@
 """The help of every command, the version, and what a shell completes."""
 
 import io
-import os
 import re
 import shlex
-import subprocess
-import sys
 from collections.abc import Iterator
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +13,6 @@ from typer.main import get_command
 from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import app, run
 from shared_core.cli.examples import EXAMPLES
-from tests.support.documents import ROOT
 
 GROUP: Any = get_command(app)
 
@@ -79,17 +74,6 @@ def test_an_example_is_a_valid_command_line(subtests: pytest.Subtests) -> None:
                 assert not context.args
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["--version"]) == 0
-    assert capsys.readouterr().out == f"infinite-memory {version('infinite-memory')}\n"
-
-
-def test_stash_alone_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["stash"]) == 0
-    out = capsys.readouterr().out
-    assert all(f"  {name} " in out for name in ("push", "list", "apply", "pop", "drop"))
-
-
 # Completion
 
 
@@ -97,30 +81,6 @@ def test_stash_alone_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_shell_is_given_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", shell]) == 0
     assert "_INFINITE_MEMORY_COMPLETE" in capsys.readouterr().out
-
-
-def completed(line: str) -> list[str]:
-    """What bash offers for the last word of a line."""
-    words = shlex.split(line)
-    place = str(len(words) - 1)
-    env = {
-        "_INFINITE_MEMORY_COMPLETE": "complete_bash",
-        "COMP_WORDS": line,
-        "COMP_CWORD": place,
-        "PYTHONPATH": str(ROOT),
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "shared_core"], env=os.environ | env, capture_output=True, text=True, check=True
-    )
-    assert done.stderr == ""
-    return done.stdout.split()
-
-
-def test_a_shell_completes_names() -> None:
-    with InfiniteMemory("mine.db", session_id="ana") as memory:
-        memory.add(Message.user("one"))
-        memory.fork("debug")
-    assert completed("infinite-memory checkout --store mine.db --session ana de") == ["debug"]
 
 
 def test_names_are_completed_from_the_store_that_the_line_names(monkeypatch: pytest.MonkeyPatch) -> None:

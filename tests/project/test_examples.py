@@ -1,10 +1,8 @@
 """The examples for the engine and LangChain, and the code in docs/langchain.md, work as shown."""
 
-import asyncio
 import inspect
 import json
 import re
-import runpy
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, trim_messages
+from langchain_core.messages import trim_messages
 
 from langchain_infinite_memory import (
     HistoryRetriever,
@@ -35,64 +33,6 @@ def test_every_example_is_listed() -> None:
     listed = re.findall(r"^\| \[`(.+?)`\]\((.+?)\) \|", (EXAMPLES / "README.md").read_text(encoding="utf-8"), re.M)
     assert [name for name, _ in listed] == [target for _, target in listed]
     assert {name for name, _ in listed} == files | {NOTEBOOK.name}
-
-
-# The server
-
-
-class Client:
-    """One request to a server, taken chunk by chunk; `stays` for so many."""
-
-    def __init__(self, user: str, text: str, *, stays: int | None = None) -> None:
-        self.chunks: list[str] = []
-        self._stays = stays
-        self._body = json.dumps({"text": text}).encode()
-        self._scope = {
-            "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http",
-            "path": "/chat/main", "raw_path": b"/chat/main", "query_string": b"", "root_path": "",
-            "headers": [(b"content-type", b"application/json"), (b"user", user.encode())],
-            "client": ("127.0.0.1", 1), "server": ("server", 80),
-        }  # fmt: skip
-        self._gone = asyncio.Event()
-
-    async def ask(self, app: Any) -> None:
-        given = [{"type": "http.request", "body": self._body}]
-
-        async def receive() -> dict[str, Any]:
-            if given:
-                return given.pop()
-            await self._gone.wait()
-            return {"type": "http.disconnect"}
-
-        async def send(message: dict[str, Any]) -> None:
-            if message.get("body"):
-                self.chunks.append(message["body"].decode())
-            if len(self.chunks) == self._stays:
-                self._gone.set()
-                await asyncio.Event().wait()  # nothing more is taken
-
-        await app(self._scope, receive, send)
-
-
-def test_the_server_streams_and_keeps_what_was_sent_to_somebody_who_left(tmp_path: Path) -> None:
-    create_app = runpy.run_path(str(EXAMPLES / "langchain_fastapi.py"))["create_app"]
-    path = tmp_path / "chat.db"
-
-    async def talk() -> Client:
-        app = create_app(path)
-        async with app.router.lifespan_context(app):
-            stayed = Client("ann", "Hello.")
-            await asyncio.gather(stayed.ask(app), Client("ben", "Hello.", stays=3).ask(app))
-        return stayed
-
-    stayed = asyncio.run(talk())
-    answer = "Noted. I was shown 1 message."
-    assert stayed.chunks == re.findall(r"\S+\s*", answer)
-    kept = [InfiniteChatMessageHistory("main", user_id=name, store=path).messages for name in ("ann", "ben")]
-    assert [message.text for message in kept[0]] == ["Hello.", answer]
-    assert kept[1][1].text == "Noted. I was "
-    assert kept[1][1].additional_kwargs == {"incomplete": "stopped"}
-    assert isinstance(kept[1][1], AIMessage)
 
 
 # The notebook

@@ -113,15 +113,3 @@ def test_no_page_loads_anything_from_the_network(site: Path) -> None:
         text = path.read_text(encoding="utf-8")
         fetched = re.findall(r"(?:@import|url\(|<(?:image|script)[^>]*href=)\s*[\"']?((?:https?:)?//[^\"')]+)", text)
         assert fetched == [], path
-
-
-def test_the_check_finds_what_is_broken(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text(
-        '<h1 id="here"></h1><a href="#here"></a><a href="#there"></a><a href="b/"></a><a href="c.html"></a>'
-        '<a href="b/#deep"></a><a href="b/#gone"></a><a href="https://example.org/x"></a>'
-    )
-    (tmp_path / "b").mkdir()
-    (tmp_path / "b" / "index.html").write_text('<p id="deep"></p><script src="//example.org/y.js"></script>')
-    pages = read_pages(tmp_path.resolve())
-    assert [found.rpartition(": ")[2] for found in broken(pages)] == ["#there", "b/#gone", "c.html"]
-    assert pages[tmp_path.resolve() / "b" / "index.html"].loads == {"//example.org/y.js"}

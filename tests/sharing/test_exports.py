@@ -12,20 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import InfiniteMemory, Message, UnknownReferenceError, export_sessions, import_sessions
+from shared_core import InfiniteMemory, Message, UnknownReferenceError, import_sessions
 from shared_core.errors import AmbiguousReferenceError, InfiniteMemoryError, InputFileError
 from shared_core.messages import ToolCall
 from shared_core.records import After, Draft
 from shared_core.sharing import conversations, foreign
 from shared_core.sharing.foreign import Job
 from shared_core.sharing.importer import ImportResult, Target
-from shared_core.sharing.readers import FORMATS
 from shared_core.sharing.readers.chatgpt import read_chatgpt
 from shared_core.sharing.readers.conversation import Conversation
 from shared_core.sharing.readers.gemini import text_of_html
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
-from shared_core.strippers import TOOL_RESULTS
 from tests.support.histories import texts
 
 DATA = Path(__file__).parent / "data"
@@ -220,80 +218,6 @@ def test_an_invalid_chat_stops_the_import_or_is_skipped(store: Store, tmp_path: 
     assert len(store.sessions()) == 1
 
 
-CLAUDE_PARTS: list[tuple[Any, str]] = [
-    ({"chat_messages": 3}, "conversation 1: chat_messages is 3; expected a list"),
-    ({"chat_messages": [3]}, 'conversation 1: message 1: 3 is not a message; expected an object with "uuid"'),
-    ({"chat_messages": [{"uuid": "a", "sender": "human", "text": "a"}] * 2}, "two messages have the uuid 'a'"),
-    ({"chat_messages": [{"uuid": "a", "sender": "human", "files": 3}]}, "or files 3 are invalid; expected lists"),
-    ({"chat_messages": [], "created_at": "soon"}, "'soon' is not a time; expected ISO 8601 text"),
-    ({"chat_messages": [], "created_at": True}, "True is not a time"),
-]
-GEMINI_PARTS: list[tuple[Any, str]] = [
-    ({"title": 3}, "record 1 has the title 3; expected text"),
-    ({"safeHtmlItem": ["a"]}, "record 1 has safeHtmlItem ['a']; expected a list of objects"),
-]
-
-
-def test_what_is_wrong_in_a_chat_is_named(store: Store, tmp_path: Path) -> None:
-    node = {"message": {"author": {"role": "user"}, "content": "a", "create_time": []}}
-    rows: list[tuple[Any, str]] = [
-        *(({"uuid": "c"} | part, expected) for part, expected in CLAUDE_PARTS),
-        *(([SAMPLES["gemini"][0] | part], expected) for part, expected in GEMINI_PARTS),
-        ([{"mapping": {"x": node}}], "[] is not"),
-    ]
-    for data, expected in rows:
-        path = write(tmp_path, data)
-        with pytest.raises(InputFileError) as caught:
-            import_sessions(store, path)
-        assert expected in str(caught.value)
-        assert str(caught.value).startswith(f"'{path}', ")
-
-
-def test_contents_of_nodes_have_many_forms(store: Store, tmp_path: Path) -> None:
-    contents = ["said", {"content_type": "tether_quote", "text": "quoted"}, {"content_type": "x", "data": 1}, 7, None]
-    audio = [{"content_type": "real_time_user_audio_video_asset_pointer"}, {"content_type": "audio_asset_pointer"}]
-    contents.append({"content_type": "multimodal_text", "parts": audio})
-    mapping = {
-        f"n{number}": {
-            "message": {"author": {"role": "user"}, "content": content},
-            "parent": f"n{number - 1}" if number else None,
-        }
-        for number, content in enumerate(contents)
-    }
-    (result,) = import_sessions(store, write(tmp_path, {"id": "c", "mapping": mapping}))
-    assert (result.session_id, result.left_out) == ("c", ("1 recording",))
-    assert texts(said(store, "c")) == ["said", "quoted", "", "", ""]
-
-
-def test_a_record_that_comes_twice_is_one_prompt(store: Store, tmp_path: Path) -> None:
-    (result,) = import_sessions(store, write(tmp_path, [SAMPLES["gemini"][0]] * 2))
-    assert (result.new, result.left_out) == (2, ("2 files",))
-
-
-def test_tokens_are_counted_only_if_a_counter_is_given(store: Store, tmp_path: Path) -> None:
-    path = write(tmp_path, [{"role": "user", "content": "one two", "id": "a"}])
-    import_sessions(store, path)
-    import_sessions(store, path, user_id="ann", token_counter="characters/4")
-    counts = [(one.counter, one.tokens) for key in store.sessions() for one in store.get(key.key, ["a"])]
-    assert counts == [(None, None), ("characters/4", 1)]
-
-
-def test_sessions_of_an_export_file_are_chosen(store: Store, tmp_path: Path) -> None:
-    import_sessions(store, DATA / "chatgpt.json")
-    export_sessions(store, tmp_path / "all.jsonl")
-    done: list[ImportResult] = []
-    with closing(SQLiteStore(":memory:")) as other:
-        results = import_sessions(other, tmp_path / "all.jsonl", sessions=["c2"], on_session=done.append)
-        assert [one.session_id for one in results] == ["c2"]
-        assert done == results
-        with pytest.raises(UnknownReferenceError, match="'c3'") as caught:
-            import_sessions(other, tmp_path / "all.jsonl", sessions=["c1", "c3"])
-        assert caught.value.candidates == ("c1", "c2")
-        assert [key.session_id for key in other.sessions()] == ["c2"]
-    with InfiniteMemory(store) as memory, pytest.raises(InputFileError):
-        memory.import_file(write(tmp_path, {"store": {}}))
-
-
 def test_an_interrupted_import_leaves_whole_sessions_and_goes_on(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,16 +283,6 @@ def test_a_file_in_no_known_format_says_what_it_looks_like(tmp_path: Path, store
         assert str(caught.value).endswith("messages in the OpenAI format")
 
 
-def test_a_format_can_be_chosen(tmp_path: Path, store: Store) -> None:
-    path = write(tmp_path, [{"role": "user", "content": "hi"}])
-    assert import_sessions(store, path, format="anthropic")[0].format == "anthropic"
-    assert import_sessions(store, DATA / "claude.json", format="claude")[0].format == "claude"
-    with pytest.raises(InputFileError, match="'claude'"):
-        import_sessions(store, path, format="claude")
-    with pytest.raises(ValueError, match="format"):
-        import_sessions(store, path, format="word")
-
-
 def parts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The paths of all values inside a JSON value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -410,19 +324,3 @@ def test_a_changed_file_is_imported_or_refused_with_a_named_error(
         assert held == {one.session_id: one.new for one in results if one.session_id in held}
         assert not any(one.new for one in results if one.session_id not in held)
         assert not any(one.new for one in import_sessions(store, file))
-
-
-def test_every_format_has_a_name() -> None:
-    assert FORMATS == (
-        "chatgpt", "claude", "gemini", "langchain", "llama-index", "gemini-api", "anthropic", "openai",
-    )  # fmt: skip
-
-
-def test_a_document_holds_text_that_was_set_apart_where_it_stood(tmp_path: Path) -> None:
-    result = "Rungs. " * 80 + "The last one is dented."
-    with InfiniteMemory(strippers=[TOOL_RESULTS]) as memory:
-        call = ToolCall(id="1", name="look")
-        memory.add([Message.user("And?"), Message.assistant(tool_calls=(call,)), Message.tool(result, "1")])
-        memory.export(tmp_path / "talk.md")
-        memory.export(tmp_path / "talk.json", format="openai")
-    assert all(result in (tmp_path / name).read_text() for name in ("talk.md", "talk.json"))

@@ -44,30 +44,9 @@ def merges_of_new_branches(count: int) -> Lines:
     return [*lines, branch("main", tip)]
 
 
-def merges_of_old_branches(count: int) -> Lines:
-    lines = [said("m", turn_no=0), *(said(f"s{number}", "m", fork=True, turn_no=1) for number in range(count))]
-    merges = [merge(number, number - 1 if number else "m", f"s{number}") for number in range(count)]
-    return [*lines, *merges, branch("main", count - 1)]
-
-
-def merges_into_the_first_message(count: int) -> Lines:
-    lines = [said("m", turn_no=0), said("x", "m", turn_no=1)]
-    return [*lines, *(merge(n, "m", n - 1 if n else "x") for n in range(count)), branch("main", count - 1)]
-
-
 def branches(count: int) -> Lines:
     sides = [said(f"s{number}", "m", fork=True, turn_no=1) for number in range(count)]
     return [said("m", turn_no=0), *sides, branch("main", "m"), *(branch(f"b{n}", f"s{n}") for n in range(count))]
-
-
-def replies_without_turns(count: int) -> Lines:
-    line = [said(f"m{n}", *([f"m{n - 1}"] if n else []), role="assistant") for n in range(count)]
-    return [*line, *(said(f"s{n}", f"m{n}", role="assistant") for n in range(count - 1)), branch("main", "m1")]
-
-
-def empty_forks(count: int) -> Lines:
-    forks = [{"type": "gone", "place": n, "parents": ["m"], "fork": True} for n in range(count)]
-    return [said("m", turn_no=0), *forks, branch("main", "m"), *(branch(f"b{n}", n) for n in range(count))]
 
 
 def one_long_gap(count: int) -> Lines:
@@ -113,13 +92,7 @@ def unprofiled() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("unprofiled")
-@pytest.mark.parametrize(
-    "history",
-    [
-        merges_of_new_branches, merges_of_old_branches, merges_into_the_first_message, branches, replies_without_turns,
-        empty_forks, one_long_gap,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("history", [merges_of_new_branches, branches, one_long_gap])
 def test_twice_the_history_takes_twice_the_steps(history: Callable[[int], Lines], tmp_path: Path) -> None:
     taken: list[list[int]] = []
     for count in SIZES:

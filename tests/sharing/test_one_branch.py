@@ -9,7 +9,6 @@ import pytest
 
 from shared_core import InfiniteMemory, Message, ToolCall, UnknownReferenceError
 from shared_core.messages import Payload
-from shared_core.sharing.redact import drop_tool_results
 from shared_core.testing import HashingEmbedder
 from tests.support.histories import NOON, history, ids, texts
 
@@ -111,20 +110,6 @@ def test_copies_and_summaries_refer_to_what_is_there(memory: InfiniteMemory, fil
     assert [line.get("picked_from") for line in aside] == [None] * len(aside)
 
 
-def test_a_copy_of_what_is_on_the_branch_names_its_source(memory: InfiniteMemory, file: Path) -> None:
-    memory.checkout("main")
-    memory.cherry_pick("m4")
-    memory.merge("debug")
-    lines = _messages(memory, file, "main")
-    assert [line["picked_from"] for line in lines if "picked_from" in line] == ["m4"]
-    assert {line["id"] for line in lines} >= {"m4", "m5", "secret"}
-    with InfiniteMemory() as other:
-        other.import_file(file)
-        assert list(other.messages()) == list(memory.messages())
-        (copy,) = [line["id"] for line in lines if "picked_from" in line]
-        assert other.sources(copy) == ["m4"]
-
-
 def test_a_copy_names_its_source_by_the_id_that_an_import_gave_it(memory: InfiniteMemory, file: Path) -> None:
     """Its own id was taken by something else there."""
     memory.checkout("main")
@@ -160,53 +145,6 @@ def test_only_its_own_moves_along_it_are_told(memory: InfiniteMemory, file: Path
     assert moves == [("main", "m3", "m4")], "the reset dropped messages, and the file does not say which"
 
 
-def test_vectors_of_whole_turns_stay_at_home(memory: InfiniteMemory, file: Path) -> None:
-    with InfiniteMemory(memory._store, session_id="work", embedder=HashingEmbedder(8), recall_unit="turn") as turns:
-        turns.checkout("debug")
-        turns.reindex()
-        turns.export(file, vectors=True)
-        assert any("#" in space for space in told(file)[1]["spaces"])
-        turns.export(file, vectors=True, branch="debug")
-        assert [space for space in told(file)[1].get("spaces", ()) if "#" in space] == []
-        assert "#" not in file.read_text()
-
-
-def test_a_space_without_vectors_on_the_branch_is_not_named(file: Path) -> None:
-    with InfiniteMemory(embedder=HashingEmbedder(8)) as memory:
-        memory.fork("side")
-        memory.checkout("main")
-        memory.add(history(2))
-        memory.index()
-        memory.checkout("side")
-        memory.add(Message.user("aside", id="aside"))
-        memory.export(file, branch="main", vectors=True)
-        assert told(file)[1]["spaces"] == memory.stats()["embedders"]
-        memory.export(file, branch="side", vectors=True)
-        assert "spaces" not in told(file)[1]
-
-
-def test_an_empty_branch_is_a_file_of_no_messages(file: Path) -> None:
-    with InfiniteMemory() as memory:
-        memory.fork("empty")
-        memory.checkout("main")
-        memory.add(Message.user("hello"))
-        assert memory.export(file, branch="empty") == 0
-        assert memory.export(file, branch="empty", format="openai") == 0
-        assert file.read_text() == "[]\n"
-        assert memory.export(file, branch="main") == 1
-
-
-def test_rules_apply_to_one_branch_too(memory: InfiniteMemory, file: Path) -> None:
-    memory.add(Message.assistant(id="call", tool_calls=(ToolCall(id="c", name="look"),)))
-    memory.add(Message.tool("4471", "c", id="result"))
-    assert memory.export(file, branch="debug", redact=drop_tool_results) == 8
-    assert "4471" not in file.read_text()
-    memory.export(file, branch="debug", redact=lambda message: None if message.id == "m3" else message)
-    with InfiniteMemory() as other:
-        other.import_file(file)
-        assert ids(other.messages()) == ["m0", "m1", "m2", "m4", "m5", "call", "result"]
-
-
 def test_a_branch_that_does_not_exist_is_refused(memory: InfiniteMemory, file: Path) -> None:
     formats: list[Any] = ["jsonl", "markdown", "openai", "jsonl"]
     for name, format in zip(("none", "shared", "m3", ""), formats, strict=True):
@@ -216,25 +154,7 @@ def test_a_branch_that_does_not_exist_is_refused(memory: InfiniteMemory, file: P
     assert not file.exists()
 
 
-def test_messages_forgotten_during_the_call_are_not_written(memory: InfiniteMemory, file: Path) -> None:
-    def forget(done: int, total: int) -> None:
-        if "m4" in ids(memory.messages()):
-            memory.forget(ids=["m4"])
-
-    assert memory.export(file, branch="debug", progress=forget) == 5
-    assert "item4" not in file.read_text()
-
-
 # Documents
-
-
-def test_markdown_is_of_the_branch(memory: InfiniteMemory, tmp_path: Path) -> None:
-    path = tmp_path / "debug.md"
-    memory.checkout("main")
-    assert memory.export(path, branch="debug") == 6
-    assert (WORD in path.read_text(), "item5" in path.read_text()) == (False, True)
-    assert memory.export(path) == 6
-    assert WORD in path.read_text()
 
 
 TALK = [
@@ -282,14 +202,3 @@ def test_a_branch_is_a_list_of_openai_s_messages(tmp_path: Path) -> None:
         again = tmp_path / "again.json"
         other.export(again, format="openai")
         assert again.read_bytes() == path.read_bytes()
-
-
-def test_what_openai_has_no_form_for_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "chat.json"
-    with InfiniteMemory() as memory:
-        memory.add(Message.user("hi", id="odd", payload=Payload(format="openai/1", data={"score": float("nan")})))
-        with pytest.raises(ValueError, match="'odd'"):
-            memory.export(path, format="openai")
-        assert not path.exists()
-        with pytest.raises(ValueError, match="format='json'"):
-            memory.export(path, format="json")  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shared_core.errors import InputFileError
 from shared_core.formats.parts import IMAGE_TOKENS, OPENAI_FORMAT
-from shared_core.messages import Grounding, GroundingItem, Message, Payload, ToolCall
+from shared_core.messages import Message, Payload, ToolCall
 from shared_core.sharing.readers.openai import read_messages
 
 TALK: list[dict[str, Any]] = [
@@ -77,15 +77,6 @@ def test_every_form_gives_the_same_messages(file: Path) -> None:
         assert read_messages(str(file)) == expected, text
 
 
-def test_one_line_may_be_one_message(file: Path) -> None:
-    assert [message.content for message in read(file, {"role": "user", "content": "hi"})] == ["hi"]
-
-
-def test_no_messages_are_no_error(file: Path) -> None:
-    assert read(file, []) == []
-    assert read(file, {"messages": []}) == []
-
-
 def test_a_line_ends_at_a_line_feed_only(file: Path) -> None:
     texts = ["a\u2028b", "c\x85d"]
     rows = [json.dumps({"role": "user", "content": text}, ensure_ascii=False) for text in texts]
@@ -103,15 +94,6 @@ def test_other_names_of_roles(file: Path) -> None:
     assert [call.id for call in call.tool_calls] == [result.tool_call_id]
 
 
-def test_a_tool_call_may_be_custom_or_hold_an_object(file: Path) -> None:
-    calls = [
-        {"id": "a", "type": "custom", "custom": {"name": "sql", "input": "select 1"}},
-        {"id": "b", "type": "function", "function": {"name": "f", "arguments": {"x": "é"}}},
-    ]
-    (message,) = read(file, [{"role": "assistant", "tool_calls": calls}])
-    assert [call.arguments for call in message.tool_calls] == ["select 1", '{"x": "é"}']
-
-
 def test_parts_of_text_are_joined_and_others_kept(file: Path) -> None:
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     parts = [{"type": "text", "text": "look"}, picture, {"type": "input_text", "text": "here"}, "now"]
@@ -123,42 +105,6 @@ def test_parts_of_text_are_joined_and_others_kept(file: Path) -> None:
     assert rich.content == "look\nhere\nnow"
     assert rich.payload == Payload(format=OPENAI_FORMAT, data={"model": "m", "content": parts})
     assert (plain.media_tokens, rich.media_tokens) == (0, IMAGE_TOKENS)
-
-
-def test_unknown_fields_are_kept_unless_null(file: Path) -> None:
-    (message,) = read(file, [{"role": "assistant", "content": "x", "refusal": None, "audio": {"id": "a"}}])
-    assert message.payload == Payload(format=OPENAI_FORMAT, data={"audio": {"id": "a"}})
-
-
-def test_grounding_is_text_or_an_object(file: Path) -> None:
-    text, items = read(
-        file,
-        [
-            {"role": "user", "content": "a", "grounding": "passage"},
-            {"role": "user", "content": "b", "grounding": {"items": ["p", {"text": "q", "score": 0.5}], "header": "h"}},
-        ],
-    )
-    assert text.grounding == Grounding(items=(GroundingItem(text="passage"),))
-    assert items.grounding == Grounding(items=(GroundingItem(text="p"), GroundingItem(text="q", score=0.5)), header="h")
-
-
-def test_times(file: Path) -> None:
-    for time, expected in (
-        ("2025-03-01T10:00:00Z", datetime(2025, 3, 1, 10, tzinfo=UTC)),
-        ("2025-03-01T10:00:00+02:00", datetime(2025, 3, 1, 8, tzinfo=UTC)),
-        ("2025-03-01 10:00", datetime(2025, 3, 1, 10, tzinfo=UTC)),
-        (0, datetime(1970, 1, 1, tzinfo=UTC)),
-        (1.5, datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC)),
-    ):
-        found = read(file, [{"role": "user", "created_at": time}, {"role": "user", "timestamp": time}])
-        assert [message.created_at for message in found] == [expected, expected], time
-
-
-def test_ids_are_the_same_every_time_and_for_a_file_that_grew(file: Path) -> None:
-    first = [message.id for message in read(file, TALK)]
-    grown = [message.id for message in read(file, [*TALK, {"role": "user", "content": "more"}])]
-    assert grown[:-1] == first
-    assert len(set(grown)) == len(grown)
 
 
 def test_ids_do_not_change_between_versions(file: Path) -> None:
@@ -178,26 +124,15 @@ def test_any_text_comes_back_and_a_prefix_keeps_its_ids(
     assert read_messages(file) == messages[:cut]
 
 
-def test_an_id_that_comes_again_with_the_same_content_is_one_message(file: Path) -> None:
-    entry = {"role": "user", "content": "a", "id": "1"}
-    assert len(read(file, [entry, entry, {"role": "user", "content": "b", "id": "2"}])) == 2
-
-
 BAD_FILES = {
     b"": "is empty; expected JSON",
-    b"\x89PNG\r\n": "is not text in UTF-8 (byte 0)",
     b"hello": "line 1, column 1: Expecting value; expected JSON",
     b'[{"role": "user"},\n]': "line 2, column 1: ",
-    b'{"role": "user"}\n{"role"\n': "line 2 is not JSON",
     b'{"role": "user"}\n{"role": "you"}\n': "line 2: unknown role 'you'; expected one of system, developer, user",
     b'{"messages": [{"role": "user"}]}\n{"messages": [{"role": 1}]}\n': "line 2, message 1: unknown role 1",
     b"[" * 100_000: "nested too deeply",
     b'[{"role": "user", "n": NaN}]': "NaN is not JSON",
-    b"[" + b"1" * 5_000 + b"]": "integer",
     b"3": "message 1: 3 is not a message; expected an object",
-    b'{"messages": "hi"}': "message 1: 'hi' is not a message",
-    b'{"model": "x"}': "message 1: unknown role None",
-    b'[{"role": "user", "text": "hi"}]': 'message 1: the message has "text"; expected the text as "content"',
 }
 
 
@@ -215,20 +150,11 @@ def test_a_file_that_is_something_else_is_named_in_one_line(file: Path, subtests
 BAD_MESSAGES: list[tuple[dict[str, Any], str]] = [
     ({"role": ["user"]}, "unknown role ['user']"),
     ({"content": 3}, "content is 3; expected text, null or a list of parts"),
-    ({"content": [3]}, "content part 3 is invalid"),
-    ({"content": [{"text": "x"}]}, 'expected an object with "type"'),
     ({"content": [{"type": "text"}]}, 'expected a "text" field'),
-    ({"id": 7}, "id=7: expected a text"),
     ({"id": ""}, "id='': expected a text"),
-    ({"name": ["x" * 100]}, "name=['xxx"),
     ({"created_at": "yesterday"}, "the time 'yesterday' is invalid; expected ISO 8601"),
-    ({"timestamp": 1e30}, "the time 1e+30 is invalid"),
-    ({"timestamp": True}, "the time True is invalid"),
     ({"tool_calls": 3}, "tool_calls is 3; expected a list"),
-    ({"tool_calls": ["f"]}, "tool call 'f' is invalid"),
-    ({"tool_calls": [{"function": {"name": "f"}}]}, 'expected "id" and "function"'),
     ({"tool_calls": [{"id": "c", "function": {}}]}, 'with "name" and "arguments"'),
-    ({"function_call": {"arguments": ""}}, 'with "name" and "arguments"'),
     ({"role": "tool"}, 'has no "tool_call_id"'),
     ({"grounding": {"other\nthing": 1}}, "grounding.other"),
     ({"id": "a"}, "id 'a' belongs to another message"),
@@ -244,9 +170,3 @@ def test_a_wrong_message_is_named_in_one_line(file: Path, subtests: pytest.Subte
             assert str(caught.value).startswith(f"{str(file)!r}, message 2: ")
             assert message in str(caught.value)
             assert "\n" not in str(caught.value)
-
-
-def test_a_path_that_cannot_be_read(tmp_path: Path) -> None:
-    for name in ("none.json", ".", "a\0b"):
-        with pytest.raises(InputFileError):
-            read_messages(f"{tmp_path}/{name}")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.errors import InputFileError, StoreError, StoreUnavailableError, UnknownReferenceError
+from shared_core.errors import InputFileError, StoreUnavailableError, UnknownReferenceError
 from shared_core.records import MAIN, Restored
 from shared_core.sharing import importer, session_tree
 from shared_core.sharing.files import export_sessions, import_sessions
@@ -142,20 +142,6 @@ def test_an_import_that_is_killed_leaves_nothing_that_is_seen(file: Path, tmp_pa
     assert raw(database, "SELECT count(*) FROM segments") == [(3,)]
 
 
-def test_a_session_that_is_made_meanwhile_is_merged_with(file: Path, tmp_path: Path) -> None:
-    store = SQLiteStore(tmp_path / "chat.db")
-    memory = InfiniteMemory(store, session_id="b", embedder="words")
-
-    def meanwhile(done: int, total: int) -> None:
-        if not store.sessions():
-            memory.add(Message.user("mine", id="mine"))
-
-    first, second = import_sessions(store, file, progress=meanwhile)
-    assert (first.new, first.created, second.new, second.created) == (MESSAGES + 1, True, 9, False)
-    assert [one.content for one in memory.messages()][:1] == ["mine"]
-    assert raw(tmp_path / "chat.db", "SELECT count(*) FROM sessions") == [(2,)]
-
-
 @pytest.mark.parametrize("cause", ["line", "end", "session", "progress"])
 def test_an_import_that_fails_removes_what_it_wrote(file: Path, tmp_path: Path, cause: str) -> None:
     database, path = tmp_path / "chat.db", file
@@ -174,16 +160,6 @@ def test_an_import_that_fails_removes_what_it_wrote(file: Path, tmp_path: Path, 
     assert raw(database, "SELECT count(*) FROM sessions") == [(0,)]
     assert raw(database, "SELECT count(*) FROM messages") == [(0,)]
     assert raw(database, "SELECT count(*) FROM texts WHERE typeof(content) = 'text'") == [(0,)]
-
-
-def test_a_stage_that_was_removed_cannot_be_published() -> None:
-    store = SQLiteStore(":memory:")
-    stage = store.stage()
-    assert stage is not None
-    store.unstage([stage])
-    with pytest.raises(StoreError, match="import again"):
-        store.publish({stage: (None, "s")})
-    assert store.sessions() == []
 
 
 class Away(SQLiteStore):

@@ -3,14 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
-from shared_core.errors import InputFileError
-from shared_core.sharing.format import LineError, encode, parse, read_line
-from tests.sharing.test_linear_imports import branch, said, write
+from shared_core.sharing.format import encode, parse, read_line
+from tests.sharing.test_linear_imports import said
 
 PAIR = "\ud83d\ude00"
 TEXTS = st.text(st.sampled_from('\ud83d\ude00\U0001f600\ue000\ue001x\\"'), max_size=8)
@@ -41,13 +39,3 @@ def test_a_file_that_is_imported_where_it_came_from_stores_nothing(tmp_path: Pat
     with InfiniteMemory(tmp_path / "other.db") as other:
         assert other.import_file(file).new == 1
         assert [one.content for one in other.messages()] == [text]
-
-
-def test_a_mark_is_one_character(tmp_path: Path) -> None:
-    marks: list[object] = [7, "", "ab", []]
-    for mark in marks:
-        with pytest.raises(LineError, match="between"):
-            read_line(said("m") | {"between": mark})
-    path = write(tmp_path / "chat.jsonl", [said("m") | {"between": 7}, branch("main", "m")])
-    with InfiniteMemory() as memory, pytest.raises(InputFileError, match="line 3 between"):
-        memory.import_file(path)

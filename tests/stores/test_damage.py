@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,12 @@ import pytest
 
 from shared_core import InfiniteMemory, Message, StoreError, UnknownReferenceError
 from shared_core.recall.search import DAMAGED
-from shared_core.records import MAIN, After, Position, Restored, Segment, Summary, VectorRows
+from shared_core.records import MAIN, After, Branch, Position, Restored, Segment, Summary, VectorRows
 from shared_core.stores import SQLiteStore, gaps
 from shared_core.stores.row_values import checksum_of
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import ALL, Session, drafts
 from tests.support.histories import NOON, history
-
-OLD = 4
-"""The last schema without checksums."""
 
 
 @pytest.fixture
@@ -140,23 +138,6 @@ def test_an_id_that_its_index_has_lost_is_no_unknown_id(path: Path) -> None:
             memory.get("m9")
 
 
-def test_an_id_that_only_its_index_still_has_is_no_unknown_id(path: Path) -> None:
-    with InfiniteMemory(path, embedder="words") as memory:
-        memory.add(history(3))
-    with closing(sqlite3.connect(path)) as connection:
-        (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages'").fetchone()
-    data = bytearray(path.read_bytes())
-    at = (page - 1) * 4096 + 3  # how many rows the page holds
-    assert data[at : at + 2] == b"\x00\x03"
-    data[at + 1] = 2
-    path.write_bytes(data)
-    with (
-        InfiniteMemory(path, embedder="words") as memory,
-        pytest.raises(StoreError, match="'m2'"),
-    ):
-        memory.get("m2")
-
-
 def test_what_was_forgotten_or_never_came_is_not_missed(store: SQLiteStore) -> None:
     session = Session(store)
     session.append(MAIN, drafts(*(f"u{number}" for number in range(9))))
@@ -255,16 +236,6 @@ def test_a_page_that_cannot_be_read_is_not_left_out_of_the_next_prompt(path: Pat
                 memory.context("and now?")
 
 
-def told(path: Path) -> list[Any]:
-    with InfiniteMemory(path, embedder=HashingEmbedder(), embed_budget_ms=1e6) as memory:
-        found: list[Any] = [memory.branches(), memory.tags(), memory.stats() | {"bytes": 0}]
-        for branch in ("side", "main"):
-            memory.checkout(branch)
-            found += [list(memory.messages()), [hit.score for hit in memory.search("item7 gardens", 9)]]
-            found.append(memory.context("what of item3?").messages)
-        return found
-
-
 def conversation(path: Path) -> None:
     with InfiniteMemory(path, embedder=HashingEmbedder(), embed_budget_ms=1e6) as memory:
         memory.add(history(30))
@@ -337,3 +308,16 @@ def test_a_session_with_a_damaged_message_can_be_forgotten(path: Path, damage: s
         left = [row[0] for row in connection.execute("SELECT quote(content) FROM texts")]
     lost = damage.startswith("DELETE")  # the text of a row that is gone belongs to nobody
     assert sum("item" in text for text in left) == (0 if whom == "user" else 4) + lost
+
+
+def test_a_message_before_numbers_that_were_passed_over_is_missed(path: Path, store: SQLiteStore) -> None:
+    session = Session(store)
+    session.append(MAIN, drafts("u1", "u2"))
+    (last,) = store.get(session.key, ["u2"])
+    new = replace(last, message=last.message.replace(id="u5"), position=Position(0, 2), seq=5)
+    store.restore(session.key, Restored(records=(new,), branches=(Branch(MAIN, Position(0, 2)),), last_seq=8))
+    store.append(session.key, MAIN, drafts("u9"))
+    assert [record.seq for record in store.find(session.key, After(0, ALL))] == [1, 2, 5, 9]
+    change(path, "DELETE FROM messages WHERE seq = 2")
+    with pytest.raises(StoreError, match="after message 'u1'"):
+        store.find(session.key, After(0, ALL))

@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import tracemalloc
 from contextlib import closing
 from pathlib import Path
 
@@ -10,11 +9,11 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.cli.app import run
-from shared_core.records import MAIN, After
+from shared_core.records import After
 from shared_core.stores import SQLiteStore
 from shared_core.stores.sqlite.doctor import examine
 from shared_core.stores.sqlite.recovery import recover
-from shared_core.testing.oracle import ALL, Session, draft
+from shared_core.testing.oracle import ALL
 from tests.stores.test_damage import change, change_all, conversation
 from tests.support.histories import history
 
@@ -158,42 +157,6 @@ def test_a_part_of_the_schema_that_is_gone_is_named_and_the_messages_are_saved(
     assert examine(tmp_path / "saved.db").damages == []
 
 
-@pytest.mark.parametrize("new", ["replace(sql, 'turn_id', 'id')", "'CREATE INDXX'"])
-def test_a_definition_that_has_changed_is_named(path: Path, new: str) -> None:
-    with InfiniteMemory(path, embedder="words") as memory:
-        memory.add(history(3))
-    change_all(
-        path, "PRAGMA writable_schema = ON", f"UPDATE sqlite_master SET sql = {new} WHERE name = 'messages_turn'"
-    )
-    found = examine(path)
-    assert "index messages_turn: it is not defined as it was made" in {damage.why for damage in found.damages}
-    assert found.messages == 3
-
-
-def test_neither_doctor_nor_recovery_holds_the_messages(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A session of two megabytes is read and saved with a part of that, and the damaged ones are all listed."""
-    monkeypatch.setattr("shared_core.stores.sqlite.recovery._PAGE", 10)
-    with closing(SQLiteStore(path, durability="process")) as store:
-        session = Session(store)
-        session.append(MAIN, [draft(f"u{number}", content=f"{number} " * 1_000) for number in range(500)])
-    change_all(path, "UPDATE messages SET turn_no = 9 WHERE seq % 100 = 0")
-    examine(path)  # what is imported and compiled once does not count
-    tracemalloc.start()
-    try:
-        found = examine(path)
-        examined = tracemalloc.get_traced_memory()[1]
-        tracemalloc.reset_peak()
-        recover(path, tmp_path / "saved.db")
-        recovered = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert max(examined, recovered) < 500_000
-    assert [damage.id for damage in found.damages] == [f"u{number}" for number in range(99, 500, 100)]
-    assert (found.messages, examine(tmp_path / "saved.db").messages) == (495, 495)
-
-
 def test_the_doctor_sees_one_moment_of_a_database_that_is_written_to(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,15 +174,3 @@ def test_the_doctor_sees_one_moment_of_a_database_that_is_written_to(
         found = examine(path, write)
         assert (found.damages, found.messages, told) == ([], 10, [(6, 10)])
         assert (examine(path).damages, examine(path).messages) == ([], 10)
-
-
-def test_what_is_no_store_of_ours_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "text.db").write_text("Dear diary, " * 100)
-    assert run(["doctor", "--store", str(tmp_path / "text.db")]) == 2
-    assert "cannot be opened" in capsys.readouterr().err
-    InfiniteMemory(tmp_path / "newer.db").close()
-    change_all(tmp_path / "newer.db", "INSERT INTO migrations (version, name) VALUES (999, 'later')")
-    assert run(["doctor", "--store", str(tmp_path / "newer.db")]) == 2
-    assert "upgrade infinite-memory" in capsys.readouterr().err
-    assert run(["doctor", "--store", str(tmp_path / "none.db")]) == 2
-    assert "no store at" in capsys.readouterr().err

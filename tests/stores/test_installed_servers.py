@@ -21,7 +21,6 @@ from shared_core.testing.oracle import ALL, Session, drafts
 from tests.stores.installed_servers import installed_server, pooler_of, standby_of
 from tests.stores.postgres_server import Server
 from tests.stores.test_postgres_contract import MANY, emptied
-from tests.stores.test_same_prompts import expected, prompts
 
 pytestmark = pytest.mark.server
 
@@ -36,15 +35,6 @@ def installed() -> Iterator[Server]:
 def pooled(installed: Server) -> Iterator[str]:
     with pooler_of(installed) as address:
         yield address
-
-
-@pytest.fixture(scope="module")
-def owner(installed: Server) -> Iterator[PostgresStore]:
-    """The store of the owner of tables that the role `app` may use, each user for themselves."""
-    installed.run("CREATE ROLE app LOGIN")
-    with closing(PostgresStore(installed.address(), schema="secured", partitions=3)) as owner:
-        owner.grant("app")
-        yield owner
 
 
 class TestAnotherVersion(StoreContract):
@@ -73,61 +63,6 @@ class TestPooler(StoreContract):
             yield store
 
 
-class ForApp(PostgresStore):
-    """The store of the role, where the owner vacuums; the role may not."""
-
-    owner: PostgresStore
-
-    def scrub(self) -> str | None:
-        return self.owner.scrub()
-
-
-OF_SEVERAL_USERS = {
-    "test_a_name_of_no_messages_is_swapped",
-    "test_a_renamed_session_keeps_everything",
-    "test_a_session_exists_from_its_creation_on",
-    "test_a_session_is_brought_as_it_was",
-    "test_an_import_that_is_given_up_hides_no_change",
-    "test_any_changes_of_two_objects_are_told_to_whoever_asks",
-    "test_any_two_objects_create_one_session",
-    "test_no_two_sessions_share_anything",
-    "test_one_session_does_not_see_another",
-    "test_sessions_are_described",
-    "test_the_states_of_main_are_those_of_sessions_that_have_messages_there",
-    "test_users_and_sessions_are_read_by_pages",
-    "test_users_are_known",
-    "test_what_is_new_on_main_comes_for_many_sessions_at_once",
-    "test_what_is_undone_is_not_taken_for_read",
-    "test_what_was_told_may_be_asked_for_again",
-    "test_whoever_asks_for_changes_knows_what_is_on_every_main",
-}
-"""Tests of the contract in which one store holds sessions of several users."""
-
-
-class TestRowSecurity(StoreContract):
-    """As a role that owns nothing, for one user: nobody, whose sessions those of the contract are."""
-
-    @pytest.fixture
-    def reopen(self, installed: Server, owner: PostgresStore) -> Callable[[], Store]:
-        def opened() -> Store:
-            store = ForApp(installed.address(user="app"), schema="secured", row_security=True)
-            store.owner = owner
-            return store.for_user(None)
-
-        return opened
-
-    @pytest.fixture
-    def store(
-        self, owner: PostgresStore, reopen: Callable[[], Store], request: pytest.FixtureRequest
-    ) -> Iterator[Store]:
-        assert set(dir(StoreContract)) >= OF_SEVERAL_USERS
-        if request.function.__name__ in OF_SEVERAL_USERS:
-            pytest.skip("the store of a user sees nobody else's sessions: test_row_security has what it does")
-        emptied(owner)
-        with closing(reopen()) as store:
-            yield store
-
-
 def test_row_security_holds_through_a_pooler(installed: Server, pooled: str) -> None:
     """The user is set for a transaction, so that the next one on that connection does not have it."""
     installed.run("CREATE ROLE web LOGIN")
@@ -140,19 +75,6 @@ def test_row_security_holds_through_a_pooler(installed: Server, pooled: str) -> 
         for user in ("ann", "bob", "ann"):
             assert [one.key for one in store.for_user(user).sessions()] == [keys[user]]
             assert store.sessions() == []
-
-
-@pytest.mark.parametrize("kind", ["another version", "pooler"])
-def test_prompts_and_reports_are_those_of_sqlite(installed: Server, request: pytest.FixtureRequest, kind: str) -> None:
-    """The example conversation, also in 32 partitions of version 15, and through PgBouncer."""
-    if kind == "pooler":
-        store = PostgresStore(
-            request.getfixturevalue("pooled"), schema="same prompts", statement_timeout=None, prepare=False
-        )
-    else:
-        store = PostgresStore(installed.address(), schema="same prompts in parts", partitions=MANY)
-    with closing(store):
-        assert prompts(store) == expected()
 
 
 def test_a_standby_that_is_promoted_has_all_that_was_acknowledged() -> None:
@@ -227,18 +149,3 @@ def wait_for(condition: Callable[[], bool]) -> None:
     """Wait for what writers reach in a moment; the time limit of the test ends it otherwise."""
     while not condition():
         threading.Event().wait(0.01)
-
-
-def test_a_server_that_stays_away_is_unavailable() -> None:
-    """Behind a pooler that has no server, too."""
-    with installed_server() as server, pooler_of(server) as address:
-        arguments = {"statement_timeout": None, "prepare": False, "retry_seconds": 0.1}
-        with closing(PostgresStore(address, **arguments)) as store:  # type: ignore[arg-type]
-            key = Session(store).key
-            server.control("stop", "-m", "immediate")
-            with pytest.raises(StoreUnavailableError):
-                store.append(key, MAIN, drafts("u1"))
-            server.control("start")
-            store.database._seconds = 60
-            store.append(key, MAIN, drafts("u2"))
-            assert [record.message.id for record in store.find(key, After(0, ALL))] == ["u2"]

@@ -3,25 +3,24 @@
 import json
 import os
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from shared_core import InfiniteMemory, PostgresStore, SQLiteStore
-from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
-from shared_core.records import MAIN, After, Draft, Position, Snapshot, VectorRows
+from shared_core import PostgresStore, SQLiteStore
+from shared_core.errors import StoreError, StoreUnavailableError
+from shared_core.records import MAIN, Draft, Position, Snapshot, VectorRows
 from shared_core.sharing import foreign, importer, large_conversation, session_tree
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
 from shared_core.stores.postgres import grafts
 from shared_core.stores.postgres.joint_reads import SPANS
 from shared_core.testing.oracle import ALL, Session, draft, drafts
-from tests.sharing.test_staged_merges import PART, Case, chatgpt, own, reply_first
+from tests.sharing.test_staged_merges import PART, Case, own
 from tests.stores.postgres_server import Server
-from tests.support.documents import ROOT, blocks_of, run
+from tests.support.documents import blocks_of, run
 from tests.support.histories import stored_ids
 
 pytestmark = pytest.mark.server
@@ -55,26 +54,6 @@ def test_a_child_makes_its_own_connections(address: str) -> None:
                 os._exit(2)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert stored_ids(store, key) == ["u1", "u9", "u2", "u3"]
-
-
-def test_writers_wait_for_the_session_and_readers_see_no_gaps(address: str) -> None:
-    """Two objects append to one session while a third follows by number."""
-    with closing(PostgresStore(address)) as store:
-        key = Session(store).key
-        seen: list[int] = []
-
-        def write(name: int) -> None:
-            with closing(PostgresStore(address)) as own:
-                for number in range(15):
-                    own.append(key, MAIN, drafts(f"u{name}-{number}"))
-
-        writers = [threading.Thread(target=write, args=(name,)) for name in range(3)]
-        for writer in writers:
-            writer.start()
-        while any(writer.is_alive() for writer in writers) or len(seen) < 45:
-            seen += [record.seq for record in store.find(key, After(seen[-1] if seen else 0, ALL))]
-            assert seen == list(range(1, len(seen) + 1))
-        assert len(seen) == 45
 
 
 def test_a_deadlock_is_repeated(address: str) -> None:
@@ -165,12 +144,11 @@ def test_a_stage_is_seen_when_it_is_published_and_its_rows_go_with_it(
         assert server.run("SELECT DISTINCT session FROM infinite_memory.messages", database=database) == [(one,)]
 
 
-@pytest.mark.parametrize("make", [own, chatgpt, reply_first])
 def test_a_large_import_into_a_session_is_that_of_sqlite(
-    address: str, make: Callable[[Path], Case], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By way of a stage, whose messages become a part of the session."""
-    case = make(tmp_path)
+    case: Case = own(tmp_path)
     export_sessions(case.database, tmp_path / "before.jsonl", vectors=True)
     held = []
     with closing(PostgresStore(address, partitions=2)) as server, closing(SQLiteStore(":memory:")) as plain_import:
@@ -191,15 +169,6 @@ def test_a_large_import_into_a_session_is_that_of_sqlite(
             left = rows.run("SELECT count(*) FROM {s}.names WHERE NOT listed", None)
     assert held[0] == held[1]
     assert left == [(0,)]
-
-
-def test_a_stage_becomes_a_part_of_a_session_once(address: str) -> None:
-    with closing(PostgresStore(address)) as store:
-        session, stage = store.create_session(None, "s"), store.stage()
-        assert stage is not None
-        assert store.graft(stage, session, [], grown={}) == {}
-        with pytest.raises(UnknownReferenceError, match="import again"):
-            store.graft(stage, session, [], grown={})
 
 
 # What is read together
@@ -231,49 +200,7 @@ def test_a_long_line_is_checked_out_as_one_after_the_other_reads_it(address: str
                     assert store.check_out(session.key, branch, None, **asked) == found  # type: ignore[arg-type]
 
 
-def test_what_was_forgotten_is_known_as_on_sqlite(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also by a store opened later; but not of more messages at once than are noted."""
-    monkeypatch.setattr("shared_core.stores.row_values._REMEMBERED", 3)
-    found = []
-    for store in (PostgresStore(address, partitions=2), SQLiteStore(":memory:")):
-        with closing(store):
-            key = Session(store).key
-            store.append(key, MAIN, drafts("u1", "a1", "u2", "a2", "u3", "a3"))
-            places = [Position(0, depth) for depth in range(6)]
-            store.forget(key, places[:4])
-            store.forget(key, [places[4]], stale=[places[5], Position(0, 9)])
-            store.forget(key, [])
-            found.append([store.forgotten_since(key, epoch) for epoch in range(4)])
-    assert found[0] == found[1]
-    assert found[0] == [None, ([places[4]], [places[5], Position(0, 9)]), ([], []), ([], [])]
-
-
 # Beside SQLite
-
-
-def test_prompts_and_reports_are_those_of_sqlite(address: str, tmp_path: Path) -> None:
-    """The example conversation, brought in and asked in the same way."""
-    said = ROOT / "examples" / "data" / "conversation.json"
-    questions = ("What was the code of my locker at the climbing hall?", "What noisy present did my sister post to us?")
-    with closing(PostgresStore(address, partitions=4)) as server, closing(SQLiteStore(tmp_path / "chat.db")) as file:
-        import_sessions(file, said)
-        (name,) = {one.session_id for one in file.sessions()}
-        with InfiniteMemory(file, session_id=name) as memory:
-            memory.index()
-        exported = tmp_path / "all.jsonl"
-        export_sessions(file, exported, vectors=True)
-        import_sessions(server, exported)
-        for question in questions:
-            answers = []
-            for store in (server, file):
-                with InfiniteMemory(store, session_id=name, max_tokens=2_000) as memory:
-                    memory.index()
-                    context = memory.context(question)
-                    answers.append((context.messages, context.report.to_dict()))
-            assert answers[0] == answers[1]
-        again = tmp_path / "again.jsonl"
-        export_sessions(server, again, vectors=True)
-        assert again.read_bytes() == exported.read_bytes()
 
 
 def test_the_page_on_scaling_runs(address: str, server: Server, database: str, tmp_path: Path) -> None:

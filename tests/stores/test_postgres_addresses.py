@@ -58,12 +58,6 @@ def test_an_address_is_split_into_what_libpq_takes_and_what_the_store_does() -> 
             split_arguments(f"postgresql://h/d?{wrong}")
 
 
-@pytest.mark.parametrize("kind", ["redis", "mysql", "postgresql+psycopg"])
-def test_other_kinds_are_refused(kind: str) -> None:
-    with pytest.raises(ValueError, match="knows SQLite and PostgreSQL"):
-        open_store(f"{kind}://host/db")
-
-
 def test_a_password_is_not_shown() -> None:
     for address in ("postgresql://me:pa%40ss@host:5/db", "postgresql://me@host/db?password=pa%40ss&sslmode=prefer"):
         assert "pa%40" not in without_password(address)

@@ -51,15 +51,3 @@ def test_numbers_of_another_server_are_not_compared(address: str) -> None:
         assert store.main_changes("ann", known.mark).states == []
         session.append(MAIN, drafts("a1"))
         assert [state.last_seq for _, state in store.main_changes("ann", known.mark).states] == [2]
-
-
-def test_a_session_whose_row_does_not_say_whose_it_is_is_told_to_nobody_else(address: str) -> None:
-    """As a program of before left it; its name tells whose it is."""
-    with closing(PostgresStore(address)) as store:
-        session = Session(store, "s", "ann")
-        reading = Follower(store, None)
-        reading.ask()
-        store.database.outside("UPDATE {s}.sessions SET owner = NULL")
-        session.append(MAIN, drafts("u1"))
-        reading.check()
-        assert reading.states == {}

@@ -154,38 +154,6 @@ def test_what_has_changed_is_read_by_an_index_without_the_other_sessions(
         server.run(f"DROP ROLE {user}")
 
 
-NOBODYS = (
-    "INSERT INTO infinite_memory.names SELECT n, NULL, 's' || n, true, now() FROM generate_series(1001, 1500) AS n",
-    "INSERT INTO infinite_memory.messages "
-    "(session, segment, depth, seq, id, turn_id, turn_no, role, created_at, stays, content, checksum) "
-    "SELECT n, 0, d, d, 'i' || n || '-' || d, 't', 0, 'user', '', 0, '', 0 "
-    "FROM generate_series(1001, 1500) AS n, generate_series(1, 40) AS d",
-    "ANALYZE",
-)
-"""500 sessions of nobody's, of 40 messages each."""
-
-
-def test_each_session_of_nobodys_is_asked_for_a_message_in_its_own_partition(
-    server: Server, plans: ModuleType, ran: dict[str, Any]
-) -> None:
-    server.run("CREATE DATABASE nobodys")
-    with closing(PostgresStore(server.address("nobodys"), partitions=PARTITIONS)) as store:
-        for sql in NOBODYS:
-            server.run(sql, database="nobodys")
-        ran.clear()
-        assert [one.key for one in store.sessions_with(None, "i1499-20")] == [1499]
-        assert store.sessions_with("ann", "i1499-20") == []
-    (asked,) = (one for sql, one in ran.items() if "messages" in sql)
-    with psycopg.connect(server.address("nobodys")) as connection:
-        adapt(connection)
-        ((plan,),) = connection.execute(f"EXPLAIN (ANALYZE, FORMAT JSON) {asked.sql}", asked.values).fetchall()
-    found = list(plans.nodes(plan[0]["Plan"]))
-    looks = [one for one in found if one.get("Relation Name", "").startswith("messages")]
-    assert sum(one["Actual Loops"] for one in looks) == 500
-    assert rows_read(iter(looks)) <= 1
-    server.run("DROP DATABASE nobodys WITH (FORCE)")
-
-
 MANY = 2_000
 """Messages of a session that has just been brought in."""
 

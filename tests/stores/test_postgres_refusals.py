@@ -20,7 +20,7 @@ from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.records import MAIN, After
 from shared_core.stores import open_store
 from shared_core.stores.postgres.address import Address
-from shared_core.stores.postgres.failures import is_mistaken, is_passing, store_error
+from shared_core.stores.postgres.failures import is_passing, store_error
 from shared_core.stores.postgres.migrations import OLDEST_SERVER, unfit
 from shared_core.stores.postgres.schema import MIGRATIONS
 from shared_core.testing.oracle import ALL, Session, draft, drafts
@@ -135,35 +135,6 @@ def test_a_server_that_ends_before_it_has_answered_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "mistaken"),
-    [
-        ('connection failed: connection to server on socket "/tmp/.s" failed: No such file or directory', False),
-        ('connection failed: connection to server at "::1" failed: Connection refused', False),
-        ('connection is bad: could not translate host name "db" to address: Name or service not known', False),
-        ('connection failed: connection to server at "h" failed: session is read-only', False),
-        ('connection failed: could not open certificate file "/none": No such file or directory', True),
-        ("consuming input failed: something unheard of", False),  # the connection was there
-    ],
-)
-def test_only_a_connection_that_may_come_about_is_tried_again(said: str, mistaken: bool) -> None:
-    assert is_mistaken(psycopg.OperationalError(said)) is mistaken
-
-
-def test_each_of_several_servers_has_to_be_one_that_may_come() -> None:
-    with Answering(PASSWORD_WANTED).running() as server, socket.create_server(("127.0.0.1", 0)) as held:
-        closed = held.getsockname()[1]
-        held.close()
-        for ports in (f"{closed},{server.port}", f"{server.port},{closed}"):
-            address = (
-                f"postgresql:///db?host=127.0.0.1,127.0.0.1&port={ports}&user=x&sslmode=disable&gssencmode=disable"
-            )
-            with pytest.raises(StoreError) as refused:
-                PostgresStore(address, retry_seconds=5)
-            assert type(refused.value) is StoreError
-    assert server.asked == 2
-
-
-@pytest.mark.parametrize(
     ("version", "encoding", "standby", "read_only", "why"),
     [
         (OLDEST_SERVER, "UTF8", False, False, None),
@@ -223,16 +194,6 @@ def test_a_store_does_not_show_its_password(strict: Server) -> None:
             assert PASSWORD not in repr(one) + str(one)
 
 
-def test_a_database_that_is_read_only_is_refused(strict: Server) -> None:
-    strict.run("CREATE DATABASE frozen")
-    strict.run("ALTER DATABASE frozen SET default_transaction_read_only = on")
-    with pytest.raises(StoreError):
-        PostgresStore(strict.address("frozen"))
-    assert strict.run("SELECT count(*) FROM pg_namespace WHERE nspname = 'infinite_memory'", database="frozen") == [
-        (0,)
-    ]
-
-
 def test_a_schema_that_is_too_new_is_left_alone(strict: Server) -> None:
     PostgresStore(strict.address(), schema="newer").close()
     ahead = len(MIGRATIONS) + 1
@@ -254,13 +215,6 @@ def test_a_right_that_is_missing_is_named(strict: Server) -> None:
             with pytest.raises(StoreError):
                 store.append(key, MAIN, drafts("u1"))
         assert owner.find(key, After(0, ALL)) == []
-
-
-def test_too_many_connections_are_unavailable(strict: Server) -> None:
-    strict.run("CREATE DATABASE narrow CONNECTION LIMIT 0")
-    strict.run("CREATE ROLE plain LOGIN; GRANT ALL ON DATABASE narrow TO plain")
-    with pytest.raises(StoreUnavailableError):
-        PostgresStore(strict.address("narrow", user="plain"), retry_seconds=0)
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """A server that restarts, crashes or goes away: nothing is lost, doubled or half done."""
 
-import os
-import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -15,14 +13,10 @@ from shared_core.records import MAIN, After, Create, Position
 from shared_core.stores.postgres.connections import Pauses
 from shared_core.stores.postgres.transactions import Reader, Statement, Writer
 from shared_core.testing.oracle import Session, drafts
-from shared_core.testing.store_contract.change_contract import Follower
 from tests.stores.postgres_server import Server, running_server
 from tests.support.histories import stored_ids
 
 pytestmark = pytest.mark.server
-
-
-STARTED = "SELECT pg_postmaster_start_time()"
 
 
 @pytest.fixture(scope="module")
@@ -126,40 +120,6 @@ def test_after_a_crash_the_number_of_a_lost_transaction_may_be_that_of_another(
         else:
             store.change(key, [Create("side", Position(0, 0))])
         assert [branch.name for branch in store.branches(key)] == [MAIN, *([] if taken else ["side"])]
-
-
-def crash_one_backend(server: Server) -> None:
-    """Kill a process of the server, which ends all connections and begins anew without a restart."""
-    with psycopg.connect(server.address()) as victim, psycopg.connect(server.address(), autocommit=True) as witness:
-        os.kill(victim.info.backend_pid, signal.SIGKILL)
-        with suppress(psycopg.OperationalError):
-            while True:
-                witness.execute("SELECT 1")
-
-
-def test_after_a_crash_of_one_backend_what_changes_is_told(fragile: Server) -> None:
-    """The numbers of transactions that the server had not written are those of later ones."""
-    fragile.run("ALTER SYSTEM SET wal_writer_delay = '10s'")
-    fragile.control("reload")
-    with closing(PostgresStore(fragile.address(), schema="backend crash", retry_seconds=60)) as store:
-        session = Session(store, "s", "ann")
-        session.append(MAIN, drafts("u1"))
-        for _ in range(20):
-            fragile.run("SELECT pg_current_xact_id()")
-        reading, since = Follower(store, "ann"), fragile.run(STARTED)
-        reading.ask()
-        crash_one_backend(fragile)
-        session.append(MAIN, drafts("u2"))
-        assert reading.mark is not None
-        assert changed(store) < reading.mark[0]
-        reading.check()
-        assert fragile.run(STARTED) == since
-
-
-def changed(store: PostgresStore) -> int:
-    """Return the number of the transaction that changed a session last."""
-    with store.database.reading() as rows:
-        return int(rows.run("SELECT max(changed) FROM {s}.sessions", None)[0][0])
 
 
 def test_a_standby_is_refused_and_one_that_becomes_the_primary_is_waited_for(fragile: Server) -> None:

@@ -2,7 +2,6 @@
 
 import os
 from contextlib import closing
-from urllib.parse import quote
 
 import pytest
 
@@ -15,32 +14,6 @@ from shared_core.testing.oracle import Session, drafts
 from tests.stores.postgres_server import Server
 
 pytestmark = pytest.mark.server
-
-
-def test_what_cannot_be_reached_is_named_without_a_password(server: Server) -> None:
-    for wrong, what in (
-        (f"postgresql://me:secret@/x?host={quote('/nowhere')}", "cannot be used just now"),
-        (f"postgresql://me:secret@/x?host={server.folder}", "role .* does not exist"),
-        (f"postgresql://postgres:secret@/none?host={server.folder}", "database .* does not exist"),
-    ):
-        with pytest.raises(StoreError, match=what) as refused:
-            PostgresStore(wrong, retry_seconds=0)
-        assert "secret" not in f"{refused.value!r} {refused.value.__cause__!r}"
-
-
-def test_an_unfit_database_is_refused(server: Server, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    server.run("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
-    with pytest.raises(StoreError, match="ENCODING 'UTF8'"):
-        PostgresStore(server.address("latin"))
-    server.run("DROP DATABASE latin WITH (FORCE)")
-    monkeypatch.setattr(steps, "OLDEST_SERVER", 990_000)
-    with pytest.raises(StoreError, match="use version 99 or newer"):
-        PostgresStore(server.address(database))
-    monkeypatch.undo()
-    server.run("CREATE ROLE guest LOGIN")
-    with pytest.raises(StoreError):
-        PostgresStore(server.address(database, user="guest"))
-    server.run("DROP ROLE guest")
 
 
 def test_a_schema_of_another_program_is_left_alone(server: Server, database: str, address: str) -> None:

@@ -3,10 +3,8 @@
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -131,27 +129,6 @@ def test_interleaved_exchanges_keep_their_turns(talkers: Callable[[], Talker], m
     assert sent == sorted(sent, key=lambda turn: int(turn.removeprefix("question "))), "a turn stands together"
 
 
-def test_another_line_made_main_is_main_in_every_process(talkers: Callable[[], Talker], memory: InfiniteMemory) -> None:
-    ann = talkers()
-    memory.add(history(4))
-    assert WORD not in " ".join(ann("context", question="anything new?"))
-    with InfiniteMemory(memory._store) as side:
-        side.fork("side", at="m1")
-        assert ann("add", role="user", content="old main", id="old") == ["old"]
-        memory.checkout("side")
-        memory.add(Message.user(f"the {WORD} is under the mat", id="secret"))
-        memory.make_main()
-        assert ann("messages") == ["m0", "m1", "secret"]
-        assert ann("search", query=WORD, top_k=1) == ["secret"]
-        assert ann("add", role="assistant", content="a reply", id="reply") == ["secret"]
-        assert ids(side.messages()) == ["m0", "m1", "m2", "m3", "old"], "what has its name now"
-        assert ids(memory.messages()) == ["m0", "m1", "secret", "reply"]
-        assert memory.set_aside("m1") == "main-2"
-        assert ann("messages") == ["m0", "m1"]
-        assert not any(WORD in text for text in ann("context", question=WORD)[:-1])
-    assert ann.end() == 0
-
-
 # Forking
 
 
@@ -187,29 +164,3 @@ def test_a_forked_child_uses_the_memory_its_parent_opened(memory: InfiniteMemory
     assert memory.get("answer").turn_id == "m58"
     assert in_child(lambda: memory.close()) == 0
     assert ids(memory.newest(2)) == ["child", "answer"]
-
-
-@forks
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_process_forked_while_a_thread_is_writing_can_write(tmp_path: Path) -> None:
-    with InfiniteMemory(tmp_path / "chat.db") as memory:
-        done = threading.Event()
-
-        def write() -> None:
-            while not done.is_set():
-                memory.add(Message.user("from the thread"))
-
-        thread = threading.Thread(target=write)
-        thread.start()
-        codes = []
-        for number in range(5):
-            child = os.fork()
-            if not child:
-                signal.alarm(20)
-                memory.add(Message.user("from the child", id=f"child {number}"))
-                os._exit(0)
-            codes.append(os.waitpid(child, 0)[1])
-        done.set()
-        thread.join()
-        assert codes == [0] * 5
-        assert [memory.get(f"child {number}").content for number in range(5)] == ["from the child"] * 5

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from shared_core import InfiniteMemory, Message, SessionPool
+from shared_core import InfiniteMemory, Message
 from shared_core.index.cache import IndexCache
-from shared_core.records import MAIN, Position, Snapshot, VectorRows
-from shared_core.store import PAGE, Store
+from shared_core.records import Snapshot
+from shared_core.store import Store
 from shared_core.stores import SQLiteStore
 from shared_core.testing import CountedStore, HashingEmbedder
-from shared_core.testing.oracle import drafts
 from tests.support.histories import history
 
 QUESTION = "What about item9 and gardens?"
@@ -63,21 +62,6 @@ def test_every_method_of_a_store_is_counted() -> None:
     assert public <= vars(CountedStore).keys()
 
 
-def test_counting_changes_nothing(counted: CountedStore) -> None:
-    key = counted.create_session(None, "a")
-    counted.append(key, MAIN, drafts(*(f"u{n}" for n in range(PAGE + 1))))
-    rows = [(Position(0, n), f"h{n}", b"v") for n in range(PAGE + 1)]
-    counted.keep(key, VectorRows("space", rows))
-    watch = counted.watch(key)
-    counted.reset()
-    assert list(counted.vectors(key, "space")) == list(counted.store.vectors(key, "space")) == rows
-    assert counted.counts == {"vectors": 3}, "two pages, and one to see that there are no more"
-    with counted.transaction():
-        counted.change(key, [])
-    assert not watch()
-    assert counted.trips[3:] == ["transaction", "change", "watch"]
-
-
 def test_a_turn(filled: CountedStore) -> None:
     with of(filled) as memory:
         memory.context(QUESTION)
@@ -99,35 +83,6 @@ def test_a_turn(filled: CountedStore) -> None:
         assert filled.stats(filled.session("u", "s") or 0)["vectors"] == 202
 
 
-def test_a_question_asks_for_the_vectors_of_what_others_stored(filled: CountedStore) -> None:
-    with of(filled) as memory, of(filled) as other:
-        memory.search("item7")
-        for number in (1, 2):
-            memory.add(Message.user(f"my penguin {number}", id=f"mine{number}"))
-            other.add(Message.user(f"their penguin {number}", id=f"theirs{number}"))
-            filled.reset()
-            memory.search("penguin", top_k=2)
-            assert trips(filled) == "catch_up known_vectors state"
-            other.index()
-        other.add(Message.user("their penguin 3", id="theirs3"))
-        other.index()
-        made = HashingEmbedder()
-        with of(filled, embedder=made) as anew:
-            anew.search("penguin", top_k=2)
-        assert made.documents == []
-
-
-def test_vectors_are_stored_when_a_pool_takes_a_memory_back() -> None:
-    store = CountedStore(SQLiteStore(":memory:"))
-    with closing(store), SessionPool(store, embedder=HashingEmbedder(), max_tokens=600, reserve_tokens=0) as pool:
-        with pool.use("s") as memory:
-            memory.add(history(60))
-            memory.context(QUESTION)
-            store.reset()
-        assert trips(store) == "keep"
-        assert store.store.stats(1)["vectors"] > 0
-
-
 def test_a_context(filled: CountedStore) -> None:
     with of(filled) as memory:
         memory.context(QUESTION)
@@ -138,14 +93,6 @@ def test_a_context(filled: CountedStore) -> None:
         filled.reset()
         memory.context(QUESTION)
         assert trips(filled) == "check_out at"
-
-
-def test_a_search(filled: CountedStore) -> None:
-    with of(filled) as memory:
-        memory.search("item7")
-        filled.reset()
-        memory.search("item9 gardens", top_k=5)
-        assert trips(filled) == "catch_up at"
 
 
 def test_the_whole_user(filled: CountedStore) -> None:
@@ -165,19 +112,6 @@ def test_the_whole_user(filled: CountedStore) -> None:
         filled.reset()
         assert "item8 is near the gardens now." in str(memory.context("item8 and gardens?").messages)
         assert trips(filled) == "catch_up main_changes main_news at at"
-
-
-def test_the_whole_user_is_read_in_pages(counted: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.index.user.PAGE", 25)
-    for number in range(5):
-        with of(counted, session_id=f"s{number}") as memory:
-            memory.add(history(20))
-            memory.index()
-    as_in_a_new_process(counted)
-    with of(counted, session_id="s0", scope="user") as memory:
-        assert {hit.session_id for hit in memory.search("item7", 10)} == {f"s{number}" for number in range(5)}
-        calls = counted.counts
-        assert (calls["main_changes"], calls["main_news"], calls["at"]) == (1, 4, 1), "of 80 messages, 25 at a time"
 
 
 def test_after_another_object_forgot_something(filled: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import shared_core.stores.postgres.migrations as steps
-from shared_core import Message, PostgresStore, SessionPool, SQLiteStore
-from shared_core.cli.app import run as run_command
+from shared_core import PostgresStore, SQLiteStore
 from shared_core.errors import InfiniteMemoryError, StoreError
 from shared_core.records import (
     MAIN,
@@ -270,23 +269,6 @@ def test_a_transaction_joins_what_is_done_for_several_users(guarded: Guarded) ->
     assert {user: guarded.rows(user) for user in ("ann", "bob")} == before
 
 
-def test_memories_of_two_users_share_a_store(guarded: Guarded) -> None:
-    with SessionPool(guarded.guarded) as pool:
-        with pool.use("chat", "amy") as memory:
-            stored = memory.add([Message.user("My locker code is 4471."), Message.assistant("Noted.")])
-            assert memory.search("locker code")[0].message == stored[0]
-            memory.fork("other")
-        with pool.use("chat", "ben") as memory:
-            assert memory.newest(5) == []
-            memory.add([Message.user("Hello.")])
-            assert [one.session_id for one in memory.sessions()] == ["chat"]
-        assert [one.messages for one in pool.sessions("amy")] == [2]
-        assert pool.sessions("cat") == []
-        with pool.use("chat", "amy") as memory:
-            assert memory.forget(ids=[str(stored[0].id)]).reason is not None
-            assert [one.content for one in memory.newest(5)] == ["Noted."]
-
-
 def test_a_user_is_exported_and_imported_alone(guarded: Guarded, tmp_path: Path) -> None:
     file = tmp_path / "ann.jsonl"
     export_sessions(guarded.guarded.for_user("ann"), file)
@@ -296,18 +278,6 @@ def test_a_user_is_exported_and_imported_alone(guarded: Guarded, tmp_path: Path)
     assert [one.known for one in import_sessions(guarded.guarded.for_user("ann"), file)] == [6]
     with pytest.raises(StoreError, match="another user's"):
         import_sessions(guarded.guarded.for_user("fay"), file)
-
-
-def test_commands_say_whose_they_are(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the address alone; those of another user, or of nobody, find nothing."""
-    store = f"{guarded.server.address('guarded', user='the%20app%27s')}&row_security=true"
-    for command in ("add hello", "sessions", "fork aside", "search hello", "log"):
-        assert run_command([*command.split(), "--store", store, "--user", "dora", "--session", "d"]) == 0
-    assert "hello" in capsys.readouterr().out
-    for whose in ([], ["--user", "eve"]):
-        assert run_command(["log", "--store", store, *whose, "--session", "d"]) == 1
-        assert run_command(["sessions", "--store", store, *whose]) == 0
-    assert "hello" not in capsys.readouterr().out
 
 
 # Who may open what

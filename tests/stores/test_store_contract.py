@@ -1,4 +1,4 @@
-"""The store contract on SQLite: a file by default; `make soak` runs it in memory, too."""
+"""The store contract on a SQLite file; `make soak` runs it in memory, and on a store with nothing of its own, too."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ import pytest
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
 from shared_core.testing import StoreContract
+from tests.stores.plain_store import plain_store
 
 
 class TestFile(StoreContract):
@@ -35,7 +36,7 @@ if os.environ.get("SOAK"):
     class TestInMemory(StoreContract):
         """The fixture `reopen`, as it is when a store does not override it, skips and says why."""
 
-        @pytest.fixture
-        def store(self) -> Iterator[Store]:
-            with closing(SQLiteStore(":memory:")) as store:
+        @pytest.fixture(params=[lambda: SQLiteStore(":memory:"), plain_store], ids=["sqlite", "plain"])
+        def store(self, request: pytest.FixtureRequest) -> Iterator[Store]:
+            with closing(request.param()) as store:
                 yield store

@@ -1,6 +1,5 @@
 """What a whole store holds, counted on both databases; and its schema."""
 
-import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -9,11 +8,10 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message, PostgresStore, SQLiteStore
-from shared_core.cli.app import run
 from shared_core.operations.store_stats import SessionSize, SpaceStats, store_stats
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
-from tests.stores.dict_store import DictStore
+from tests.stores.plain_store import plain_store
 from tests.stores.postgres_server import Server
 
 
@@ -64,31 +62,5 @@ def test_everything_is_counted(store: Store) -> None:
 def test_an_empty_store_and_one_of_another_kind(store: Store) -> None:
     found = store_stats(store)
     assert (found.sessions, found.messages, found.spaces, found.largest) == (0, 0, [], [])
-    with pytest.raises(ValueError, match="DictStore cannot be counted"):
-        store_stats(DictStore())
-
-
-def test_the_command_shows_tables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with closing(SQLiteStore("a.db")) as store:
-        fill(store)
-    assert run(["stats", "--store", "a.db", "--all-sessions"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[:5] == [
-        "sessions        3",
-        "users           2",
-        "messages        9",
-        "forgotten       1",
-        "without vector  1",
-    ]
-    assert lines[-4:] == [
-        "MESSAGES  USER  SESSION",
-        "       6   ann  diary",
-        "       2     -  other",
-        "       1   bob  é\\ud800",
-    ]
-    assert run(["stats", "--store", "a.db", "--all-sessions", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["largest"][0] == {"user": "ann", "session": "diary", "messages": 6}
-    assert run(["stats", "--store", "none.db", "--all-sessions"]) == 2
+    with pytest.raises(ValueError, match="PlainStore cannot be counted"):
+        store_stats(plain_store())

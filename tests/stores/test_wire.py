@@ -9,10 +9,8 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.index.cache import IndexCache
-from shared_core.records import MAIN, Position, Snapshot, VectorRows
 from shared_core.stores.postgres import PostgresStore
 from shared_core.testing import HashingEmbedder
-from shared_core.testing.oracle import drafts
 from tests.stores.postgres_server import Server
 from tests.stores.wire import Sent, Wire
 from tests.support.histories import history
@@ -89,54 +87,3 @@ def test_a_question_waits_as_often_as_it_calls_the_store(store: PostgresStore, w
         wire.sent()
         memory.context("item9 and gardens?")
         assert wire.sent().waits == 2, "after a fork"
-
-
-def test_many_sessions_are_read_in_one_round_trip_a_page(store: PostgresStore, wire: Wire) -> None:
-    for number in range(20):
-        key = store.create_session("many", f"{number}")
-        store.append(key, MAIN, drafts("u1", "a1", "u2"))
-        store.keep(key, VectorRows("space", [(Position(0, 1), "h", b"v")]))
-    wire.sent()
-    states, mark, _ = store.main_changes("many")
-    assert wire.sent() == Sent(waits=1, statements=4), "all states, and the moment of which they are"
-    assert store.main_changes("many", mark).states == []
-    assert wire.sent() == Sent(waits=1, statements=1)
-    news = store.main_news({one.key: (1, state.last_seq) for one, state in states}, "space")
-    assert wire.sent() == Sent(waits=1, statements=7)
-    assert sum(len(one.records) for one in news.values()) == 40
-    assert sum(len(one.vectors) for one in news.values()) == 20
-
-
-def test_what_is_derived_is_kept_in_one_round_trip(store: PostgresStore, wire: Wire) -> None:
-    keys = [store.create_session("derived", name) for name in "abc"]
-    for key in keys:
-        store.append(key, MAIN, drafts("u1", "a1"))
-    rows = [(Position(0, 1), "h", b"v")]
-    wire.sent()
-    assert store.keep(keys[0], VectorRows("space", rows), 0)
-    assert wire.sent() == Sent(waits=1, statements=5), "BEGIN, the lock, the space, the vectors and COMMIT"
-    assert store.keep_vectors("space", dict.fromkeys(keys, rows), dict.fromkeys(keys, 0)) == {*keys}
-    assert wire.sent() == Sent(waits=1, statements=5)
-    assert store.keep(keys[0], Snapshot("index", b"data"), 0)
-    assert wire.sent() == Sent(waits=1, statements=5)
-
-
-def test_a_question_over_many_sessions_waits_as_often_as_over_one(store: PostgresStore, wire: Wire) -> None:
-    how: dict[str, Any] = {"max_tokens": 600, "reserve_tokens": 0, "embedder": HashingEmbedder(), "user_id": "wide"}
-    for number in range(12):
-        with InfiniteMemory(store, session_id=f"s{number}", **how) as memory:
-            memory.add(history(6, start=6 * number))
-            memory.index()
-    with InfiniteMemory(store, session_id="asks", scope="user", **how) as memory:
-        memory.add(Message.user("Hello"))
-        memory.search("item9 gardens")
-        wire.sent()
-        memory.search("item11 gardens")
-        assert wire.sent().waits == 4, "what is newer than the best result is read last"
-        with InfiniteMemory(store, session_id="s3", **how) as other:
-            other.add(Message.user("The gardens of item11 are closed."))
-        wire.sent()
-        memory.search("item11 gardens closed")
-        assert wire.sent().waits == 6, "a page of what is new, whether its text has a vector by now, and the epochs"
-        memory.add(Message.user("And now?"))
-        assert wire.sent().waits <= 4, "what was embedded in the other sessions is stored with a read and a write"

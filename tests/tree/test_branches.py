@@ -25,24 +25,6 @@ def say(memory: InfiniteMemory, *names: str) -> None:
     memory.add([Message(role="assistant" if name[0] == "r" else "user", content=name, id=name) for name in names])
 
 
-# Names
-
-
-def test_a_renamed_branch_is_the_same_branch(memory: InfiniteMemory) -> None:
-    memory.fork("side", at="m3")
-    memory.reset("m2")
-    other = InfiniteMemory(memory._store)
-    other.checkout("side")
-    memory.rename("side", "aside")
-    assert memory.branch == "aside"
-    say(memory, "x")
-    assert path(memory) == ["m0", "m1", "m2", "x"]
-    assert [branch.name for branch in memory.branches()] == [MAIN, "aside"]
-    assert [move.reference for move in memory.reflog("aside")] == ["aside@{1}"]
-    with pytest.raises(UnknownReferenceError, match="'side'"):
-        other.newest(1)
-
-
 def test_a_deleted_branch_leaves_its_messages_and_can_be_brought_back(memory: InfiniteMemory) -> None:
     memory.fork("side", at="m3")
     say(memory, "x")
@@ -100,20 +82,6 @@ def test_a_reset_loses_nothing(memory: InfiniteMemory, store: CountingStore) -> 
     assert (memory.branch, path(memory)) == (None, ["m0", "m1", "m2", "x"])
 
 
-def test_a_detached_object_just_goes(memory: InfiniteMemory) -> None:
-    memory.checkout("m4")
-    memory.reset("m1")
-    assert (memory.branch, path(memory), memory.reflog()) == (None, ["m0", "m1"], [])
-
-
-def test_two_objects_see_a_move_at_once(memory: InfiniteMemory) -> None:
-    other = InfiniteMemory(memory._store, embedder="words")
-    assert len(path(other)) == 6
-    memory.reset("m1")
-    assert path(other) == ["m0", "m1"]
-    assert other.search("item5") == []
-
-
 def test_a_move_that_expects_another_head_is_refused(memory: InfiniteMemory) -> None:
     with pytest.raises(StaleHeadError, match="'main'"):
         memory._store.change(1, [Move(MAIN, Position(0, 0), "", Position(0, 2))])
@@ -130,18 +98,6 @@ def test_a_diff_says_what_is_not_shared(memory: InfiniteMemory) -> None:
     assert memory.diff("side", "m1").to_dict() == {"base": "m1", "only_a": ["m2", "m3", "x", "rx"], "only_b": []}
     memory.forget(ids=["m3"])
     assert memory.diff(MAIN).base == "m2"
-
-
-def test_the_lowest_shared_message_is_found_where_branches_cross(memory: InfiniteMemory) -> None:
-    memory.fork("side", at="m1")
-    say(memory, "s1")
-    memory.checkout(MAIN)
-    memory.merge("side", "full")
-    say(memory, "x1")
-    memory.checkout("side")
-    memory.merge("m5", "full")
-    say(memory, "s2")
-    assert memory.diff(MAIN).to_dict() == {"base": "s1", "only_a": ["x1"], "only_b": ["s2"]}
 
 
 def test_the_log_draws_forks_and_merges(memory: InfiniteMemory) -> None:
@@ -178,22 +134,6 @@ def test_the_log_draws_forks_and_merges(memory: InfiniteMemory) -> None:
     merge = memory.log()[2].to_dict()
     assert (merge["message"], merge["parents"], merge["tags"]) == (None, [[1, 6], [0, 7]], ["v1"])
     assert memory.newest_at("v1") == memory.get("x1") or memory.newest_at("v1") == memory.get("r1")
-
-
-def test_merges_of_merges_are_drawn_although_nothing_was_said_between(memory: InfiniteMemory) -> None:
-    memory.fork("b", at="m1")
-    say(memory, "b1")
-    memory.fork("c", at="m1")
-    say(memory, "c1")
-    memory.merge("b")
-    memory.checkout(MAIN)
-    memory.merge("c")
-    entries = memory.log()
-    assert [(len(entry.parents), entry.message and entry.message.id, entry.branches) for entry in entries[:4]] == [
-        (2, None, (MAIN,)), (2, None, ("c",)), (1, "c1", ()), (1, "b1", ("b",))
-    ]  # fmt: skip
-    assert [line for line, _ in draw(entries)][:5] == ["o", "|\\", "| o", "| |\\", "| * |"]
-    assert path(memory) == [*ids(history(6)), "c1", "b1"]
 
 
 def test_a_line_may_begin_to_the_left_of_the_merge_it_comes_from() -> None:
@@ -286,30 +226,3 @@ def test_a_stash_that_was_brought_back_is_taken_away_again(drop: bool) -> None:
         memory.undo()
         assert ids(memory.messages()) == before
         assert [texts(memory.get(id_) for id_ in one.ids) for one in memory.stashes()] == [said]
-
-
-def test_what_was_said_since_is_kept_and_comes_back() -> None:
-    with forked() as memory:
-        memory.merge("side", "squash")
-        memory.add(history(2, start=9))
-        whole = ids(memory.messages())
-        memory.undo()
-        assert ids(memory.messages()) == ["m0", "m1", "m4", "m5"]
-        memory.undo()
-        assert ids(memory.messages()) == whole
-
-
-def test_a_deleted_branch_comes_back() -> None:
-    with forked() as memory:
-        memory.delete_branch("side")
-        assert memory.undo().branch == "side"
-        assert [branch.name for branch in memory.branches()] == ["main", "side"]
-        memory.checkout("side")
-        assert ids(memory.messages()) == ["m0", "m1", "m2", "m3"]
-
-
-def test_there_is_nothing_to_take_back() -> None:
-    with InfiniteMemory() as memory:
-        memory.add(history(2))
-        with pytest.raises(UnknownReferenceError):
-            memory.undo()

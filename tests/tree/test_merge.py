@@ -12,7 +12,6 @@ from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, ToolCall
 from shared_core.records import MAIN, After, Change, Draft
 from shared_core.results import Conflict
 from shared_core.summaries.requests import LINE_TOKENS
-from shared_core.tree.merge import conflicts
 from tests.support.histories import CountingStore, history, ids
 from tests.tree.two_branches import parted, path, said, say
 
@@ -20,22 +19,6 @@ from tests.tree.two_branches import parted, path, said, say
 @pytest.fixture
 def memory(store: CountingStore) -> InfiniteMemory:
     return InfiniteMemory(store, embedder="words", token_counter="characters/4")
-
-
-# Merging
-
-
-def test_a_detached_head_is_merged_into_a_branch_of_its_own(memory: InfiniteMemory) -> None:
-    parted(memory)
-    for how, branch in (("full", "branch-1"), ("squash", "branch-2"), ("auto", None)):
-        memory.checkout("r4" if how != "auto" else "r1")
-        memory.merge("side", how)  # type: ignore[arg-type]
-        assert memory.branch == branch
-    assert path(memory) == ["u1", "r1", "u2", "r2", "u3", "r3"]
-    with pytest.raises(ValueError, match="detached"):
-        memory.rebase(MAIN)
-    assert memory.stash() is not None
-    assert (memory.branch, path(memory)) == (None, ["u1", "r1", "u2", "r2"])
 
 
 @pytest.mark.interleaved
@@ -130,60 +113,11 @@ def test_a_squash_without_a_summarizer_quotes_the_messages(memory: InfiniteMemor
     assert len(text.splitlines()) == 22
 
 
-def test_a_squash_covers_only_what_is_new(memory: InfiniteMemory) -> None:
-    parted(memory)
-    memory.merge("side", "squash")
-    memory.checkout("side")
-    say(memory, "u7")
-    memory.checkout(MAIN)
-    answer = memory.merge("side", "squash").messages[1]
-    assert memory.sources(str(answer.id)) == ["u7"]
-    assert memory.merge("side", "full").how == "full", "the words themselves were not here"
-    assert memory.merge("side", "squash").how == "nothing"
-
-
 # What a prompt sees
 
 
 def prompt(memory: InfiniteMemory) -> list[str | None]:
     return ids(memory.context().messages)
-
-
-def test_a_merge_is_seen_in_prompts_once_at_any_depth_and_before_what_comes_next(memory: InfiniteMemory) -> None:
-    say(memory, "u1", "r1")
-    for name in ("b", "c", "d"):
-        memory.fork(name)
-        say(memory, f"u{name}", f"r{name}", f"u{name}2")
-    for source, target in (("d", "c"), ("c", "b"), ("b", MAIN), ("d", MAIN), ("c", MAIN)):
-        memory.checkout(target)
-        say(memory, f"u{source}{target}1", f"u{source}{target}2")
-        memory.merge(source, "full")
-    say(memory, "u9", "r9")
-    line = path(memory)
-    assert len(line) == len(set(line)) == 23
-    assert line[-2:] == ["u9", "r9"]
-    assert set(line) >= {"ub", "uc", "ud", "rb", "rc", "rd", "udc1", "ucb2"}
-    assert prompt(memory) == line
-    assert prompt(InfiniteMemory(memory._store, embedder="words")) == line
-    assert ids(memory.newest(7)) == line[-7:]
-
-
-def test_a_late_answer_that_is_merged_stands_in_its_turn(memory: InfiniteMemory) -> None:
-    say(memory, "u1", "r1")
-    memory.fork("side")
-    say(memory, "u2")
-    memory.checkout(MAIN)
-    say(memory, "u3", "r3", "u4")
-    memory.merge("side")
-    say(memory, "u5", "r5")
-    memory.checkout("side")
-    say(memory, "r2", "u6")
-    memory.checkout(MAIN)
-    memory.merge("side")
-    assert path(memory) == ["u1", "r1", "u3", "r3", "u4", "u2", "u5", "r5", "r2", "u6"]
-    assert prompt(memory) == ["u1", "r1", "u3", "r3", "u4", "u2", "r2", "u5", "r5", "u6"]
-    memory.add(said("r21"), turn="u2")
-    assert prompt(memory) == ["u1", "r1", "u3", "r3", "u4", "u2", "r2", "r21", "u5", "r5", "u6"]
 
 
 def test_merged_messages_are_recalled_on_their_branch_only(memory: InfiniteMemory) -> None:
@@ -224,37 +158,6 @@ def test_a_three_way_merge_lists_conflicts_and_decides_none(memory: InfiniteMemo
     assert "Only on 'side':\nuser: Make it more. The budget is 20k." in answer
     assert memory.sources(str(result.messages[1].id)) == ["u4", "r4", "u5", "r5", "u2", "r2", "u3", "r3"]
     assert result.to_dict()["conflicts"][1]["ours"] == ["u4"]
-
-
-def test_what_a_tool_says_is_no_statement_and_ends_none() -> None:
-    ours = [Message.tool("The price is 4k.", tool_call_id="c"), said("u1", "The budget is 10k.")]
-    theirs = [said("u2", "The budget is 20k. The price is 5k.")]
-    assert conflicts(ours, theirs) == [Conflict("budget", ("u1",), ("u2",), "10k", "20k")]
-
-
-def test_two_answers_to_one_question_are_a_conflict(memory: InfiniteMemory) -> None:
-    say(memory, "u1")
-    memory.fork("side")
-    memory.add(said("r2", "Yes."))
-    memory.checkout(MAIN)
-    memory.add(said("r3", "No."))
-    result = memory.merge("side", "three-way")
-    assert result.conflicts == (Conflict("the answer to 'u1'", ("r3",), ("r2",), "No.", "Yes."),)
-
-
-def test_a_summarizer_is_told_what_both_sides_said_and_what_they_contradict(memory: InfiniteMemory) -> None:
-    parted(memory)
-    seen: list[str] = []
-
-    def summarizer(before: str | None, messages: Sequence[Message]) -> str:
-        seen.extend(message.content for message in messages)
-        return "All is well."
-
-    answer = memory.merge("side", "three-way", prompt="And?", summarizer=summarizer).messages[1].content
-    assert (seen[:2], seen[3:7], seen[-1]) == (
-        ["says u4", "says r4"], ["says u2", "says r2", "says u3", "says r3"], "And?"
-    )  # fmt: skip
-    assert answer.startswith("All is well.\n\nOnly on 'main':")
 
 
 # Summarizers
@@ -327,31 +230,6 @@ def test_no_call_is_given_too_much_and_every_message_is_in_one_call(sizes: list[
         assert len(calls.answers) == len(filled)
 
 
-def test_the_middle_of_a_message_that_is_too_long_is_left_out() -> None:
-    calls = Calls(limit=100)
-    with by_words() as memory:
-        long_branch(memory, [3, 500, 3])
-        memory.merge("side", "squash", summarizer=calls)
-    first, cut, last = (message.content for message in calls.given)
-    assert (first, last) == ("w0 w0 w0", "w2 w2 w2")
-    assert cut.startswith("w1 w1")
-    assert " […] " in cut
-
-
-def test_an_answer_that_is_too_long_is_cut_for_the_next_call_but_not_at_the_end() -> None:
-    told: list[int] = []
-
-    def wordy(before: str | None, messages: Sequence[Message]) -> str:
-        told.append(len((before or "").split()))
-        return "word " * 50
-
-    with by_words() as memory:
-        long_branch(memory, [60, 60, 60])
-        answer = memory.merge("side", "squash", summarizer=wordy).messages[1].content
-    assert told == [0, 20, 20]
-    assert answer.count("word") == 50
-
-
 def test_the_memorys_own_summarizer_writes_the_answer() -> None:
     own, other = Calls(limit=100), Calls(limit=100)
     with by_words(summarizer=own) as memory:
@@ -379,33 +257,6 @@ def test_a_coroutine_function_is_awaited_or_refused(own: bool) -> None:
     assert len(calls.answers) == 2
 
 
-def test_a_question_that_leaves_no_room_is_refused() -> None:
-    calls = Calls(limit=100)
-    with by_words() as memory:
-        long_branch(memory, [3])
-        with pytest.raises(ValueError, match="leaves no room for messages in a call of summarizer_tokens=100"):
-            memory.merge("side", "squash", prompt="why " * 72, summarizer=calls)
-        memory.merge("side", "squash", prompt="why " * 71, summarizer=calls)
-    assert len(calls.answers) == 1
-
-
-def test_a_call_is_told_by_the_name_of_its_tool() -> None:
-    calls = Calls(limit=100)
-    with by_words() as memory:
-        long_branch(memory, [3])
-        memory.checkout("side")
-        memory.add([
-            said("u2", "find it", grounding="a page"), said("r2", " ", tool_calls=[ToolCall(id="c", name="find")]),
-            said("t2", "found", tool_call_id="c"), said("r3", " "),
-        ])  # fmt: skip
-        memory.checkout(MAIN)
-        memory.merge("side", "squash", summarizer=calls)
-    assert [(one.role, one.content, one.name) for one in calls.given[1:]] == [
-        ("user", "find it", None), ("assistant", " \n[calls find()]", None), ("tool", "found", "find")
-    ]  # fmt: skip
-    assert {(one.grounding, one.tool_calls) for one in calls.given} == {(None, ())}
-
-
 # Copies
 
 
@@ -425,98 +276,6 @@ def test_a_tool_result_is_copied_with_its_call_and_all_results(memory: InfiniteM
     assert [memory.sources(str(message.id)) for message in picked.messages] == [["r2"], ["t1"], ["t2"]]
     assert picked.to_dict()["copies"] == {s: m.id for s, m in zip(picked.sources, picked.messages, strict=True)}
     assert memory.cherry_pick(["r2", "t2"]).skipped == ("r2", "t1", "t2")
-
-
-def test_a_copy_is_the_whole_message(memory: InfiniteMemory) -> None:
-    say(memory, "u1")
-    memory.fork("side")
-    rich = said(
-        "u2", "x", name="Ann", grounding="fact", pinned=True, media_tokens=7, payload={"format": "f/1", "data": [1]}
-    )
-    (stored,) = memory.add(rich)
-    memory.checkout(MAIN)
-    (copy,) = memory.cherry_pick("u2").messages
-    assert copy.replace(id="u2", turn_id="u2") == stored
-
-
-def test_copies_keep_their_turns(memory: InfiniteMemory) -> None:
-    say(memory, "u1", "r1")
-    memory.fork("side")
-    say(memory, "u2", "u3", "r3")
-    memory.add(said("r2"), turn="u2")
-    memory.add(said("r11"), turn="u1")
-    memory.checkout(MAIN)
-    say(memory, "u4")
-    picked = memory.cherry_pick(["r2", "r3", "u3", "u2", "r11"])
-    assert picked.sources == ("u2", "r2", "u3", "r3", "r11")
-    two, _, three, *_ = picked.messages
-    assert [message.turn_id for message in picked.messages] == [two.id, two.id, three.id, three.id, "u1"]
-    assert picked.halves == ()
-
-
-def test_a_copy_of_a_copy_is_not_made_where_the_first_is(memory: InfiniteMemory) -> None:
-    parted(memory)
-    copies = memory.cherry_pick(["u2", "r2"]).messages
-    memory.checkout("side")
-    assert memory.cherry_pick([str(message.id) for message in copies]).skipped == tuple(ids(copies))
-    memory.fork("third", at="r1")
-    again = memory.cherry_pick(str(copies[0].id))
-    assert again.sources == (copies[0].id,)
-    memory.checkout(MAIN)
-    assert memory.cherry_pick(str(again.messages[0].id)).messages == ()
-
-
-def test_an_answer_joins_its_own_question_before_a_copy_of_it(memory: InfiniteMemory) -> None:
-    say(memory, "u0")
-    memory.fork("side")
-    say(memory, "u1")
-    memory.fork("third", at="u0")
-    memory.cherry_pick("u1")
-    memory.checkout(MAIN)
-    (question,) = memory.cherry_pick("u1").messages
-    memory.checkout("third")
-    memory.merge(MAIN)
-    memory.checkout(MAIN)
-    say(memory, "r1")
-    memory.checkout("third")
-    picked = memory.cherry_pick("r1")
-    assert (picked.messages[0].turn_id, picked.halves) == (question.id, ())
-
-
-def test_a_copy_is_not_counted_or_embedded_again(store: CountingStore) -> None:
-    counted: list[str] = []
-
-    class Counter_:
-        name = "mine"
-
-        def __call__(self, text: str) -> int:
-            counted.append(text)
-            return len(text)
-
-    memory = InfiniteMemory(store, token_counter=Counter_(), embedder="words")
-    parted(memory)
-    counted.clear()
-    memory.cherry_pick(["u2", "r2"])
-    assert counted == []
-
-
-def test_stashes_are_numbered_from_the_newest(memory: InfiniteMemory) -> None:
-    parted(memory)
-    memory.stash(note="first")
-    memory.checkout("side")
-    memory.stash(note="second")
-    assert [(stash.number, stash.branch, stash.note, stash.ids) for stash in memory.stashes()] == [
-        (0, "side", "second", ("u3", "r3")), (1, MAIN, "first", ("u4", "r4"))
-    ]  # fmt: skip
-    memory.checkout(MAIN)
-    assert memory.stash_pop().sources == ("u3", "r3")
-    assert memory.stash_pop().sources == ("u4", "r4")
-    assert memory.stashes() == []
-    memory.stash()
-    memory.forget(ids=list(memory.stashes()[0].ids))
-    assert memory.stashes()[0].ids == ()
-    assert memory.stash_pop().messages == ()
-    assert memory.stashes() == []
 
 
 def test_a_stash_takes_a_long_turn_whole_and_nothing_that_a_merge_brought(memory: InfiniteMemory) -> None:
@@ -557,12 +316,10 @@ def test_forgetting_reaches_copies_and_what_sums_up(memory: InfiniteMemory) -> N
     assert path(memory)[:5] == ["u1", "r1", "u4", "r4", memory.newest(1)[0].id]
 
 
-def test_forgetting_does_not_undo_a_merge(memory: InfiniteMemory) -> None:
-    parted(memory)
-    memory.merge("side", "full")
-    say(memory, "u9", "r9")
-    memory.forget(ids=["u9", "r9", "u2", "r4"])
-    assert path(memory) == ["u1", "r1", "u4", "r2", "u3", "r3"]
-    assert memory.merge("side").how == "nothing"
-    memory.forget(session=True)
-    assert (memory.stashes(), memory.tags(), memory.reflog(), path(memory)) == ([], [], [], [])
+def test_replies_to_two_questions_that_are_there_join_each_its_own(memory: InfiniteMemory) -> None:
+    say(memory, "u1", "r1", "u2", "r2")
+    memory.fork("side")
+    memory.add(said("r11"), turn="u1")
+    memory.add(said("r21"), turn="u2")
+    memory.checkout(MAIN)
+    assert [message.turn_id for message in memory.cherry_pick(["r11", "r21"]).messages] == ["u1", "u2"]

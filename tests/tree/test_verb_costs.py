@@ -5,14 +5,12 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-import pytest
-
 from shared_core import InfiniteMemory
-from shared_core.records import MAIN, Draft
+from shared_core.records import MAIN
 from shared_core.session.live import PAGE
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import CountingStore, history, ids
-from tests.tree.two_branches import changed, rows, said, say
+from tests.tree.two_branches import said, say
 
 
 def grown(store: CountingStore, count: int, forks: int, merges: int) -> InfiniteMemory:
@@ -85,28 +83,6 @@ def test_a_verb_reads_and_writes_as_much_in_a_long_conversation_as_in_a_short_on
     assert many.pop("log")[0]["newest"] == 60 + 15 + 3 + 5, "one for each branch"
     assert few == many
     assert all(sum(rows.values()) <= 150 and written <= 20 for rows, written in many.values())
-
-
-@pytest.mark.soak
-def test_a_fork_of_100_000_messages_writes_its_branch_and_that_the_session_has_changed(store: CountingStore) -> None:
-    session = store.create_session(None, "default")
-    store.append(session, MAIN, [Draft(message) for message in history(1_000)])
-    connection = store._db._ready()
-    values = {"depth": "depth + 1000 * k", "seq": "seq + 1000 * k", "id": "id || '-' || k", "turn_id": "turn_id || k"}
-    columns = [row[1] for row in connection.execute("PRAGMA table_info(messages)")]
-    connection.execute(
-        f"WITH RECURSIVE copy(k) AS (SELECT 1 UNION ALL SELECT k + 1 FROM copy WHERE k < 99) "
-        f"INSERT INTO messages SELECT {', '.join(values.get(name, name) for name in columns)} FROM copy, messages"
-    )
-    memory = InfiniteMemory(store)
-    assert memory.stats()["messages"] == 100_000
-    before = {table: content for table, content in rows(store).items() if table != "messages"}
-    store.reset()
-    written = connection.total_changes
-    memory.fork("side")
-    assert connection.total_changes - written == 3, "the branch, the row of the session, and when that changed"
-    assert +store.rows == Counter()
-    assert changed(before, rows(store)) == {"branches": (1, 0), "sessions": (1, 1)}
 
 
 # What a prompt reads

@@ -1,6 +1,5 @@
 """A real browser without a window, driven by its own protocol: pages, clicks, keys, and what a page did behind them."""
 
-import base64
 import json
 import shutil
 import subprocess
@@ -145,10 +144,6 @@ class Tab:
         for event in ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=event, button="left", clickCount=1, **where)
         self.settle()
-
-    def picture(self, out: Path) -> None:
-        """Write what is to be seen as a PNG."""
-        out.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
 
 class Browser:

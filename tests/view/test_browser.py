@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -135,81 +134,6 @@ def test_the_page_opens_on_an_overview(tab: Tab, talk: Written) -> None:
     quiet(tab, talk.path)
 
 
-def test_the_overview_leads_to_the_messages_and_back(tab: Tab, talk: Written) -> None:
-    best = talk.data["overview"]["best"]
-    ids = [node["id"] for node in talk.data["nodes"]]
-    for selector, expected in [
-        (".names li:nth-child(2) .chip", "s1"), (".sitting", "q0"), (".best .open", ids[best["question"]]),
-        (".best .quotes .link", ids[best["found"][0]]),
-    ]:  # fmt: skip
-        tab.open(talk.path)
-        tab.click(selector)
-        assert (seen(tab, "overview"), seen(tab, "list"), active(tab), focused(tab)) == (False, True, expected, "list")
-        tab.key("Escape")
-        assert (seen(tab, "overview"), seen(tab, "list")) == (True, False)
-    tab.open(talk.path)
-    tab.key("/")
-    tab.type("cedar 2")
-    assert (seen(tab, "list"), focused(tab), texts(tab, "#found")) == (True, "search", ["4 of 83 messages"])
-    tab.click("#to-overview")
-    assert seen(tab, "overview")
-    tab.open(talk.path, "#a3")
-    assert (seen(tab, "overview"), active(tab)) == (False, "a3")
-    quiet(tab, talk.path)
-
-
-def test_relevance_is_a_word_and_the_numbers_are_a_click_away(tab: Tab, talk: Written) -> None:
-    tab.open_messages(talk.path)
-    report = talk.data["reports"][str(talk.row("q39"))]
-    recalled = [cells for cells in report["lines"] if cells[2] and cells[9] is not None]
-    numbers = [f"score {cells[6]:.2f} · words {cells[7]:.2f}" for cells in recalled]
-    assert recalled
-    assert texts(tab, "#message .band") == [talk.data["bands"][cells[9]] for cells in recalled]
-    assert tab.run("[...document.querySelectorAll('#message .band')].map((band) => band.title)") == numbers
-    assert texts(tab, "#message .raw") == numbers
-    shown = "[...document.querySelectorAll('#message .raw')].filter((raw) => raw.checkVisibility()).length"
-    assert tab.run(shown) == 0
-    tab.run("document.querySelector('.bands').open = true")
-    tab.click(".bands .step")
-    assert tab.run(shown) == len(recalled)
-    quiet(tab, talk.path)
-
-
-def test_times_are_those_of_the_commands(tab: Tab, tmp_path: Path) -> None:
-    with InfiniteMemory(tmp_path / "chat.db", **SETTINGS) as memory:
-        memory.add(Message.user("late", id="late", created_at=datetime.fromisoformat("2026-05-04T01:30:00+02:00")))
-    page = Written(tmp_path / "page.html", gather(tmp_path / "chat.db", **SETTINGS))
-    tab.open(page.path)
-    assert texts(tab, ".sitting .when") == ["3 May 23:30"]
-    tab.click(".sitting")
-    assert texts(tab, ".row time") == ["3 May 23:30"]
-    assert texts(tab, "#message time") == ["2026-05-03 23:30 UTC"]
-
-
-def test_the_page_opens_its_messages_on_the_newest_question_with_its_prompt(tab: Tab, talk: Written) -> None:
-    tab.open_messages(talk.path)
-    assert active(tab) == "q39"
-    assert tab.run("document.querySelector('.said').textContent") == f"tell me of {WORDS[39 % 7]} 39"
-    quiet(tab, talk.path)
-
-
-def test_the_list_tells_a_screen_reader_what_it_is(tab: Tab, talk: Written) -> None:
-    tab.open_messages(talk.path)
-    rows = tab.run(
-        "[...document.querySelectorAll('#list > *')].map((row) => [row.getAttribute('role'),"
-        "Number(row.getAttribute('aria-posinset')), row.getAttribute('aria-setsize'), row.id])"
-    )
-    assert {row[0] for row in rows} == {"option"}
-    assert {row[2] for row in rows} == {str(len(talk.data["nodes"]))}
-    assert [row[1] for row in rows] == sorted(row[1] for row in rows)
-    assert [row[3] for row in rows] == [f"row-{row[1] - 1}" for row in rows]
-    named = tab.call("Accessibility.getFullAXTree")["nodes"]
-    roles = {(node["role"]["value"], node.get("name", {}).get("value")) for node in named if "role" in node}
-    assert ("listbox", "Messages, oldest first") in roles
-    assert ("searchbox", "Search the messages") in roles
-    assert any(role == "option" and name and name.startswith("user tell me of") for role, name in roles)
-
-
 def test_keys_walk_through_the_messages(tab: Tab, talk: Written) -> None:
     tab.open_messages(talk.path, height=600)
     ids = [node["id"] for node in talk.data["nodes"]]
@@ -235,26 +159,6 @@ def test_keys_walk_through_the_messages(tab: Tab, talk: Written) -> None:
     quiet(tab, talk.path)
 
 
-def test_tab_goes_through_the_page_in_order_and_shows_where_it_is(tab: Tab, talk: Written) -> None:
-    tab.open_messages(talk.path)
-    order = []
-    for _ in range(8):
-        tab.key("Tab")
-        order.append(focused(tab))
-        outline = "getComputedStyle(document.activeElement.id === 'list' ? document.querySelector('.tree') : "
-        assert tab.run(outline + "document.activeElement).outlineStyle") == "solid"
-    assert order == ["to-overview", "to-messages", "search", "only", "main", "side", "list", "Previous question"]
-    tab.open(talk.path)
-    order = []
-    for _ in range(8):
-        tab.key("Tab")
-        order.append(focused(tab))
-        assert tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    found = str(tab.run("document.querySelector('.best .quotes .link').textContent"))
-    sitting = "4 May 12:00tell me of amber 083 messages"
-    assert order[:7] == ["to-overview", "to-messages", "search", "main", "side", sitting, found]
-
-
 def test_a_search_filters_and_leads_back(tab: Tab, talk: Written) -> None:
     tab.open_messages(talk.path)
     tab.run("document.getElementById('list').focus()")
@@ -277,33 +181,6 @@ def test_a_search_filters_and_leads_back(tab: Tab, talk: Written) -> None:
     tab.open_messages(talk.path)
     tab.click("#only")
     assert tab.run("document.getElementById('found').textContent") == "41 of 83 messages"
-    quiet(tab, talk.path)
-
-
-def test_a_click_shows_the_message_and_highlights_its_branch(tab: Tab, talk: Written) -> None:
-    tab.open_messages(talk.path)
-    for id, branch in (("s1", "side"), ("a39", "main")):
-        tab.click(f"#row-{talk.row(id)}")
-        assert active(tab) == id
-        assert talk.data["nodes"][talk.row(id)]["text"] in shown(tab)
-        pressed = tab.run("[...document.querySelectorAll('[aria-pressed=true]')].map((chip) => chip.textContent)")
-        assert pressed == [branch]
-        lit = set(tab.run("[...document.querySelectorAll('.row:not(.off)')].map((row) => Number(row.dataset.row))"))
-        dim = set(tab.run("[...document.querySelectorAll('.row.off')].map((row) => Number(row.dataset.row))"))
-        others = {talk.row(other) for other in ("s0", "s1")}
-        if branch == "side":
-            others = {talk.row(f"{kind}{number}") for number in (38, 39) for kind in "qa"}
-        assert dim == others & (lit | dim)
-        assert dim
-    tab.click(f"#row-{talk.row('a38')}")
-    assert tab.run("[...document.querySelectorAll('.on .chip')].map((chip) => chip.textContent)") == ["main"]
-    tab.run("document.getElementById('list').focus()")
-    tab.key("Home")
-    assert tab.run("[...document.querySelectorAll('.on .chip')].map((chip) => chip.textContent)") == ["main", "side"]
-    tab.click("#branches [data-branch='1']")
-    assert tab.run("document.querySelectorAll('.row.off').length") == 0
-    tab.click("#branches [data-branch='1']")
-    assert active(tab) == "s1"
     quiet(tab, talk.path)
 
 
@@ -362,20 +239,6 @@ def test_of_a_long_chat_only_what_is_in_sight_is_in_the_page(tab: Tab, long: Wri
     quiet(tab, long.path)
 
 
-def test_more_branches_than_have_a_button_are_in_a_list(tab: Tab, long: Written) -> None:
-    tab.open_messages(long.path)
-    names = [branch["name"] for branch in long.data["branches"]]
-    assert tab.run("[...document.querySelectorAll('#branches button')].map((chip) => chip.textContent)") == names[:40]
-    assert tab.run("[...document.querySelectorAll('#branches option')].slice(1).map((one) => one.textContent)") == names
-    tab.run(
-        "{ const list = document.querySelector('#branches select'); list.selectedIndex = list.options.length - 1;"
-        "list.dispatchEvent(new Event('change')); }"
-    )
-    tab.settle()
-    assert active(tab) == long.data["nodes"][long.data["branches"][-1]["row"]]["id"]
-    quiet(tab, long.path)
-
-
 def test_on_a_narrow_screen_one_thing_is_shown_at_a_time(tab: Tab, talk: Written) -> None:
     tab.open_messages(talk.path, width=360, height=640)
     assert (seen(tab, "list"), seen(tab, "message")) == (True, False)
@@ -395,67 +258,3 @@ def test_on_a_narrow_screen_one_thing_is_shown_at_a_time(tab: Tab, talk: Written
     tab.click(".best .open")
     assert (seen(tab, "list"), seen(tab, "message"), focused(tab)) == (False, True, "message")
     quiet(tab, talk.path)
-
-
-OUTSIDE = (
-    "[...document.querySelectorAll('body *:not(svg *, #branches *, #counts b, .link *)')].filter((each) => {"
-    "const at = each.getBoundingClientRect(); return each.checkVisibility() && at.width &&"
-    "(at.left < -1 || at.right > document.documentElement.clientWidth + 1); }).map((each) => each.outerHTML)"
-)
-"""What is beyond the left or right edge of the window, but for what scrolls or ends in an ellipsis by itself."""
-
-ODD = {
-    "nothing": [],
-    "one word": [Message.user("Hello", id="one", created_at=NOON)],
-    "long words": [
-        Message.user("w" * 900, id="one", name="n" * 80, created_at=NOON),
-        Message.assistant("https://example.org/" + "a" * 900, created_at=NOON),
-    ],
-    "right to left": [
-        Message.user("ما هو رمز خزانتي؟", id="one", created_at=NOON),
-        Message.assistant("4471", created_at=NOON + timedelta(days=2000)),
-    ],
-}
-
-
-@pytest.mark.parametrize("name", ODD)
-def test_nothing_is_cut_off_at_the_edges(tab: Tab, tmp_path: Path, name: str) -> None:
-    names: dict[str, Any] = {"session_id": "s" * 90, "user_id": "u" * 90}
-    with InfiniteMemory(tmp_path / "chat.db", embedder="words", **names) as memory:
-        memory.fork("b" * 120)
-        memory.add(ODD[name])
-    page = Written(tmp_path / "page.html", gather(tmp_path / "chat.db", embedder="words", **names))
-    for width in (320, 1280):
-        tab.open(page.path, width=width)
-        assert tab.run(OUTSIDE) == []
-        assert tab.run("document.documentElement.scrollWidth <= innerWidth")
-        assert len(texts(tab, "#overview h2")) == (3 if ODD[name] else 0)
-        tab.open_messages(page.path, width=width)
-        assert tab.run(OUTSIDE) == []
-        if width == 320 and ODD[name]:
-            tab.click(".row")
-            assert seen(tab, "message")
-            assert tab.run(OUTSIDE) == []
-        quiet(tab, page.path)
-
-
-def test_the_page_follows_the_colours_of_the_system(tab: Tab, talk: Written) -> None:
-    def background() -> list[int]:
-        text = tab.run("getComputedStyle(document.body).backgroundColor")
-        return [int(part) for part in text[4:-1].split(",")]
-
-    tab.open(talk.path)
-    assert min(background()) > 230
-    tab.open(talk.path, dark=True)
-    assert max(background()) < 40
-
-
-def test_without_a_script_the_page_says_why_it_is_empty(tab: Tab, talk: Written) -> None:
-    tab.call("Emulation.setScriptExecutionDisabled", value=True)
-    try:
-        tab.visit(talk.path.as_uri())
-        tree = json.dumps(tab.call("DOM.getDocument", depth=-1))
-        assert '"attributes": ["class", "noscript"]' in tree
-        assert "draws the conversation with a script of its own" in tree
-    finally:
-        tab.call("Emulation.setScriptExecutionDisabled", value=False)

@@ -108,9 +108,3 @@ def test_a_branch_goes_straight_down_and_what_leaves_it_goes_right(tree: Tree) -
     for child, before in enumerate(parents):
         if before and layout.owners[child] != layout.owners[before[0]]:
             assert layout.lanes[child] > layout.lanes[before[0]]
-
-
-def test_many_forks_of_one_message_are_laid_out_at_once() -> None:
-    size = 20_000
-    layout = lay_out([[], *([[0]] * size)], [1, *range(2, size + 1)])
-    assert sorted(layout.lanes[1:]) == list(range(size))

@@ -15,9 +15,6 @@ from shared_core.prompt.reasons import Kind
 from shared_core.view import gather
 from shared_core.view.overview import (
     BARS,
-    FOUND,
-    LINES,
-    MERGES,
     TITLE,
     activity,
     best_answered,
@@ -26,7 +23,7 @@ from shared_core.view.overview import (
     sittings,
     title,
 )
-from tests.view.pages import NOON, SETTINGS, store_a_tree
+from tests.view.pages import NOON
 
 Node = dict[str, Any]
 
@@ -85,17 +82,6 @@ def test_a_pause_of_six_hours_ends_a_sitting() -> None:
         },
     ]  # fmt: skip
     assert sittings([]) == []
-
-
-def test_a_day_of_the_chart_is_a_day_in_utc() -> None:
-    nodes = [
-        {"role": "user", "at": "2026-05-04T01:30:00+02:00"},
-        {"role": "assistant", "at": "2026-05-03T23:59:59+00:00"},
-        {"role": "tool", "at": "2026-05-05T23:30:00-01:00"},
-    ]
-    bars = [["2026-05-03", 1, 1, 0], ["2026-05-04", 0, 0, None], ["2026-05-05", 0, 0, None], ["2026-05-06", 0, 1, 2]]
-    assert activity(nodes) == {"unit": "day", "bars": bars}
-    assert activity([]) == {"unit": "day", "bars": []}
 
 
 @pytest.mark.parametrize(
@@ -159,44 +145,6 @@ def test_a_summary_of_another_line_joins_it_and_one_of_its_own_does_not() -> Non
     assert lines(nodes, [4, 1])["joins"] == [[1, 3, "summary"]]
 
 
-def test_an_empty_branch_is_no_line() -> None:
-    assert lines([], [None]) == {"stops": [], "lines": [], "joins": [], "more": 0}
-    assert lines(tree((), owners=[1]), [None, 0])["lines"] == [
-        {"branch": 1, "own": 1, "from": None, "start": 0, "end": 0}
-    ]
-
-
-def test_of_many_branches_the_first_and_the_newest_are_drawn() -> None:
-    # Branch n > 0 has the row n alone, forked from the row before, so that each stands on a branch that is not drawn.
-    count = LINES + 3
-    nodes = tree((), *((row - 1,) for row in range(1, count)), owners=list(range(count)))
-    drawn = lines(nodes, list(range(count)))
-    assert [line["branch"] for line in drawn["lines"]] == [0, *range(count - 1, 3, -1)]
-    assert [line["from"] for line in drawn["lines"]] == [None, *range(count - 2, 3, -1), 0]
-    assert drawn["more"] == 3
-
-
-def test_of_many_merges_the_newest_are_drawn() -> None:
-    parents: list[tuple[int, ...]] = [()]
-    for number in range(MERGES + 2):
-        parents += [(max(0, 2 * number - 1),), (2 * number, 2 * number + 1)]
-    owners = [0, *([1, 0] * (MERGES + 2))]
-    joins = lines(tree(*parents, owners=owners), [len(parents) - 1, len(parents) - 2])["joins"]
-    assert joins == [[row - 1, row, "merge"] for row in range(6, 2 * MERGES + 5, 2)]
-
-
-def test_the_lines_of_a_stored_tree(tmp_path: Path) -> None:
-    store_a_tree(tmp_path / "chat.db")
-    data = gather(tmp_path / "chat.db", questions=0, **SETTINGS)
-    rows = {node["id"]: row for row, node in enumerate(data["nodes"]) if "id" in node}
-    merge = next(row for row, node in enumerate(data["nodes"]) if node["role"] == "merge")
-    (summary,) = (row for row, node in enumerate(data["nodes"]) if "sums" in node)
-    drawn = data["overview"]["lines"]
-    assert [data["branches"][line["branch"]]["name"] for line in drawn["lines"]] == ["main", "side"]
-    assert [line["from"] for line in drawn["lines"]] == [None, rows["a-red"]]
-    assert drawn["joins"] == [[rows["a-green"], summary, "summary"], [rows["a-green"], merge, "merge"]]
-
-
 # The question answered best
 
 
@@ -220,22 +168,6 @@ def test_the_closest_match_of_a_question_wins() -> None:
     assert best_answered(nodes, reports, 0.4) == {"question": 4, "reply": 7, "found": [0, 1]}
     assert best_answered(nodes, {"8": reports["8"]}, 0.4) == {"question": 8, "reply": None, "found": [0]}
     assert best_answered(nodes, {"2": reports["2"]}, 0.4) == {"question": 2, "reply": 3, "found": [3]}
-
-
-def test_of_equally_close_matches_the_newest_question_wins() -> None:
-    nodes = [said("user", f"{number}؟", turn=str(number)) for number in range(12)]
-    reports = {str(row): {"lines": [recalled(0, 1.0, 0.6, 0)]} for row in (9, 10, 11)}
-    best = best_answered(nodes, reports, 0.4)
-    assert best is not None
-    assert best["question"] == 11
-
-
-def test_only_so_many_lines_are_shown() -> None:
-    nodes = [said("user", "why?", turn=str(number)) for number in range(9)]
-    reports = {"8": {"lines": [recalled(row, 1.0, 0.6 - row / 100, 0) for row in range(8)]}}
-    best = best_answered(nodes, reports, 0.4)
-    assert best is not None
-    assert best["found"] == list(range(FOUND))
 
 
 def test_nothing_that_matches_is_no_answer() -> None:

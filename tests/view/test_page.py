@@ -5,10 +5,8 @@ import hashlib
 import json
 import re
 import stat
-import webbrowser
 from collections.abc import Callable
 from contextlib import closing
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.cli.app import run
-from shared_core.errors import StoreError
-from shared_core.prompt.context import ContextReport, ReportLine
-from shared_core.prompt.reasons import Kind, Reason
 from shared_core.stores import SQLiteStore
 from shared_core.view import gather, page, write_page
 from tests.view.pages import SETTINGS, store_a_tree
@@ -40,18 +35,6 @@ def inside(html: str, opening: str) -> str:
 
 def embedded(html: str) -> Any:
     return json.loads(inside(html, '<script type="application/json" id="data">'))
-
-
-HOSTILE = "</script><script>x</script><!--<script>&lt;{{script}}{{data}}\u2028\u2029\ud83d\x00\r\n\x7f\ufeff\u202e"
-
-
-def test_the_data_is_in_the_page_and_cannot_escape_its_element() -> None:
-    data = {"session": HOSTILE, "nodes": [{"text": HOSTILE}], HOSTILE: 1.5}
-    html = page(data)
-    html.encode("utf-8")
-    assert embedded(html) == data
-    assert not set("<>&\u2028\u2029") & set(inside(html, '<script type="application/json" id="data">'))
-    assert html.count("<script") == html.count("</script>") == page({}).count("<script") == 2
 
 
 @given(st.text(st.characters(), max_size=40))
@@ -83,15 +66,6 @@ def test_only_what_the_page_came_with_may_run() -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|\son\w+=", html)
 
 
-def test_the_kinds_have_the_colours_of_a_notebooks_report() -> None:
-    lines = tuple(ReportLine(None, None, kind, True, Reason.ALWAYS_SENT, 10, 0) for kind in Kind)
-    drawn = ContextReport(100, 0, lines)._repr_html_()
-    colours = dict(re.findall(r'title="(\w+): 10".*?background:(#\w+)', drawn))
-    style = files("shared_core.view").joinpath("page.css").read_text(encoding="utf-8")
-    assert colours == {kind.value: value for kind in Kind for value in re.findall(rf"--{kind.value}: (#\w+);", style)}
-    assert all(f".k-{kind.value} {{ --kind: var(--{kind.value}); }}" in style for kind in Kind)
-
-
 def test_the_file_appears_whole_and_is_its_owners(store: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     out.write_text("old")
@@ -114,18 +88,6 @@ def test_a_path_that_cannot_hold_a_page_is_refused_before_anything_is_done(store
     with pytest.raises(IsADirectoryError, match="is a directory"):
         write_page(store, tmp_path)
     assert store.read_bytes() == before
-
-
-def test_a_page_that_cannot_be_written_leaves_nothing_behind(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(13, "no")
-
-    monkeypatch.setattr("os.replace", refuse)
-    with pytest.raises(StoreError):
-        write_page(store, tmp_path / "page.html", **SETTINGS)
-    assert {path.name for path in tmp_path.iterdir()} <= {"chat.db", "chat.db-reserve", "chat.db-wal", "chat.db-shm"}
 
 
 # The command
@@ -159,30 +121,6 @@ def test_the_command_answers_with_the_data(store: Path, call: Call) -> None:
     code, out, err = call("--store", "chat.db", "--json", "--questions", "1", "--max-tokens", "900")
     assert (code, err) == (0, "")
     assert json.loads(out) == json.loads(json.dumps(gather(store, questions=1, max_tokens=900)))
-
-
-@pytest.mark.parametrize("found", [True, False])
-def test_the_command_opens_the_page(
-    store: Path, call: Call, monkeypatch: pytest.MonkeyPatch, found: bool, tmp_path: Path
-) -> None:
-    opened: list[str] = []
-
-    def open_it(url: str) -> bool:
-        opened.append(url)
-        return found
-
-    monkeypatch.setattr(webbrowser, "open", open_it)
-    code, _, err = call("--out", "page.html", "--questions", "0", "--open")
-    assert code == 0
-    assert opened == [(tmp_path / "page.html").as_uri()]
-    assert ("no browser was found" in err) is not found
-
-
-def test_without_the_session_those_there_are_are_named(store: Path, call: Call) -> None:
-    code, out, err = call("--out", "p.html", "--session", "x")
-    assert (code, out) == (1, "")
-    assert err == "infinite-memory: no session 'x' in 'chat.db'; there is 'default'\n"
-    assert not Path("p.html").exists()
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
+from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message, ToolCall
 from shared_core.prompt.reasons import Kind
-from shared_core.stores import SQLiteStore
-from shared_core.view import gather, page, write_page
+from shared_core.view import gather, page
 from tests.view.pages import NOON, SETTINGS, store_a_tree
 
 
@@ -20,10 +19,6 @@ def store(tmp_path: Path) -> Path:
     """A session with all that a tree may have."""
     store_a_tree(tmp_path / "chat.db")
     return tmp_path / "chat.db"
-
-
-def row_of(data: dict[str, Any], id: str) -> int:
-    return next(row for row, node in enumerate(data["nodes"]) if node.get("id") == id)
 
 
 def path_of(data: dict[str, Any], head: int) -> set[int]:
@@ -85,25 +80,6 @@ def test_a_message_is_there_with_all_that_is_known_of_it(tmp_path: Path) -> None
     ]  # fmt: skip
 
 
-def test_copies_summaries_and_stashes_say_what_they_come_from(store: Path) -> None:
-    data = gather(store, questions=0, **SETTINGS)
-    with InfiniteMemory(store, **SETTINGS) as memory:
-        for row, node in enumerate(data["nodes"]):
-            if "id" in node and node["role"] == "assistant":
-                sources = [data["nodes"][source]["id"] for source in node.get("sums", [])]
-                picked = [node["picked_from"]] if "picked_from" in node else []
-                assert list(memory.sources(node["id"])) == picked + sources, row
-        (stash,) = memory.stashes()
-    assert data["stashes"] == [
-        {
-            "number": 0, "branch": "main", "note": "for later", "at": stash.at.isoformat(),
-            "rows": [row_of(data, "q-white"), row_of(data, "a-white")],
-        }
-    ]  # fmt: skip
-    assert sum("sums" in node for node in data["nodes"]) == 1
-    assert sum("picked_from" in node for node in data["nodes"]) == 2
-
-
 def test_a_report_is_that_of_the_question_where_it_was_asked(store: Path) -> None:
     data = gather(store, questions=None, **SETTINGS)
     asked = [row for row, node in enumerate(data["nodes"]) if node["role"] == "user"]
@@ -137,28 +113,6 @@ def test_the_newest_questions_of_each_branch_have_a_report(store: Path, count: i
     assert [int(row) for row in data["reports"]] == sorted(wanted)
 
 
-def test_a_prompt_that_cannot_be_built_says_why(store: Path) -> None:
-    settings = SETTINGS | {"max_tokens": 40}
-    data = gather(store, questions=None, **settings)
-    with InfiniteMemory(store, **settings) as memory:
-        for row, report in data["reports"].items():
-            memory.checkout(data["nodes"][int(row)]["id"])
-            with pytest.raises(BudgetError) as error:
-                memory.context()
-            assert report == {"error": str(error.value)}
-
-
-def test_a_message_of_another_session_brings_its_words(tmp_path: Path) -> None:
-    path = tmp_path / "chat.db"
-    for session, text in (("old", "The zebra sleeps in the attic."), ("new", "Where does the zebra sleep?")):
-        with InfiniteMemory(path, user_id="u", session_id=session, **SETTINGS) as memory:
-            memory.add(Message.user(text))
-    settings = SETTINGS | {"scope": "user", "max_tokens": 2_000}
-    data = gather(path, user_id="u", session_id="new", **settings)
-    strangers = [cells for cells in data["reports"]["0"]["lines"] if cells[0] is None]
-    assert "The zebra sleeps in the attic." in [cells[10] for cells in strangers]
-
-
 def test_looking_changes_nothing(store: Path) -> None:
     def all_there_is() -> tuple[Any, ...]:
         with InfiniteMemory(store, **SETTINGS) as memory:
@@ -188,15 +142,6 @@ def test_messages_forgotten_during_the_call_are_not_shown(store: Path) -> None:
     assert "yellow now" not in json.dumps(data)
     assert calls[-1] == (len(data["reports"]), len(data["reports"]))
     assert len(calls) == 2 * len(data["reports"])
-
-
-def test_a_session_in_which_nothing_was_said_has_a_page(tmp_path: Path) -> None:
-    store = SQLiteStore(":memory:")
-    store.create_session("u", "empty")
-    data = gather(store, session_id="empty", user_id="u")
-    assert (data["nodes"], data["reports"], data["branches"]) == ([], {}, [{"name": "main", "row": None}])
-    assert write_page(store, tmp_path / "empty.html", session_id="empty", user_id="u").exists()
-    store.close()
 
 
 def test_a_store_or_a_session_that_is_not_there(store: Path, tmp_path: Path) -> None:

@@ -35,14 +35,6 @@ def test_where_the_bands_begin(subtests: pytest.Subtests) -> None:
             assert band(lexical, dense, STATIC.threshold) == expected
 
 
-@pytest.mark.parametrize(
-    ("lexical", "dense", "expected"),
-    [(1.0, 0.9, "strong"), (0.5, 0.9, "fair"), (0.1, 0.9, "weak"), (0.0, 0.9, None), (None, 0.9, None)],
-)
-def test_cosines_on_an_unknown_scale_say_nothing(lexical: float | None, dense: float, expected: str | None) -> None:
-    assert band(lexical, dense, 0.0) == expected
-
-
 share = st.floats(0, 3)
 cosine = st.floats(-1, 1)
 
