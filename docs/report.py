@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from shared_core import ContextReport, InfiniteMemory
+from shared_core.cli.printing import report_text
 from shared_core.sharing.readers.openai import read_messages
 
 DOCS = Path(__file__).parent
@@ -27,7 +28,7 @@ def main() -> None:
     """Write the picture."""
     console = Console(record=True, width=WIDTH, file=io.StringIO())
     console.print(Text(f"> {QUESTION}\n", style="bold"))
-    console.print(Text.from_ansi(report().render(width=WIDTH, colour=True)), no_wrap=True, crop=True)
+    console.print(report_text(report().render(width=WIDTH)), no_wrap=True, crop=True)
     svg = console.export_svg(title="what is in the prompt, and why")
     # The picture must not fetch a font from anywhere.
     (DOCS / "report.svg").write_text(re.sub(r"@font-face\s*{.*?}", "", svg, flags=re.DOTALL))

@@ -427,7 +427,7 @@ def test_with_no_time_to_embed_the_report_says_what_is_left(store: CountingStore
     assert context.report.embedder is None
     assert 0 < len(window) < 60
     assert context.report.pending >= 60 - len(window)
-    assert f"{context.report.pending} older messages have no vector" in str(context.report)
+    assert f"{context.report.pending} messages without a vector" in str(context.report)
     memory.index()
     assert memory.context("what of item3?").report.pending == 0
 

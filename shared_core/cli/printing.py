@@ -17,6 +17,7 @@ from rich.text import Text
 from shared_core.messages import Message, Role
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Hit
+from shared_core.prompt.reasons import Kind
 from shared_core.prompt.terminal import on_one_line, printable, printable_name, short_id
 
 PREVIEW_LIMIT = 20
@@ -28,6 +29,15 @@ PROGRESS_FROM = 2_000
 COLOURS: Mapping[Role, str] = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "yellow"}
 
 FOUND_STYLE = "bold green"
+
+STYLES: Mapping[str, str] = {"!": "yellow", ">": FOUND_STYLE, "-": "dim", "…": "dim"}
+"""The styles of the lines of a report, by what they begin with."""
+
+KIND_STYLES: Mapping[Kind, str] = {
+    Kind.SYSTEM: "black on magenta", Kind.TOOLS: "black on white", Kind.QUESTION: "black on yellow",
+    Kind.GROUNDING: "black on cyan", Kind.SUMMARY: "black on bright_yellow", Kind.RECALLED: "black on green",
+    Kind.WINDOW: "black on blue",
+}  # fmt: skip
 
 # Output
 
@@ -90,8 +100,17 @@ def stages() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def show_report(report: ContextReport, *, full: bool, more: str) -> None:
-    """Print a report in short, or in full; `more` names what shows it in full."""
-    typer.echo(report.full(colour=None) if full else report.render(more=more))
+    """Print a report in short, or in full; `more` names what shows it in full. On a terminal it is in colour."""
+    console = Console(highlight=False, markup=False)
+    console.print(report_text(report.full() if full else report.render(more=more)), soft_wrap=True)
+
+
+def report_text(drawn: str) -> Text:
+    """Return a report with colours: those of the parts of the prompt in the bar, warnings, matches and the rest."""
+    lines = [Text(line, STYLES.get(line[:1], "")) for line in drawn.split("\n")]
+    for kind in Kind:
+        lines[0].highlight_regex(f"{kind.letter}+", KIND_STYLES[kind])
+    return Text("\n").join(lines)
 
 
 def show_prompt(messages: Iterable[Message], found: Sequence[str] = ()) -> None:

@@ -2,11 +2,12 @@
 
 import html
 import json
+import re
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import compress
 from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
@@ -18,20 +19,9 @@ from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
 from shared_core.messages import Message, Role, fields_of
 from shared_core.prompt.reasons import PART, Kind, Reason
-from shared_core.prompt.terminal import (
-    Span,
-    counted,
-    flowed,
-    on_a_terminal,
-    on_one_line,
-    painted,
-    passage,
-    preview,
-    words_of,
-    wrapped,
-)
+from shared_core.prompt.terminal import counted, on_one_line, preview
 
-BAR_WIDTH = 60
+BAR_WIDTH = 50
 """Columns of the budget bar, where there is room for it."""
 
 BEST = 5
@@ -49,24 +39,19 @@ FOUND = 0.75
 Scores are standard scores: that of an average candidate is 0.
 """
 
-NARROWEST = 20
+NARROWEST = 40
 """Columns of the narrowest terminal that a report is drawn for."""
 
-COLUMNS: tuple[str, ...] = ("", "role", "tokens", "left", "score", "words", "cosine", "reranked", "reason")
+COLUMNS = ("", "role", "tokens", "left", "score", "words", "cosine", "reranked", "reason")
 """The headers of the report's table, before the text."""
 
-DISPENSABLE = ("reranked", "cosine", "words", "left", "score", "tokens", "role")
-"""Columns that a narrow terminal does without, the first one first."""
+WORD = re.compile(r"\w{4,}")
+"""Shorter words hardly ever say where in a text the answer stands."""
 
-TEXT_WIDTH = 24
-"""Columns of text that are worth another column's place."""
-
+LEAD = 20
+"""Characters shown before the first word that was looked for: they say what the sentence is about."""
 
 _set = object.__setattr__  # a frozen value has no other way in
-
-_Line = list[Span]
-_Part = Callable[[int], Iterator[_Line]]
-"""Takes the width, and yields lines."""
 
 
 class ReportLine(NamedTuple):
@@ -229,74 +214,11 @@ class ContextReport(_LinesLater):
         """Return `to_dict()` as JSON text."""
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
-    def __str__(self) -> str:
-        return self.render(colour=False)
-
     def __repr__(self) -> str:
         return f"<ContextReport: {counted(len(self.lines), 'line')}, {self._tokens()}>"
 
-    def full(self, *, width: int | None = None, colour: bool | None = False) -> str:
-        """Return the report with a line for every decision; see `render` for the arguments."""
-        return self._drawn([self._table, self._legend], width, colour)
-
-    def render(self, *, width: int | None = None, colour: bool | None = None, more: str = "report.full()") -> str:
-        """Return the report in short: the budget, notes, and the best of what is recalled.
-
-        Args:
-            width: columns that no line exceeds; by default those of the terminal, or 80 without one.
-            colour: whether to use the terminal's colours; None: if the output is a terminal and `NO_COLOR` is not set.
-            more: what shows every decision.
-        """
-        return self._drawn([self._best, lambda width: self._rest(width, more)], width, colour)
-
-    def _drawn(self, parts: Sequence[_Part], width: int | None, colour: bool | None) -> str:
-        if width is None:
-            width = max(NARROWEST, get_terminal_size().columns)
-        whole_number("width", width, least=NARROWEST)
-        painting = on_a_terminal() if colour is None else colour
-        lines = [line for part in [self._budget, self._notes, *parts] for line in part(width)]
-        return "\n".join(painted(line, width, colour=painting) for line in lines)
-
     def _tokens(self) -> str:
         return f"{self.total_tokens:,} of {self.budget:,} tokens"
-
-    def _shares(self, width: int = BAR_WIDTH) -> list[tuple[Kind, int, int]]:
-        """Return the kind, tokens and columns in the bar of every part that is not empty."""
-        # Every part gets at least one column, however small, so that none is invisible.
-        scale = max(self.budget, self.total_tokens, 1)
-        return [(kind, tokens, max(1, round(width * tokens / scale))) for kind, tokens in self.totals.items() if tokens]
-
-    def _budget(self, width: int) -> Iterator[_Line]:
-        """Yield the bar and the totals."""
-        used = f" {self._tokens()} ({100 * self.total_tokens / max(self.budget, 1):.0f} %)"
-        beside = width - len(used) - 2 >= BAR_WIDTH // 4
-        left = bar = min(BAR_WIDTH, width - 2 - (len(used) if beside else 0))
-        spans: _Line = [("[", "")]
-        for kind, _, cells in self._shares(bar):
-            spans.append((kind.letter * min(cells, left), kind.value))
-            left -= min(cells, left)
-        spans.append(("·" * left + "]", ""))
-        yield from [[*spans, (used, "bold")]] if beside else [spans, [(used.strip(), "bold")]]
-        yield from ([(line, "")] for line in flowed(self._totals(), width))
-
-    def _totals(self) -> list[str]:
-        parts = [f"{kind.letter} {kind.value} {tokens:,}" for kind, tokens, _ in self._shares()]
-        return [*parts, f"· free {max(0, self.budget - self.total_tokens):,}", f"(reply {self.reserve:,})"]
-
-    def _notes(self, width: int) -> Iterator[_Line]:
-        for note in self._warnings():
-            yield from ([(line, "warning")] for line in wrapped(f"! {on_one_line(note)}", width))
-
-    def _warnings(self) -> list[str]:
-        notes: list[str] = [*self.degraded]
-        if self.pending:
-            one = self.pending == 1
-            had, were, their = ("has", "was", "its") if one else ("have", "were", "their")
-            older = counted(self.pending, "older message")
-            notes.append(f"{older} {had} no vector yet and {were} ranked by {their} words")
-        if self.over_budget:
-            notes.append("the prompt is larger than the budget")
-        return notes
 
     @property
     def best(self) -> tuple[ReportLine, ...]:
@@ -312,109 +234,122 @@ class ContextReport(_LinesLater):
         least *= FOUND if least > 0 else 1
         return tuple(line for line in matches if line.score is not None and line.score >= least)
 
-    def _best(self, width: int) -> Iterator[_Line]:
-        best, found = self.best[:BEST], self.found
-        if not best:
-            yield from self._why_nothing(width)
+    # As text
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def render(self, *, width: int | None = None, more: str = "report.full()") -> str:
+        """Return the report in short: the budget, notes, and the best of what is recalled.
+
+        Args:
+            width: characters of a line; by default the columns of the terminal, or 80 without one.
+            more: what shows every decision.
+        """
+        width = _width(width)
+        return "\n".join([*self._head(width), "", *self._recalled(width), self._rest(more)])
+
+    def full(self, *, width: int | None = None) -> str:
+        """Return the report with a line for every decision; `width`: as for `render`."""
+        width = _width(width)
+        counts = Counter(line.reason for line in self.lines)
+        meanings = (f"{reason:<14}{reason.why} ({counted(count, 'line')})" for reason, count in counts.items())
+        return "\n".join([*self._head(width), "", *self._table(width), "", *meanings])
+
+    def _head(self, width: int) -> Iterator[str]:
+        """Yield the bar, the totals and the notes."""
+        parts = {kind: tokens for kind, tokens in self.totals.items() if tokens}
+        scale, used = max(self.budget, self.total_tokens, 1), f"{100 * self.total_tokens / max(self.budget, 1):.0f} %"
+        cells = max(10, min(BAR_WIDTH, width - len(self._tokens()) - 12))
+        # Every part gets a letter, however small it is.
+        bar = "".join(kind.letter * max(1, round(cells * tokens / scale)) for kind, tokens in parts.items())
+        yield f"[{bar[:cells]:·<{cells}}] {self._tokens()} ({used})"
+        shares = "  ".join(f"{kind.letter} {kind.value} {tokens:,}" for kind, tokens in parts.items())
+        free = max(0, self.budget - self.total_tokens)
+        yield from textwrap.wrap(f"{shares}  · free {free:,}  (reply {self.reserve:,})".strip(), width)
+        for note in self._warnings():
+            yield from textwrap.wrap(f"! {on_one_line(note)}", width)
+
+    def _warnings(self) -> list[str]:
+        notes: list[str] = [*self.degraded]
+        if self.pending:
+            notes.append(f"{counted(self.pending, 'message')} without a vector yet, ranked by words alone")
+        if self.over_budget:
+            notes.append("the prompt is larger than the budget")
+        return notes
+
+    def _recalled(self, width: int) -> Iterator[str]:
+        """Yield the best of what is recalled with the part of each that answers, or why there is nothing."""
+        if not self.best:
+            text = f"{self.stopped[:1].upper()}{self.stopped[1:]}." if self.stopped else ""
+            if any(line.kind is Kind.WINDOW for line in self.lines) and all(line.included for line in self.lines):
+                text = "Nothing had to be recalled: the window holds the whole conversation."
+            yield from textwrap.wrap(text, width)
             return
-        yield []
         order = "in the reranker's order" if self.reranked else "best first"
-        yield [(f"Recalled, {order}; > marks the best matches:", "bold")]
-        questions = [line.text[:LONGEST] for line in self.lines if line.reason is Reason.QUESTION]
-        words = words_of(" ".join(questions))
-        roles = max(len(line.role or "") for line in best)
-        days = 2 if any(line.at for line in best) else 0
-        for line in best:
-            day = f"{line.at:%Y-%m-%d}" if line.at else ""
-            head = f"{line.score:6.2f}{'':{days}}{day:<{days * 5}}  {line.role or '':<{roles}}  "
-            yield from _beside(head, line, words, width, found=line in found)
+        yield f"Recalled, {order}; > marks the best matches:"
+        asked = " ".join(line.text[:LONGEST] for line in self.lines if line.reason is Reason.QUESTION)
+        words, found = {word.casefold() for word in WORD.findall(asked)}, self.found
+        for line in self.best[:BEST]:
+            day = f"  {line.at:%Y-%m-%d}" if line.at else ""
+            head = f"{'>' if line in found else ' '}{line.score:6.2f}{day}  {line.role or '':<9}  "
+            room = max(NARROWEST // 2, width - len(head))
+            said = textwrap.wrap(_passage(line.shown, words, BEST_LINES * room - 2), room)[:BEST_LINES]
+            yield f"{head}{said[0] if said else ''}".rstrip()
+            yield from (f"{'':{len(head)}}{text}" for text in said[1:])
+        yield ""
 
-    def _why_nothing(self, width: int) -> Iterator[_Line]:
-        """Yield why nothing is recalled, unless there was nothing to search."""
-        text = f"{self.stopped[:1].upper()}{self.stopped[1:]}." if self.stopped else ""
-        if any(line.kind is Kind.WINDOW for line in self.lines) and all(line.included for line in self.lines):
-            text = "Nothing had to be recalled: the window holds the whole conversation."
-        if text:
-            yield from [[], *([(line, "")] for line in wrapped(text, width))]
-
-    def _rest(self, width: int, more: str) -> Iterator[_Line]:
-        """Yield how much the short report leaves out."""
+    def _rest(self, more: str) -> str:
+        """Return how much the short report leaves out."""
         recalled = sum(line.kind is Kind.RECALLED and line.id is not None for line in self.included)
         out = Counter(line.reason.value.replace("_", " ") for line in self.lines if not line.included)
         counts = [f"{recalled - BEST:,} more recalled"] if recalled > BEST else []
-        yield []
         if out:
             reasons = ", ".join(f"{reason} {count:,}" for reason, count in out.most_common())
-            counts.append(f"{sum(out.values()):,} left out ({reasons})")
-        parts = [*(f"… {', '.join(counts)};".split() if counts else []), f"every line: {more}"]
-        yield from ([(line, "dim")] for line in flowed(parts, width, between=" "))
+            counts.append(f"{out.total():,} left out ({reasons})")
+        return f"… {', '.join(counts)}; every line: {more}" if counts else f"every line: {more}"
 
-    def _table(self, width: int) -> Iterator[_Line]:
-        rows = [_cells(line) for line in self.lines]
-        columns = zip(COLUMNS, *rows, strict=True)
-        widths = {name: max(map(len, column)) for name, column in zip(COLUMNS, columns, strict=True)}
-        if not self.reranked:
-            del widths["reranked"]
-        for name in [name for name in DISPENSABLE if name in widths]:
-            if sum(widths.values()) + 2 * len(widths) + TEXT_WIDTH <= width:
-                break
-            del widths[name]
-        found = self.found
-        yield []
-        yield [(_row(COLUMNS, widths) + "text", "bold")]
-        for row, line in zip(rows, self.lines, strict=True):
-            style = "found" if line in found else "" if line.included else "dim"
-            yield [(_row(row, widths) + line.shown[:width], style)]
+    def _rows(self) -> list[tuple[str, ...]]:
+        """Return the table, its head first, without columns in which nothing stands."""
+        columns = zip(COLUMNS, *map(_cells, self.lines), strict=True)
+        return list(zip(*(column for column in columns if any(column[1:])), strict=True))
 
-    def _legend(self, width: int) -> Iterator[_Line]:
-        """Yield the reasons that occur, with their sentences."""
-        yield []
-        counts = Counter(line.reason for line in self.lines)
-        sentences = {reason.value: (reason.why, count) for reason, count in counts.items()}
-        indent = max(map(len, sentences), default=0) + 2
-        beside = indent <= width // 2
-        for code, (sentence, count) in sentences.items():
-            why = wrapped(f"{sentence} ({counted(count, 'line')})", width - (indent if beside else 2))
-            if not beside:
-                yield [(code, "")]
-            for number, line in enumerate(why):
-                yield [(f"{code if not number and beside else '':<{indent if beside else 2}}{line}", "")]
+    def _table(self, width: int) -> Iterator[str]:
+        rows = self._rows()
+        wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for cells, text in zip(rows, ("text", *(line.shown for line in self.lines)), strict=False):
+            sized = zip(cells, wide, strict=True)
+            row = "  ".join(f"{cell:>{size}}" if cell[-1:].isdigit() else f"{cell:<{size}}" for cell, size in sized)
+            yield f"{row}  {text[: max(NARROWEST // 2, width - len(row) - 2)]}".rstrip()
 
     def _repr_html_(self) -> str:
-        colours = ("#64748b", "#a78bfa", "#f59e0b", "#10b981", "#ec4899", "#3b82f6", "#94a3b8")
-        palette = dict(zip(Kind, colours, strict=True))
-        bar = "".join(
-            f'<span title="{kind.value}: {tokens}" style="display:inline-block;height:1em;'
-            f'width:{cells / BAR_WIDTH * 100:.1f}%;background:{palette[kind]}"></span>'
-            for kind, tokens, cells in self._shares()
-        )
-        notes = "".join(f"<p>! {html.escape(note)}</p>" for note in self._warnings())
-        best = "".join(f"<li>{html.escape(line.shown)}</li>" for line in self.best[:BEST])
-        return (
-            f'<div style="width:100%;background:#e5e7eb">{bar}</div>'
-            f"<p>{html.escape(self._tokens())}: {html.escape('  '.join(self._totals()))}</p>{notes}"
-            f"{f'<p>Recalled, best first:</p><ol>{best}</ol>' if best else ''}"
-            f"<details><summary>{counted(len(self.lines), 'line')}</summary>{self._html_table()}</details>"
-        )
+        def row(cells: tuple[str, ...], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
-    def _html_table(self) -> str:
-        kept = [name != "reranked" or self.reranked for name in COLUMNS]
-        head = "".join(f"<th>{cell}</th>" for cell in (*compress(COLUMNS, kept), "why", "text"))
-        rows = [(*compress(_cells(line), kept), line.why, line.preview) for line in self.lines]
-        body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        head, *rows = self._rows() or [()]
+        described = zip(rows, self.lines, strict=True)
+        body = "".join(row((*cells, line.why, line.preview), "td") for cells, line in described)
+        table = f"<table>{row((*head, 'why', 'text'), 'th')}{body}</table>"
+        summary = f"<summary>{counted(len(self.lines), 'line')}</summary>"
+        return f"<pre>{html.escape(self.render(width=100))}</pre><details>{summary}{table}</details>"
 
 
-def _beside(head: str, line: ReportLine, words: frozenset[str], width: int, *, found: bool) -> Iterator[_Line]:
-    """Yield a recalled message: its numbers, and the part of its text that answers the question beside them."""
-    mark, style = (">", "found") if found else (" ", "")
-    indent = len(head) + 1
-    if width - indent < TEXT_WIDTH:
-        yield [((mark + head).rstrip(), style)]
-        indent, mark, head = 2, "", "  "
-    shown = passage(line.shown, words, width - indent, BEST_LINES)
-    for number, text in enumerate(shown or [""]):
-        yield [(mark + head if not number else " " * indent, style), (text, style)]
+def _width(given: int | None) -> int:
+    if given is None:
+        return max(NARROWEST, get_terminal_size().columns)
+    whole_number("width", given, least=NARROWEST)
+    return given
+
+
+def _passage(text: str, words: set[str], room: int) -> str:
+    """Return the part of a text with the most of some words, in at most so many characters."""
+    if len(text) <= room:
+        return text
+    hits = [match.start() for match in WORD.finditer(text) if match[0].casefold() in words]
+    densest = max(hits, key=lambda at: sum(at <= other < at + room - LEAD for other in hits), default=0)
+    start = max(0, min(densest - LEAD, len(text) - room))
+    end = start + room - 4
+    return f"{'… ' if start else ''}{text[start:end].strip()}{' …' if end < len(text) else ''}"
 
 
 def _cells(line: ReportLine) -> tuple[str, ...]:
@@ -422,12 +357,6 @@ def _cells(line: ReportLine) -> tuple[str, ...]:
     numbers = ["" if value is None else f"{value:.2f}" for value in scores]
     reason = f"{line.reason} (part)" if line.part else line.reason.value
     return "+" if line.included else "-", line.role or "", f"{line.tokens:,}", f"{line.left:,}", *numbers, reason
-
-
-def _row(cells: Sequence[str], widths: Mapping[str, int]) -> str:
-    shown = [(name, cell) for name, cell in zip(COLUMNS, cells, strict=True) if name in widths]
-    left = ("", "role", "reason")
-    return "".join(f"{cell:<{widths[name]}}  " if name in left else f"{cell:>{widths[name]}}  " for name, cell in shown)
 
 
 @dataclass(frozen=True, slots=True)
