@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.errors import UnknownReferenceError
@@ -69,15 +67,13 @@ def test_a_turn_is_not_named_before_anything_is_stored(store: Store) -> None:
     assert store.sessions(None) == []
 
 
-@given(st.lists(st.integers(0, 2), max_size=12), st.integers(0, 2), st.integers(-1, 6), st.integers(-1, 6))
-def test_news_are_found_by_where_they_stand_and_by_their_numbers(
-    segments: list[int], segment: int, before: int, upto: int
-) -> None:
-    places = [Position(one, segments[:index].count(one)) for index, one in enumerate(segments)]
-    records = [Record(Message.user("x"), place, seq, 0) for seq, place in enumerate(places, start=1)]
+@pytest.mark.parametrize("count", [0, 3, 13])
+def test_news_are_found_by_their_numbers(count: int) -> None:
+    records = [Record(Message.user("x"), Position(1, seq - 1), seq, 0) for seq in range(1, count + 1)]
     news = News()
     news.take(SessionState(None, 0, 0), [])
-    news.take(SessionState(None, len(records), 0), records)
-    there = [one for one in records if one.position.segment == segment and before < one.position.depth <= upto]
-    assert news.between(Position(segment, before), Position(segment, upto)) == there
+    news.take(SessionState(None, count, 0), records)
     assert [news.after(seq, 0) for seq in range(14)] == [records[seq:] for seq in range(14)]
+    assert news.after(0, 1) == [], "of another epoch"
+    news.take(SessionState(None, count + 2, 0), records[-1:])
+    assert news.after(0, 0) == [], "some were not read"

@@ -84,17 +84,6 @@ class News:
             return []
         return self._records[bisect_right(self._records, seq, key=lambda record: record.seq) :]
 
-    def between(self, before: Position, head: Position) -> list[Record]:
-        """Return those after one position of a segment and no deeper than another, in order."""
-        found: list[Record] = []
-        for record in reversed(self._records):
-            if record.position.segment == head.segment:
-                if record.position.depth <= before.depth:
-                    break  # a segment grows at its end: what was stored before is no deeper
-                if record.position.depth <= head.depth:
-                    found.append(record)
-        return found[::-1]
-
 
 class Sizer:
     """Adds token counts to stored messages. A text is counted only if the store has no count of this counter.
@@ -345,17 +334,18 @@ class LiveSession:
     def _grow(self, head: Position) -> None:
         """Read the messages that were added at the head since the last call."""
         assert self.key is not None
-        count = head.depth - self.path.head.depth
-        new = self.news.between(self.path.head, head)
-        if len(new) < count:  # a branch may also be moved to messages of another one, which are not new
-            new = self.store.newest(self.key, head, count)[::-1]
-            self.rows_read += len(new)
-        new = [record for record in new if record.position.depth > self.path.head.depth]
+        depths = range(self.path.head.depth + 1, head.depth + 1)
+        new = [self._recent.get(Position(head.segment, depth)) for depth in depths]
+        records = [record for record in new if record is not None]
+        if len(records) < len(depths):  # a branch may also be moved to messages of another one, which are not new
+            newest = self.store.newest(self.key, head, len(depths))[::-1]
+            self.rows_read += len(newest)
+            records = [record for record in newest if record.position.depth in depths]
         path = Path((*self.path.spans[:-1], self.path.spans[-1]._replace(upto=head.depth)))
-        entries = self.entries(new, path)  # which may fail; nothing has changed then
+        entries = self.entries(records, path)  # which may fail; nothing has changed then
         self.path = path
         self._tail += entries
-        staying = [record for record in new if record.message.stays]
+        staying = [record for record in records if record.message.stays]
         if staying:
             self._keep_staying(staying)
 

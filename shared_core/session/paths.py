@@ -3,7 +3,7 @@
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count, takewhile
 from typing import NamedTuple
@@ -18,8 +18,6 @@ SHORTEST_PREFIX = 4
 CANDIDATES = 5
 """How many alternatives an error lists."""
 
-
-_set = object.__setattr__  # a frozen value has no other way in
 
 PAGE = 500
 """Messages read at a time."""
@@ -72,21 +70,24 @@ class Path:
 
     Attributes:
         spans: runs of positions, in path order.
-        head: the newest position on the path.
-        plain: whether every depth is the index on the path, as it is without a merge.
-        upto: segment -> the depth down to which the segment is on the path.
     """
 
     spans: tuple[Span, ...]
-    head: Position = field(init=False, compare=False)
-    plain: bool = field(init=False, compare=False)
-    upto: Mapping[int, int] = field(init=False, compare=False, repr=False)
 
-    def __post_init__(self) -> None:
-        _set(self, "head", Position(*self.spans[-1][:2]) if self.spans else None)
-        _set(self, "plain", not any(span.shift or span.turn_shift for span in self.spans))
-        # The last span of a segment reaches deepest.
-        _set(self, "upto", {span.segment: span.upto for span in self.spans})
+    @cached_property
+    def head(self) -> Position:
+        """The newest position on the path."""
+        return Position(*self.spans[-1][:2])
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether every depth is the index on the path, as it is without a merge."""
+        return not any(span.shift or span.turn_shift for span in self.spans)
+
+    @cached_property
+    def upto(self) -> Mapping[int, int]:
+        """Segment -> the depth down to which the segment is on the path."""
+        return {span.segment: span.upto for span in self.spans}  # the last span of a segment reaches deepest
 
     @cached_property
     def _lasts(self) -> list[int]:
