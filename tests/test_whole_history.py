@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
 from shared_core.errors import UnknownReferenceError
-from shared_core.records import MAIN, After
+from shared_core.history.forms import Forms
+from shared_core.records import MAIN, After, Record
 from shared_core.results import FollowedHistory
 from tests.support.histories import CountingStore
 
@@ -103,16 +104,6 @@ def test_what_is_missing_in_the_middle_leaves_the_line(client: Client, store: SQ
     assert len(everything(store)) == 15
 
 
-def test_what_is_missing_at_the_beginning_leaves_the_line(client: Client, store: SQLiteStore) -> None:
-    client.send(talk(*LONG))
-    client.send(talk(*LONG[2:]))
-    client.memory.make_main()
-    assert (line(client.memory), client.memory.diff("branch-1").only_a) == (list(LONG[2:]), LONG)
-    client.send(talk(*LONG[2:], "q4"))
-    assert line(opened(store)) == [*LONG[2:], "q4"]
-    assert len(everything(store)) == 11
-
-
 def test_what_stands_before_a_given_message_stays(client: Client, store: SQLiteStore) -> None:
     client.send(talk(*LONG))
     summary = talk("summary")
@@ -163,25 +154,21 @@ def test_what_stands_before_a_system_message_stays(client: Client) -> None:
     assert line(client.memory) == [*LONG[:5], "q4", "be polite"]
 
 
-def test_an_edited_first_message_replaces_what_it_was(client: Client) -> None:
+@pytest.mark.parametrize(
+    ("since", "sent", "expected"),
+    [
+        ("q3", [user("says [PIN]", id="q3"), *talk("a3")], [*LONG[:4], "[PIN]", "a3"]),  # edited
+        ("q9", talk("q9", "q3", "a3"), [*LONG[:4], "q9", "q3", "a3"]),  # new: before what is known
+        ("other", talk("q3", "a3"), ["summary", "q3", "a3"]),  # unknown: it says nothing
+    ],
+)
+def test_the_first_message_that_is_kept_may_be_another_one(
+    client: Client, since: str, sent: list[Message], expected: list[str]
+) -> None:
     client.send(talk(*LONG))
-    edited = [user("says [PIN]", id="q3"), *talk("a3")]
-    client.send([*talk("summary"), *edited], since="q3")
-    assert line(client.memory) == [*LONG[:4], "[PIN]", "a3"]
-    client.send([*talk("summary"), *edited, *talk("q4")], since="q3")
-    assert line(client.memory) == [*LONG[:4], "[PIN]", "a3", "q4"]
-
-
-def test_a_first_message_that_is_new_comes_before_what_is_known(client: Client) -> None:
-    client.send(talk(*LONG))
-    client.send(talk("summary", "q9", "q3", "a3"), since="q9")
-    assert line(client.memory) == [*LONG[:4], "q9", "q3", "a3"]
-
-
-def test_an_unknown_first_message_says_nothing(client: Client) -> None:
-    client.send(talk(*LONG))
-    client.send(talk(*LONG[2:]), since="other")
-    assert line(client.memory) == list(LONG[2:])
+    for more in ([], talk("q4")):
+        client.send([*talk("summary"), *sent, *more], since=since)
+        assert line(client.memory) == [*expected, *(message.id or "" for message in more)]
 
 
 def test_a_history_of_new_messages_begins_anew(client: Client, store: SQLiteStore) -> None:
@@ -204,14 +191,6 @@ def test_an_empty_history_of_an_empty_session_stores_nothing(client: Client, sto
     assert (client.memory.branches(), store.session(None, "default")) == ([], None)
     client.send(talk("q1"))
     assert (line(client.memory), client.memory.branch) == (["q1"], MAIN)
-
-
-def test_a_history_that_went_back_ends_there(client: Client) -> None:
-    client.send(talk(*LONG))
-    assert client.send(talk(*LONG[:3])).ids == LONG[:3]
-    assert (line(client.memory), client.memory.branch) == (list(LONG[:3]), None)
-    client.send(talk(*LONG[:3], "b2"))
-    assert (line(client.memory), client.memory.branch) == ([*LONG[:3], "b2"], "branch-1")
 
 
 @pytest.mark.parametrize("place", range(6))
@@ -359,43 +338,6 @@ def test_what_is_in_the_list_twice_is_on_the_line_once(client: Client, store: SQ
     assert (line(client.memory), len(everything(store))) == (["a1", "q2", "a2", "q3"], count + 1)
 
 
-@pytest.mark.interleaved
-def test_two_that_take_back_the_same_at_once_both_stand_right(store: SQLiteStore) -> None:
-    one, two = Client(store, warm=True), Client(store, warm=True)
-    one.send(talk(*LONG))
-    two.send(talk(*LONG))
-    find = store.find
-    left = talk("q1", *LONG[2:])
-
-    def meanwhile(*given: Any) -> Any:
-        store.find = find  # type: ignore[method-assign]
-        two.send(left)
-        return find(*given)
-
-    store.find = meanwhile  # type: ignore[assignment, method-assign]
-    one.send(left)
-    for client in (one, two, Client(store, warm=False)):
-        client.send(left)
-        assert line(client.memory) == ["q1", *LONG[2:]]
-    count = len(everything(store))
-    for number, client in enumerate((one, two, Client(store, warm=False))):
-        client.send([*left, *talk("q4", "a4")[: (number and 2) or 1]])
-        assert line(client.memory)[:5] == ["q1", *LONG[2:]]
-    assert len(everything(store)) <= count + 6
-
-
-def test_a_list_without_ids_is_known_by_all_that_it_says(client: Client, store: SQLiteStore) -> None:
-    messages = [one.replace(id=None) for one in talk(*LONG)]
-    client.send(messages)
-    client.send([*messages[:1], *messages[2:]])
-    assert line(client.memory) == ["q1", *LONG[2:]]
-    client.send(messages[2:])
-    assert line(client.memory) == list(LONG[2:])
-    client.send(messages)
-    assert (line(client.memory), client.memory.branch) == (list(LONG), MAIN)
-    assert len(everything(store)) == 6 + 4 + 4
-
-
 def test_what_was_followed_as_part_of_a_history_goes_on_as_a_whole(client: Client, store: SQLiteStore) -> None:
     """A line with an edited message, from before the client said that it sends all."""
     one = opened(store)
@@ -406,6 +348,17 @@ def test_what_was_followed_as_part_of_a_history_goes_on_as_a_whole(client: Clien
     client.send([*edited, *talk("q4")])
     assert (line(client.memory), client.memory.branch) == (["q1", "edited", *LONG[2:], "q4"], one.branch)
     assert len(everything(store)) == 6 + 5 + 1
+
+
+def test_of_two_lines_the_one_that_says_more_goes_on(store: SQLiteStore) -> None:
+    """Where nothing has an id, a message that was forgotten on one line may stand on another."""
+    one = opened(store)
+    one.follow(talk(*LONG[:4]), removed="leave_out")
+    one.follow(talk("q1", "b1", *LONG[2:4]), removed="leave_out")
+    one.forget(ids=["a1"])
+    one.checkout(MAIN)
+    one.follow([message.replace(id=None) for message in talk("q1", "b1", *LONG[2:5])], removed="leave_out")
+    assert line(one) == ["q1", "b1", *LONG[2:5]]
 
 
 def test_a_copy_is_what_its_original_is(client: Client, store: SQLiteStore) -> None:
@@ -420,18 +373,6 @@ def test_a_copy_is_what_its_original_is(client: Client, store: SQLiteStore) -> N
         copied = stored[record.picked_from]
         assert record.message.replace(id=copied.id, turn_id=copied.turn_id) == copied
         assert (record.counter, record.tokens) == ("characters/4", store.get(1, [copied.id or ""])[0].tokens)
-
-
-def test_what_is_missing_is_noticed_however_long_ago_it_was_said(store: SQLiteStore) -> None:
-    history = talk(*(f"{'qa'[n % 2]}{n}" for n in range(300)))
-    opened(store).follow(history)
-    for gone in (1, 0):
-        del history[gone]
-        one = opened(store)
-        one.follow(history, removed="leave_out")
-        one.make_main()
-        assert list(one.messages()) == list(opened(store).messages())
-        assert line(one) == [message.content.removeprefix("says ") for message in history]
 
 
 def test_what_is_read_grows_with_what_is_new(store: SQLiteStore) -> None:
@@ -463,6 +404,22 @@ def test_what_is_read_grows_with_what_is_new(store: SQLiteStore) -> None:
         counting.reset()
         opened(counting).follow(history[:5], removed="leave_out")
         assert counting.rows["at"] <= 2 * 5 + 4
+
+
+def test_a_line_that_differs_is_compared_once(store: SQLiteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = talk(*(f"{'qa'[n % 2]}{n}" for n in range(300)))
+    opened(store).follow(history)
+    count, is_one = Counter[str](), Forms.is_one
+
+    def counted(forms: Forms, index: int, record: Record) -> bool:
+        count["compared"] += 1
+        return is_one(forms, index, record)
+
+    monkeypatch.setattr(Forms, "is_one", counted)
+    one = opened(store)
+    one.follow(history[2:], removed="leave_out")
+    assert line(one) == [message.content.removeprefix("says ") for message in history[2:]]
+    assert count["compared"] <= 3 * len(history)
 
 
 def test_a_wrong_word_for_what_is_removed_is_an_error(store: SQLiteStore) -> None:

@@ -109,26 +109,17 @@ class Line:
     @cached_property
     def _end(self) -> Record | None:
         """The newest message on the path that is checked out; None: there is none after the start."""
-        path, first = self.live.path, self._first_on(self.live.path)
+        path, start = self.live.path, self.start
+        first = path.index_of(start.position) if start is not None and path.covers(start.position) else -1
         return next((one for _, one in self.along(path, path.spans[-1].last, first) if one is not None), None)
 
-    def _first_on(self, path: Path) -> int:
-        """Return the index on a path of the message that the history continues; -1: it is not there."""
-        return path.index_of(self.start.position) if self.start and path.covers(self.start.position) else -1
-
     def _candidates(self, index: int) -> Iterator[Record]:
-        """Yield what a message of the history may be, the likeliest first."""
-        # What is checked out usually says all that is stored of the history.
+        """Yield what a message of the history may be: first what is checked out, then the newest."""
+        # The end of the path that is checked out usually says all that is stored of the history.
         if self.whole and self._end is not None and self.forms.is_one(index, self._end):
             yield self._end
-        path = self.live.path
-        first = self._first_on(path)
-
-        def distance(record: Record) -> tuple[int, bool, int]:
-            far = 0 if self.whole else abs(self.live.path_to(record.position).index_of(record.position) - first - index)
-            return far, not path.covers(record.position), -record.seq
-
-        yield from sorted(self.forms.of(index), key=distance)
+        forms = self.forms.of(index)
+        yield from sorted(forms, key=lambda one: (self.live.path.covers(one.position), one.seq), reverse=True)
 
     def _known_by_id(self, index: int) -> Anchor | None:
         """Return a message of a trimmed history that is known by its id; None if the messages before it deny that."""
