@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, SQLiteStore, ToolCall, UnknownReferenceError
+from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, ToolCall, UnknownReferenceError
 from shared_core.index.session_vectors import encode_vector, text_hash
 from shared_core.messages import Payload
 from shared_core.records import After
@@ -323,16 +323,3 @@ def test_a_turns_vector_goes_with_any_of_its_messages(tmp_path: Path) -> None:
     data = b"".join(file.read_bytes() for file in tmp_path.iterdir())
     assert [whole in data, text_hash(f"the password is {WORD} noted").encode() in data] == [False, False]
     assert left in data
-
-
-def test_two_stores_on_one_file(tmp_path: Path) -> None:
-    path = tmp_path / "chat.db"
-    with closing(SQLiteStore(path)) as one, closing(SQLiteStore(path)) as two:
-        first, second = (InfiniteMemory(each, embedder=HashingEmbedder(), **SMALL) for each in (one, two))
-        first.add([Message.user(f"the password is {WORD}", id="secret"), *history(40)])
-        second.index()
-        assert "secret" in ids(hit.message for hit in second.search(WORD))
-        first.forget(ids=["secret"])
-        assert "secret" not in ids(hit.message for hit in second.search(f"password {WORD}", 99))
-        second.index()
-        assert WORD.encode() not in path.read_bytes()

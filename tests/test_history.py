@@ -78,6 +78,17 @@ def test_a_changed_text_under_an_old_id_is_a_branch(store: SQLiteStore, place: i
     assert (said(one), one.branch) == (["q1", "a1", "q2", "a2", "q3"], "main")
 
 
+def test_what_another_line_says_is_copied_to_the_line_that_goes_on(store: SQLiteStore) -> None:
+    one = memory(store)
+    one.follow(talk("q1", "a1", "q2", "a2"))
+    edited = one.follow([*talk("q1", "a1"), user("changed", id="q2")])
+    for _ in range(2):
+        one.follow([ai("a2", id="a2")], after=edited)
+        assert said(one) == ["q1", "a1", "changed", "a2"]
+    assert one.follow([ai("a1", id="a1")], after=edited.upto(2)).ids == ("q1", "a1", "a1"), "it was sent twice"
+    assert one.stats()["messages"] == 6
+
+
 def test_a_history_asked_again_without_its_answer_stands_at_the_question(store: SQLiteStore) -> None:
     one = memory(store)
     one.follow(talk("q1", "a1", "q2", "a2"))

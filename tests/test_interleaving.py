@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared_core import InfiniteMemory, Message, StoreError, ToolCall, UnknownReferenceError
+from shared_core import InfiniteMemory, Message, ToolCall, UnknownReferenceError
 from shared_core.session.checkout import Checkout
 from shared_core.stores import SQLiteStore
 
@@ -142,15 +142,6 @@ def test_branches_that_merged_each_other_often_are_walked_once() -> None:
         newest = memory.newest_at("main")
         assert newest is not None
         assert newest.id in ("hello", "s0", "t0", "n0", "m0")
-
-
-def test_no_store_is_made_by_looking(tmp_path: Path) -> None:
-    from shared_core.cli.options import SessionOptions
-
-    options = SessionOptions(store=f"sqlite:///{tmp_path}/none.db", session="s")
-    with pytest.raises(StoreError), options.open():
-        pass
-    assert not list(tmp_path.iterdir())
 
 
 class Interrupted(SQLiteStore):

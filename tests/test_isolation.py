@@ -1,7 +1,6 @@
 """Conversations are isolated: whatever its name, a session sees nothing of another."""
 
 from contextlib import closing
-from itertools import combinations
 from typing import Any
 
 import pytest
@@ -103,19 +102,6 @@ def test_two_conversations_share_nothing(store: SQLiteStore, one: Names, two: Na
 def test_not_even_on_one_file(tmp_path: Any, one: Names, two: Names) -> None:
     with closing(SQLiteStore(tmp_path / "chat.db", durability="process")) as store:
         assert_apart(store, two, one)
-
-
-def test_all_crafted_names_at_once(store: SQLiteStore) -> None:
-    users = [None, *CRAFTED]
-    for user in users:
-        for session in CRAFTED:
-            InfiniteMemory(store, user_id=user, session_id=session).add(Message.user(repr((user, session)), id="m"))
-    for user in users:
-        for session in CRAFTED:
-            memory = InfiniteMemory(store, user_id=user, session_id=session)
-            assert texts(memory.messages()) == [repr((user, session))]
-    keys = [{one.key for one in store.sessions(user)} for user in users]
-    assert all(not one & two for one, two in combinations(keys, 2))
 
 
 NAMES = st.sampled_from(CRAFTED) | st.text(st.sampled_from('ab", []\\%_\x00'), min_size=1, max_size=6)

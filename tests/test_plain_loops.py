@@ -81,26 +81,6 @@ def test_a_clock_in_the_system_prompt_neither_forks_nor_piles_up(store: SQLiteSt
     assert branches(memory) == ["main"]
 
 
-def test_a_clock_as_a_setting_is_never_stored(store: SQLiteStore) -> None:
-    times = iter(range(20))
-    memory = new(store, system=lambda: f"It is 10:{next(times):02}.")
-    for number in range(20):
-        memory.add(user(f"question {number}"))
-        prompt = memory.context().messages
-        assert texts(m for m in prompt if m.role == "system") == [f"It is 10:{number:02}."]
-        memory.add(ai(f"answer {number}"))
-    assert memory.stats()["messages"] == len(memory.messages()) == 40
-
-
-def test_a_reply_sent_back_with_the_next_question_is_the_stored_one(store: SQLiteStore) -> None:
-    memory = new(store)
-    first = memory.follow([user("q1")])
-    (reply,) = memory.add(ai("a1"))
-    again = memory.follow([user("q1"), ai("a1"), user("q2")])
-    assert again.ids[:2] == (*first.ids, reply.id)
-    assert texts(memory.newest(5)) == ["q1", "a1", "q2"]
-
-
 def five_exchanges(memory: InfiniteMemory, sent: Sent) -> list[Message]:
     """Have a talk, and return all of it: the client sends a part with each question, and each answer is added."""
     history = list[Message]()

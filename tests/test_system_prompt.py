@@ -66,12 +66,6 @@ def test_a_setting_may_change_between_questions(store: SQLiteStore) -> None:
         assert prompts(memory) == []
 
 
-def test_a_setting_that_is_stored_too_is_sent_once(store: SQLiteStore) -> None:
-    memory = new(store, system="Be kind.")
-    memory.add([system("Be kind."), *exchange(1)])
-    assert prompts(memory) == ["Be kind."]
-
-
 def test_a_setting_that_is_no_text_or_does_not_fit_is_an_error(store: SQLiteStore) -> None:
     memory = new(store, max_tokens=60, reserve_tokens=10)
     with pytest.raises(TypeError, match=r"^system: "):
@@ -155,15 +149,6 @@ def test_a_pinned_system_message_is_always_sent(store: SQLiteStore) -> None:
     assert sent[:4] == ["B", "question 1", "answer 1", "The user is called Ada."]
 
 
-def test_the_record_of_many_prompts_costs_nothing_in_memory(store: SQLiteStore) -> None:
-    memory = new(store)
-    for number in range(50):
-        memory.add([system(f"It is {number}."), *exchange(number)])
-    for one in (memory, new(store)):
-        assert prompts(one) == ["It is 49."]
-        assert len(one._checkout.live._stays) == 1
-
-
 # On branches
 
 
@@ -235,18 +220,15 @@ def test_system_messages_one_after_another_in_a_tree_are_one_prompt(
     store: SQLiteStore, tmp_path: Path, *, full: bool
 ) -> None:
     file, memory = tmp_path / "conversations.json", new(store)
-    if full:
-        memory.add(exchange(1))
-    roles = ["system", "system", "user", "assistant"]
+    memory.add(exchange(1) if full else [])
     mapping = {
         f"n{number}": {
             "message": {"author": {"role": role}, "content": {"parts": [f"text {number}"]}, "create_time": number},
             "parent": f"n{number - 1}" if number else None,
         }
-        for number, role in enumerate(roles)
+        for number, role in enumerate(["system", "system", "user", "assistant"])
     }
-    chat = {"id": "c", "title": "t", "mapping": mapping, "current_node": "n3"}
-    file.write_text(json.dumps([chat]))
+    file.write_text(json.dumps([{"id": "c", "title": "t", "mapping": mapping, "current_node": "n3"}]))
     memory.import_file(file)
     memory.checkout("imported/main" if full else "main")
     assert prompts(memory) == ["text 0", "text 1"]

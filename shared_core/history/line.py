@@ -130,7 +130,7 @@ class Line:
         window = range(max(0, index + 1 - CHECKED), index)
         known = {at: one for at in window if (one := self.forms.own(at)) is not None}
         before = [*known.values(), *([self.start] if self.start is not None else [])]
-        if any(not path.covers(one.position) or one.position == record.position for one in before):
+        if not all(path.covers(one.position) for one in before):
             return None
         if not all(says_the_same(one.message, self.said[at]) for at, one in known.items()):
             return None
