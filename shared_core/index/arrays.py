@@ -14,7 +14,7 @@ from shared_core.errors import StoreError
 from shared_core.store import Store
 
 Scalar = TypeVar("Scalar", bound=np.generic)
-
+Arrays = Mapping[str, npt.NDArray[Any]]
 
 ARRAY_BYTES = 300
 """What a growing array takes besides its elements: two objects and a dictionary (CPython 3.11)."""
@@ -84,11 +84,24 @@ def distinct_with_inverse(values: npt.NDArray[Scalar]) -> tuple[npt.NDArray[Scal
     return found, found.searchsorted(values.ravel())
 
 
-class TurnNumbers:
-    """Numbers for turns, from 0 in order of first use. A 64-bit hash stands for a turn's id.
+@lru_cache(maxsize=8_192)  # people ask about the same words, and about nearly the same turns
+def code_of(text: str) -> int:
+    """Return a 64-bit hash, which stands for a term or the id of a turn."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
 
-    Numbers from a snapshot are found by bisection: filling a dictionary would take longer than reading everything else.
+
+def find(codes: npt.NDArray[np.int64], code: int) -> int:
+    """Return the index of a code among ascending ones, -1 if it is not there.
+
+    Filling a dictionary with a million of them would take longer than reading everything else of a snapshot.
     """
+    index = int(codes.searchsorted(code))
+    return index if index < len(codes) and codes[index] == code else -1
+
+
+class TurnNumbers:
+    """Numbers for turns, from 0 in order of first use."""
 
     def __init__(self) -> None:
         self._codes = np.empty(0, dtype=np.int64)  # ascending
@@ -112,17 +125,14 @@ class TurnNumbers:
 
     def find(self, turn_id: str) -> int:
         """Return the number of a turn, -1 if it has none."""
-        code = _code(turn_id)
-        index = int(self._codes.searchsorted(code))
-        if index < len(self._codes) and self._codes[index] == code:
-            return int(self._numbers[index])
-        return self._new.get(code, -1)
+        index = find(self._codes, code_of(turn_id))
+        return int(self._numbers[index]) if index >= 0 else self._new.get(code_of(turn_id), -1)
 
     def number(self, turn_id: str) -> int:
         """Return the number of a turn, assigning the next one if it has none."""
         number = self.find(turn_id)
         if number < 0:
-            number = self._new[_code(turn_id)] = len(self)
+            number = self._new[code_of(turn_id)] = len(self)
         return number
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -133,21 +143,14 @@ class TurnNumbers:
         return {"turn_codes": codes[order], "turn_numbers": numbers[order]}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[np.generic]]) -> "TurnNumbers":
+    def from_arrays(cls, arrays: Arrays) -> "TurnNumbers":
         """Return the numbers that `arrays` was made from, without copying."""
         turns = cls()
-        turns._codes = np.asarray(arrays["turn_codes"], dtype=np.int64)
-        turns._numbers = np.asarray(arrays["turn_numbers"], dtype=np.int32)
+        turns._codes, turns._numbers = arrays["turn_codes"], arrays["turn_numbers"]
         return turns
 
 
-@lru_cache(maxsize=4_096)  # the turns of the window are looked up for every question, and are nearly the same ones
-def _code(turn_id: str) -> int:
-    digest = hashlib.blake2b(turn_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)
-
-
-MAGIC = b"IMSNAP08"
+MAGIC = b"IMSNAP09"
 """The version of snapshots. Increment it when the meaning of arrays or terms changes: older ones are then rebuilt."""
 
 DIGEST_SIZE = 16
@@ -159,8 +162,6 @@ CHUNK = 1 << 16
 
 ALIGNED = 8
 """Arrays begin at a multiple of this many bytes, so that they can be used without copying."""
-
-Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def pack(about: Mapping[str, Any], arrays: Arrays) -> bytes:

@@ -4,15 +4,14 @@ import os
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from shared_core.errors import StoreError
 from shared_core.index.rows import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.records import Record, SessionState
 from shared_core.runtime.companions import Companions
 from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.runtime.threads import in_background
@@ -24,7 +23,6 @@ MAX_BYTES = 2**30
 SHARED_BYTES = 1_500
 """What an index takes in the cache besides itself."""
 
-News: TypeAlias = Callable[[int, int], Sequence[Record]]
 Saved: TypeAlias = Callable[[int, float], None]
 Key: TypeAlias = int | tuple[str | None, str]
 """A session's key; or the user whose sessions an index holds together, and the space of their vectors."""
@@ -50,19 +48,14 @@ class SharedIndex:
         self._counted: tuple[int, ...] = ()
         self._size = 0
 
-    def refreshed(self, state: SessionState, news: News = lambda seq, epoch: ()) -> SessionIndex:
-        """Return the rows, up to date with a state of the session, and without what was forgotten up to then."""
-        rows = self.rows
-        while not rows.refresh(state, news):
-            rows = self.replace(rows, SessionIndex(rows.store, rows.session))
+    def refreshed(self, refresh: Callable[[Any], bool]) -> Any:
+        """Return the rows once `refresh` has brought them up to date; while it returns False, they are read anew."""
+        while not refresh(rows := self.rows):
+            anew = rows.anew()
+            with self._guard:
+                if self.rows is rows:  # else another thread has begun
+                    self.rows = anew
         return rows
-
-    def replace(self, old: SessionIndex, new: SessionIndex) -> SessionIndex:
-        """Put another index in the place of one, unless another thread has done so; return what is there."""
-        with self._guard:
-            if self.rows is old:
-                self.rows = new
-            return self.rows
 
     @property
     def vectors(self) -> list[SessionVectors]:
@@ -147,11 +140,11 @@ class IndexCache:
         """Return whether there is an index."""
         return key in self._kept
 
-    def open(self, key: Key, make: Callable[[], SharedIndex], user: object) -> SharedIndex:
+    def open(self, key: Key, make: Callable[[], SessionIndex], user: object) -> SharedIndex:
         """Return an index, which stays as long as its user exists; `make` makes an empty one if there is none."""
         with self._lock:
             if key not in self._kept:
-                self._kept[key] = make()
+                self._kept[key] = SharedIndex(make())
             self._kept.move_to_end(key)
             self._kept[key].users.add(user)
             return self._kept[key]
@@ -190,7 +183,7 @@ class IndexCache:
         def save() -> None:
             try:
                 with suppress(StoreError):  # the next one tries again; until then, the messages are read instead
-                    shared.refreshed(store.state(session))
+                    shared.refreshed(lambda rows: rows.refresh(store.state(session)))
                     shared.save_snapshots(least, saved)
             finally:
                 with self._lock:

@@ -1,7 +1,6 @@
 """BM25 over the messages of a session, in which a message is also found by the words of its neighbours."""
 
 from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import ARRAY_BYTES, ENTRY_BYTES, Arrays, GrowingArray
+from shared_core.index.arrays import ARRAY_BYTES, Arrays, GrowingArray, code_of, distinct, find
 from shared_core.index.lines import LinePrefix
 
 K1 = 0.9
@@ -257,69 +256,6 @@ class Occurrences(NamedTuple):
         return cls(sum(part.messages for part in parts), sum(part.terms for part in parts), sizes)
 
 
-LINE_END = ord("\n")
-
-KNOWN_TERMS = 4_096
-"""Terms whose numbers are remembered: those that people ask about, many times as many as one question has."""
-
-
-class Vocabulary:
-    """Sorted terms, found by bisection in one text.
-
-    Filling a dictionary with a million terms takes 0.4 seconds and 100 MB. Finding a term here takes a hundredth of a
-    millisecond.
-
-    Args:
-        text: the `text` of another vocabulary: UTF-8, a line per term.
-        ends: where each line ends; None to look for that.
-    """
-
-    def __init__(self, text: npt.NDArray[np.uint8], ends: npt.NDArray[np.int32] | None = None) -> None:
-        self.text = text
-        self._view = text.data
-        self._ends = np.flatnonzero(text == LINE_END).astype(np.int32) if ends is None else ends
-        self._known: dict[str, int] = {}
-
-    @classmethod
-    def of(cls, terms: Iterable[str]) -> "Vocabulary":
-        """Return a vocabulary of sorted terms, none of which contains a line end."""
-        return cls(np.frombuffer(_encoded("".join(f"{term}\n" for term in terms)), dtype=np.uint8))
-
-    def __len__(self) -> int:
-        return len(self._ends)
-
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes it takes in memory."""
-        return self.text.nbytes + self._ends.nbytes + ENTRY_BYTES * len(self._known) + ARRAY_BYTES
-
-    def find(self, term: str) -> int:
-        """Return the number of a term, -1 if it is unknown."""
-        number = self._known.get(term)
-        if number is None:
-            if len(self._known) >= KNOWN_TERMS:
-                self._known.clear()
-            number = self._known[term] = self._find(_encoded(term))
-        return number
-
-    def _find(self, wanted: bytes) -> int:
-        # UTF-8 sorts like the characters it encodes, so bytes can be compared.
-        number = bisect_left(range(len(self)), wanted, key=self._term)
-        return number if number < len(self) and self._term(number) == wanted else -1
-
-    def _term(self, number: int) -> bytes:
-        start = self._ends[number - 1] + 1 if number else 0
-        return bytes(self._view[start : self._ends[number]])
-
-    def terms(self) -> list[str]:
-        """Return all terms in order."""
-        return self.text.tobytes().decode("utf-8", "surrogatepass").split("\n")[:-1]
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
 MAX_ROWS = 1 << 24
 MAX_FREQUENCY = 255
 ROW_BITS = 8
@@ -333,20 +269,21 @@ NEW_TERM_BYTES = 290
 class Postings:
     """The rows and frequencies of each term, in order of rows.
 
-    Postings from a snapshot stay one array: splitting it for a million terms takes ten times as long as reading it.
+    A 64-bit hash stands for a term. Those from a snapshot stay one array: splitting it for a million terms takes ten
+    times as long as reading it.
     """
 
     def __init__(self) -> None:
-        self._vocabulary = Vocabulary.of([])
-        self._kept: Packed = np.empty(0, dtype=np.uint32)
+        self._codes = np.empty(0, dtype=np.int64)  # of the terms, ascending
         self._starts = np.zeros(1, dtype=np.int64)
+        self._kept: Packed = np.empty(0, dtype=np.uint32)
         self._new: dict[str, array[int]] = {}
         self._added = 0
 
     @property
     def nbytes(self) -> int:
         """About how many bytes they take in memory."""
-        kept = self._vocabulary.nbytes + self._kept.nbytes + self._starts.nbytes
+        kept = self._codes.nbytes + self._kept.nbytes + self._starts.nbytes + ARRAY_BYTES
         return kept + NEW_TERM_BYTES * len(self._new) + 4 * self._added
 
     def fold(self, share: float) -> None:
@@ -356,8 +293,7 @@ class Postings:
         time that grows with all rows, it waits for a share of them, and so takes about the same per row.
         """
         if self._added > share * len(self._kept):
-            folded = self.from_arrays(self.arrays())
-            self._vocabulary, self._kept, self._starts = folded._vocabulary, folded._kept, folded._starts
+            self._codes, self._starts, self._kept = self._folded()
             self._new, self._added = {}, 0
 
     def add(self, row: int, document: Mapping[str, int]) -> None:
@@ -383,45 +319,40 @@ class Postings:
 
     def of(self, term: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
         """Return the rows of a term in ascending order, and its frequency in each."""
-        number = self._vocabulary.find(term)
+        number = find(self._codes, code_of(term))
         packed = self._kept[self._starts[number] : self._starts[number + 1]] if number >= 0 else self._kept[:0]
         if term in self._new:
             packed = np.concatenate([packed, np.array(self._new[term], dtype=np.uint32)])
         return (packed >> 8).astype(np.int32), (packed & MAX_FREQUENCY).astype(np.uint8)
 
-    def arrays(self, prefix: str = "") -> dict[str, npt.NDArray[np.generic]]:
-        """Return the postings as plain arrays for a snapshot, whose names begin with a prefix."""
-        text, sizes, postings = self._folded()
-        return {f"{prefix}vocabulary": text, f"{prefix}sizes": sizes.astype(np.int32), f"{prefix}postings": postings}
-
-    def _folded(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], Packed]:
-        """Return the text of the vocabulary, the number of rows of each of its terms, and all of these."""
-        if not self._new:
-            return self._vocabulary.text, np.diff(self._starts), self._kept
-        kept = self._vocabulary.terms()
-        terms = sorted([*kept, *sorted(self._new.keys() - set(kept))])
-        numbers = {term: number for number, term in enumerate(terms)}
-        kept_numbers = np.fromiter((numbers[term] for term in kept), np.int64, len(kept))
-        sizes = np.zeros(len(terms), dtype=np.int64)
-        sizes[kept_numbers] = np.diff(self._starts)
-        for term, added in self._new.items():
-            sizes[numbers[term]] += len(added)
-        ends = np.cumsum(sizes)
-        joined = np.empty(int(sizes.sum()), dtype=np.uint32)
-        shift = (ends - sizes)[kept_numbers] - self._starts[:-1]
-        joined[np.arange(len(self._kept)) + np.repeat(shift, np.diff(self._starts))] = self._kept
-        for term, added in self._new.items():
-            end = ends[numbers[term]]
+    def _folded(self) -> tuple[Indices, Indices, Packed]:
+        """Return the codes of all terms, where the rows of each begin, and the rows."""
+        new = {code_of(term): added for term, added in self._new.items()}
+        new_codes, new_sizes = np.fromiter(new, np.int64, len(new)), [len(added) for added in new.values()]
+        codes = distinct(np.append(self._codes, new_codes))
+        old, at = codes.searchsorted(self._codes), codes.searchsorted(new_codes)
+        sizes = np.zeros(len(codes), dtype=np.int64)
+        sizes[old] = np.diff(self._starts)
+        sizes[at] += np.array(new_sizes, dtype=np.int64)
+        starts = np.append(0, np.cumsum(sizes))
+        joined = np.empty(starts[-1], dtype=np.uint32)
+        moved = np.repeat(starts[old] - self._starts[:-1], np.diff(self._starts))
+        joined[np.arange(len(self._kept)) + moved] = self._kept
+        for end, added in zip(starts[at + 1].tolist(), new.values(), strict=True):
             joined[end - len(added) : end] = added
-        return Vocabulary.of(terms).text, sizes, joined
+        return codes, starts, joined
+
+    def arrays(self, prefix: str = "") -> Arrays:
+        """Return the postings as plain arrays for a snapshot, whose names begin with a prefix."""
+        codes, starts, postings = self._folded()
+        return {f"{prefix}terms": codes, f"{prefix}starts": starts, f"{prefix}postings": postings}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, prefix: str = "") -> "Postings":
         """Return the postings that `arrays` was made from, without copying."""
         postings = cls()
-        postings._vocabulary = Vocabulary(np.asarray(arrays[f"{prefix}vocabulary"], dtype=np.uint8))
-        postings._kept = np.asarray(arrays[f"{prefix}postings"], dtype=np.uint32)
-        postings._starts = np.append(0, np.cumsum(arrays[f"{prefix}sizes"], dtype=np.int64))
+        postings._codes, postings._starts = arrays[f"{prefix}terms"], arrays[f"{prefix}starts"]
+        postings._kept = arrays[f"{prefix}postings"]
         return postings
 
 
@@ -540,15 +471,15 @@ class LexicalIndex:
         # NumPy indexes twice as fast with 64-bit integers as with 32-bit ones.
         return indices.astype(np.int64), weights
 
-    def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+    def arrays(self) -> Arrays:
         """Return the index as plain arrays for a snapshot."""
         return {"lengths": self.lengths, **self._postings.arrays()}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[np.generic]]) -> "LexicalIndex":
+    def from_arrays(cls, arrays: Arrays) -> "LexicalIndex":
         """Return the index that `arrays` was made from."""
         index = cls()
-        index._lengths = GrowingArray.of(np.asarray(arrays["lengths"], dtype=np.int32))
+        index._lengths = GrowingArray.of(arrays["lengths"])
         index._fades.extend(_fades(index.lengths))
         index._postings = Postings.from_arrays(arrays)
         return index

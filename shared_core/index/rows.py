@@ -133,6 +133,10 @@ class SessionIndex:
         assert store is not None, "whoever asks holds the store"
         return store
 
+    def anew(self) -> "SessionIndex":
+        """Return an empty index of the same."""
+        return SessionIndex(self.store, self.session)
+
     def sessions_at(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
         """Return the session of each of some rows."""
         return np.full(len(rows), self.session, dtype=np.int64)
@@ -353,8 +357,8 @@ class SessionIndex:
         """Store a snapshot, so that the next process reads it instead of all messages."""
         with self.lock:
             about = {"names": [*self.names], "last_seq": self.last_seq, "epoch": self.epoch, "rules": digest()}
-            arrays = {name: column.values for name, column in self._growing.items()} | self.turns.arrays()
-            arrays |= self.lexical.arrays() | self.grounding.arrays(GROUNDING)
+            arrays = {**{name: self.columns[name] for name in COLUMNS}, **self.turns.arrays(), **self.lexical.arrays()}
+            arrays |= self.grounding.arrays(GROUNDING)
             rows = len(self)
         # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
         if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, arrays)), self.epoch):

@@ -8,9 +8,8 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from shared_core.index.arrays import GrowingArray
-from shared_core.index.cache import SharedIndex
 from shared_core.index.lines import Line, LinePrefix
-from shared_core.index.rows import PAGE, Ints, SessionIndex
+from shared_core.index.rows import PAGE, SessionIndex
 from shared_core.index.session_vectors import SessionVectors, embedder_key
 from shared_core.records import (
     ROOT,
@@ -20,7 +19,6 @@ from shared_core.records import (
     Mark,
     Position,
     Record,
-    Segment,
     SessionKey,
     SessionState,
     VectorRow,
@@ -102,9 +100,7 @@ class UserIndex(SessionIndex):
         self._numbers_of: dict[int, list[int]] = {}
         self._session_of: GrowingArray[np.int64] = GrowingArray(np.int64)
         self._segment_of: GrowingArray[np.int32] = GrowingArray(np.int32)
-        self._first: GrowingArray[np.int32] = GrowingArray(np.int32)  # depths on main, by number
-        self._last: GrowingArray[np.int32] = GrowingArray(np.int32)
-        self._merged: dict[int, Path] = {}
+        self._on_main: GrowingArray[np.int32] = GrowingArray(np.int32)  # by row: its index on its main, or -1
         self._mains: dict[int | None, LinePrefix] = {}
         if space:
             self.vectors[space] = UserVectors(self)
@@ -115,6 +111,10 @@ class UserIndex(SessionIndex):
         with self.lock:
             lines = sum(prefix.line.nbytes for prefix in self._mains.values())
             return super().nbytes + lines + 1_500 * len(self.told) + 200 * len(self._numbers)
+
+    @override
+    def anew(self) -> "UserIndex":
+        return UserIndex(self.store, self.user_id, self.space, self.dimension)
 
     # Positions
 
@@ -140,8 +140,6 @@ class UserIndex(SessionIndex):
             if number == len(self._session_of):
                 self._session_of.extend([session])
                 self._segment_of.extend([segment])
-                self._first.extend([0])
-                self._last.extend([-1])
                 self._numbers_of.setdefault(session, []).append(number)
             return number
 
@@ -158,6 +156,20 @@ class UserIndex(SessionIndex):
         return self.told[session].key.session_id
 
     # What is new
+
+    def follow(self, asking: int | None) -> bool:
+        """Read what has changed, and take out what was forgotten. False: all has to be read anew.
+
+        Args:
+            asking: the session that asks, which is left as it is: nothing of it is found here while it asks.
+        """
+        self.ask()
+        if not self.drop_forgotten(asking=asking):
+            return False
+        for vectors in self.vectors.values():
+            vectors.drop_forgotten()
+        self.read_new(asking)
+        return True
 
     def ask(self) -> None:
         """Ask the store which sessions have changed since it was last asked."""
@@ -186,7 +198,7 @@ class UserIndex(SessionIndex):
         """Return the sessions of which something was forgotten, and those with nothing on main any more.
 
         Args:
-            asking: the session that asks, which is left as it is: nothing of it is found here while it asks.
+            asking: see `follow`.
 
         Returns:
             (session, the epoch that is known); None instead of the epoch: there is nothing on main.
@@ -202,8 +214,8 @@ class UserIndex(SessionIndex):
         told, known = self.told[session], self.known.get(session)
         return known is not None and (told.gone or told.state.epoch > known.epoch)
 
-    def follow(self, asking: int | None) -> None:
-        """Read what is new in the sessions that have changed, in pages, with the vectors of it; see `outdated`."""
+    def read_new(self, asking: int | None) -> None:
+        """Read what is new in the sessions that have changed, in pages, with the vectors of it; see `follow`."""
         looked = set[int]()
         while True:
             with self.lock:
@@ -236,6 +248,7 @@ class UserIndex(SessionIndex):
         return wanted
 
     def _take_news(self, wanted: Mapping[int, tuple[int, int]], news: Mapping[int, MainNews]) -> None:
+        paths: dict[int, Path] = {}
         records: list[tuple[int, Record]] = []
         vectors: list[tuple[Position, bytes]] = []
         for session, (after, upto) in wanted.items():
@@ -247,35 +260,36 @@ class UserIndex(SessionIndex):
             epoch = known.epoch if known is not None else new.state.epoch if new is not None else 0
             head = new.state.head if new is not None else None
             self.known[session] = Known(max(before, upto), epoch, head)
-            self._set_main(session, ROOT_PATH if head is None or new is None else _path(head, new.segments))
             self.of_others.discard(session)
+            paths[session] = ROOT_PATH
             if new is None or head is None:
                 continue
+            paths[session] = walk(head, {segment.segment: segment for segment in new.segments}.__getitem__)
             records += [(session, record) for record in new.records if record.seq > before]
             if new.spaces and embedder_key(new.spaces[0]) != embedder_key(self.space):
                 self.of_others.add(session)
             else:
                 vectors += [(self.numbered(session, position), data) for position, _, data in new.vectors]
-        self._mains.clear()
         if records:
             self._enter(
                 [record.message for _, record in records],
                 [self.numbered(session, record.position) for session, record in records],
                 [f"{session} {record.message.turn_id or ''}" for session, record in records],
             )
+        for session, path in paths.items():
+            self._set_main(session, path)
         for one in self.vectors.values():
             one.take(vectors)
+        self._mains.clear()
 
     def _set_main(self, session: int, path: Path) -> None:
         """Note which rows of a session are on main."""
-        self._last.values[self._numbers_of.get(session, [])] = -1
-        self._merged.pop(session, None)
-        if not path.plain:
-            self._merged[session] = path
-            return
+        self._on_main.extend(np.full(len(self) - len(self._on_main), -1, dtype=np.int32))
+        for number in self._numbers_of.get(session, []):
+            self._on_main.values[self._between(number, 0, np.iinfo(np.int32).max)] = -1
         for span in path.spans:
-            number = self._number(session, span.segment)
-            self._first.values[number], self._last.values[number] = span.start, span.upto
+            rows = self._between(self._number(session, span.segment), span.start, span.upto)
+            self._on_main.values[rows] = self.columns["depths"][rows] + np.int32(span.shift)
 
     @override
     def snapshot_due(self, least: int) -> bool:
@@ -290,7 +304,7 @@ class UserIndex(SessionIndex):
 
         Args:
             state: ignored; every session has one of its own.
-            asking: see `outdated`.
+            asking: see `follow`.
         """
         while outdated := self.outdated(asking):
             if 2 * len(self.gone) > len(self) or "#" in self.space:
@@ -305,6 +319,7 @@ class UserIndex(SessionIndex):
                     if known is not None and epoch in (None, known.epoch):  # else another thread has taken it out
                         self._drop(session, found[session])
                         self.epoch += 1
+                self._on_main.values[self.gone] = -1
                 self._mains.clear()
         return True
 
@@ -316,7 +331,6 @@ class UserIndex(SessionIndex):
         else:
             del self.known[session]
             self.of_others.discard(session)
-            self._set_main(session, ROOT_PATH)
             rows = np.arange(len(self))
             self._take_out(self.positions(rows[self.sessions_at(rows) == session]))
 
@@ -339,53 +353,24 @@ class UserIndex(SessionIndex):
             return self._mains[asking]
 
     def _build_main(self, asking: int | None, as_of: float) -> LinePrefix:
-        rows, sessions, shifts = self._on_main(asking)
+        rows = np.flatnonzero(self._on_main.values >= 0).astype(np.int32)
+        rows = rows[self.sessions_at(rows) != asking] if asking is not None else rows
+        sessions, indices = self.sessions_at(rows), self._on_main.values[rows]
+        order = np.lexsort((indices, sessions))
         if as_of != np.inf:
-            early = _before_later(sessions, self.columns["times"][rows] > as_of)
-            rows, sessions, shifts = rows[early], sessions[early], shifts[early]
-        line = Line()
+            order = order[_before_later(sessions[order], self.columns["times"][rows[order]] > as_of)]
+        rows, sessions, shifts = rows[order], sessions[order], (indices - self.columns["depths"][rows])[order]
         # Sessions are sittings of their own, and merged messages follow messages that they do not answer.
-        line.extend(rows, self.columns, sessions.astype(np.int64) << 32 | shifts)
+        strands = np.cumsum((np.diff(sessions, prepend=-1) != 0) | (np.diff(shifts, prepend=0) != 0))
+        line = Line()
+        line.extend(rows, self.columns, strands)
         return LinePrefix(line, len(rows))
 
-    def _on_main(self, asking: int | None) -> tuple[Ints, Ints, Ints]:
-        """Return the rows on main in order, the rank of the session of each, and the shift of its span."""
-        found, rank_of = np.unique(self._session_of.values, return_inverse=True)
-        rank_of, last = rank_of.astype(np.int32), self._last.values.copy()
-        if asking is not None:
-            last[self._numbers_of.get(asking, [])] = -1
-        segments, depths = self.column("segments"), self.column("depths")
-        rows = np.flatnonzero((depths >= self._first.values[segments]) & (depths <= last[segments])).astype(np.int32)
-        rows = np.setdiff1d(rows, self.gone, assume_unique=True)
-        ranks, indices, shifts = rank_of[segments[rows]], depths[rows], np.zeros(len(rows), dtype=np.int32)
-        for session, path in self._merged.items():
-            if session != asking:
-                spans = [(span, self._of_span(session, *span.stretch)) for span in path.spans]
-                rows = np.concatenate([rows, *(some for _, some in spans)])
-                rank = np.int32(found.searchsorted(session))
-                ranks = np.concatenate([ranks, np.full(len(rows) - len(ranks), rank, dtype=np.int32)])
-                indices = np.concatenate([indices, *(depths[some] + np.int32(span.shift) for span, some in spans)])
-                shifts = np.concatenate([shifts, *(np.full(len(some), span.shift, np.int32) for span, some in spans)])
-        keys = ranks.astype(np.int64) << 32 | indices
-        if np.all(keys[1:] > keys[:-1]):  # as they are as long as sessions come one after the other
-            return rows, ranks, shifts
-        order = np.argsort(keys, kind="stable")
-        return rows[order], ranks[order], shifts[order]
 
-    def _of_span(self, session: int, segment: int, start: int, upto: int) -> Ints:
-        number = self._numbers.get((session, segment))
-        return np.empty(0, dtype=np.int32) if number is None else self._between(number, start, upto)
-
-
-def _path(head: Position, segments: Sequence[Segment]) -> Path:
-    there = {segment.segment: segment for segment in segments}
-    return walk(head, there.__getitem__)
-
-
-def _before_later(ranks: Ints, later: Mask) -> Mask:
+def _before_later(sessions: npt.NDArray[np.int64], later: Mask) -> Mask:
     """Return which messages come before the first later one of their session; those of one are next to each other."""
     counts = np.cumsum(later)
-    begins = np.diff(ranks, prepend=-1) != 0
+    begins = np.diff(sessions, prepend=-1) != 0
     before: npt.NDArray[np.int64] = (counts - later)[begins][np.cumsum(begins) - 1]
     early: Mask = counts == before
     return early
@@ -440,24 +425,3 @@ class UserVectors(SessionVectors):
         if ours:
             self._store.keep_vectors(self.space, ours, {key: known[key].epoch for key in ours})
         return True
-
-
-class SharedUserIndex(SharedIndex):
-    """The index of a user's sessions that all memories of the user on a store share; see `UserIndex`."""
-
-    def __init__(self, store: Store, user_id: str | None, space: str = "", dimension: int = 0) -> None:
-        super().__init__(UserIndex(store, user_id, space, dimension))
-
-    def followed(self, asking: int | None) -> UserIndex:
-        """Return the rows and vectors, up to date with the store; `asking`: see `UserIndex.outdated`."""
-        index = self.rows
-        assert isinstance(index, UserIndex)
-        index.ask()
-        while not index.drop_forgotten(asking=asking):
-            index = self.replace(index, UserIndex(index.store, index.user_id, index.space, index.dimension))
-            assert isinstance(index, UserIndex)
-            index.ask()
-        for vectors in self.vectors:
-            vectors.drop_forgotten()
-        index.follow(asking)
-        return index

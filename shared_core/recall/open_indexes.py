@@ -1,12 +1,13 @@
 """The indexes that one memory holds open, and the embedder to search them with."""
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.cache import IndexCache, Key, Saved, SharedIndex
 from shared_core.index.rows import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, vectors_in
-from shared_core.index.user import NO_SESSION, SharedUserIndex, UserIndex
+from shared_core.index.user import NO_SESSION, UserIndex
 from shared_core.plugins.base import Embedder
 from shared_core.recall.embedding import (
     EmbedderChoice,
@@ -18,7 +19,7 @@ from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import (
     RecallScope,
 )
-from shared_core.records import SessionState
+from shared_core.records import Record, SessionState
 from shared_core.session.live import LiveSession
 
 
@@ -91,9 +92,10 @@ class OpenIndexes:
         self, session: int, state: SessionState, dense: EmbedderChoice
     ) -> tuple[SessionIndex, SessionVectors | None]:
         """Return a session's index, up to date with the store, and its vectors if an embedder is used."""
-        shared = self._shared(session)
-        news = {"news": self.live.news.after} if session == self.live.key else {}
-        session_index, vectors = shared.refreshed(state, **news), None
+        shared = self._shared(session, lambda: SessionIndex(self.live.store, session))
+        news = self.live.news.after if session == self.live.key else _nothing
+        session_index: SessionIndex = shared.refreshed(lambda rows: rows.refresh(state, news))
+        vectors = None
         # What is in memory already was found to be this embedder's.
         if dense.embedder is not None and (
             dense.space in session_index.vectors or not self.uses_other_embedder(session, dense.embedder)
@@ -102,11 +104,10 @@ class OpenIndexes:
         self.cache.note(shared, session)
         return session_index, vectors
 
-    def _shared(self, session: int) -> SharedIndex:
-        if session not in self._open:
-            store = self.live.store
-            self._open[session] = self.cache.open(session, lambda: SharedIndex(SessionIndex(store, session)), self)
-        return self._open[session]
+    def _shared(self, key: Key, make: Callable[[], SessionIndex]) -> SharedIndex:
+        if key not in self._open:
+            self._open[key] = self.cache.open(key, make, self)
+        return self._open[key]
 
     def open_user(self, dense: EmbedderChoice) -> tuple[UserIndex, SessionVectors | None, set[int]]:
         """Return the index of the user's other sessions, up to date with the store, and its vectors.
@@ -117,13 +118,8 @@ class OpenIndexes:
         live = self.live
         space, dimension = ("", 0) if dense.embedder is None else (dense.space, dense.embedder.fingerprint.dimension)
         key = live.user_id, space
-        shared = self._open.get(key)
-        if shared is None:
-            shared = self._open[key] = self.cache.open(
-                key, lambda: SharedUserIndex(live.store, live.user_id, space, dimension), self
-            )
-        assert isinstance(shared, SharedUserIndex)
-        index = shared.followed(live.key)
+        shared = self._shared(key, lambda: UserIndex(live.store, live.user_id, space, dimension))
+        index: UserIndex = shared.refreshed(lambda rows: rows.follow(live.key))
         self.cache.note(shared, key)
         return index, index.vectors.get(space), index.of_others - {live.key}
 
@@ -153,11 +149,12 @@ class OpenIndexes:
             least: see `SessionIndex.snapshot_due`.
             unread: how many messages may be stored that the session's index does not hold yet.
         """
-        if unread >= least and self.live.key is not None and self.live.key in self.cache:
-            self._shared(self.live.key)
+        own = self.live.key
+        if unread >= least and own is not None and own in self.cache:
+            self._shared(own, lambda: SessionIndex(self.live.store, own))
         opened, self._open = self._open, {}
         for key, shared in opened.items():
-            more = unread if key == self.live.key else 0
+            more = unread if key == own else 0
             if isinstance(key, int) and shared.due(least - more):
                 self.cache.save_later(shared, key, least, self.saved)
             else:
@@ -197,3 +194,7 @@ class OpenIndexes:
     def _is_mine(self, session: int, embedder: Embedder | None) -> bool:
         """Return whether a session has not been taken over by another embedder since it was opened."""
         return embedder is None or not self.uses_other_embedder(session, embedder)
+
+
+def _nothing(seq: int, epoch: int) -> Sequence[Record]:
+    return ()

@@ -224,11 +224,11 @@ def test_two_threads_that_begin_an_index_at_two_epochs_leave_each_other_its_rows
 
     def reading(session: int, name: str) -> bytes | None:
         monkeypatch.undo()
-        first.append(shared.refreshed(older))
+        first.append(shared.refreshed(lambda rows: rows.refresh(older)))
         return snapshot(session, name)
 
     monkeypatch.setattr(store, "snapshot", reading)
-    second = shared.refreshed(newer)
+    second = shared.refreshed(lambda rows: rows.refresh(newer))
     assert (len(second), second.epoch) == (5, newer.epoch)
     assert shared.rows is second is first[0], "what the first one searches is not emptied under its hands"
 
@@ -242,7 +242,7 @@ def test_an_object_that_lags_behind_does_not_bring_back_what_is_forgotten(store:
         memory.forget(ids=["s m3"])
         assert "s m3" not in dict(found(memory, "item3"))
         index = indexes(memory)[0]
-        assert index.refreshed(before) is index.rows
+        assert index.refreshed(lambda rows: rows.refresh(before)) is index.rows
         assert index.rows.lexical.occurs("item3", index.rows.line(memory._checkout.live.path)) is False
 
 

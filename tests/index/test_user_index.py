@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared_core.index.user import SharedUserIndex, UserIndex
+from shared_core.index.cache import SharedIndex
+from shared_core.index.user import UserIndex
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -46,21 +47,21 @@ class NotingStore(SQLiteStore):
         return super().main_news(wanted, space)
 
 
-def read(shared: SharedUserIndex, asking: int | None) -> Read:
+def read(shared: SharedIndex, asking: int | None) -> Read:
     """Return what an index finds on main, which of it has a vector, and the sessions of another embedder."""
-    index = shared.followed(asking)
+    index: UserIndex = shared.refreshed(lambda rows: rows.follow(asking))
     vectors = index.vectors[SPACE[0]]
     places = index.places(index.main_line(asking).line.rows)
     embedded = {one for one in index.places(vectors.vectors.owners) if one[0] != asking}
     return places, embedded & {*places}, sorted(index.of_others - {asking})
 
 
-def filled(store: SQLiteStore, sessions: int) -> tuple[list[int], SharedUserIndex]:
+def filled(store: SQLiteStore, sessions: int) -> tuple[list[int], SharedIndex]:
     """Store an exchange in each of some sessions; return their keys, and an index that has read nothing yet."""
     keys = [store.create_session("ann", str(number)) for number in range(sessions)]
     for key in keys:
         store.append(key, MAIN, drafts("u1", "a1"))
-    return keys, SharedUserIndex(store, "ann", *SPACE)
+    return keys, SharedIndex(UserIndex(store, "ann", *SPACE))
 
 
 def acts(store: SQLiteStore, keys: Sequence[int]) -> st.SearchStrategy[Callable[[], object]]:
@@ -98,12 +99,12 @@ def test_whoever_has_followed_the_changes_finds_what_one_finds_that_reads_everyt
     with closing(SQLiteStore(":memory:")) as store:
         keys = [store.create_session("ann", str(number)) for number in range(SESSIONS)]
         possible = acts(store, keys)
-        shared = SharedUserIndex(store, "ann", *SPACE)
+        shared = SharedIndex(UserIndex(store, "ann", *SPACE))
         for act in data.draw(st.lists(possible, min_size=1, max_size=8)):
             act()
             if data.draw(st.booleans()):
                 asking = data.draw(st.sampled_from([None, *keys]))
-                assert read(shared, asking) == read(SharedUserIndex(store, "ann", *SPACE), asking)
+                assert read(shared, asking) == read(SharedIndex(UserIndex(store, "ann", *SPACE)), asking)
 
 
 def test_a_question_reads_what_changed_since_the_last_one() -> None:
@@ -138,9 +139,9 @@ def test_what_another_thread_was_told_meanwhile_is_still_taken_out() -> None:
         store.forget(keys[0], [Position(0, 0)])
         store.change(keys[1], [Move(MAIN, ROOT, "")])
         index.ask()
-        index.follow(None)
+        index.read_new(None)
         assert index.outdated() == [(keys[0], 0), (keys[1], None)]
-        assert read(shared, None) == read(SharedUserIndex(store, "ann", *SPACE), None)
+        assert read(shared, None) == read(SharedIndex(UserIndex(store, "ann", *SPACE)), None)
 
 
 class Interrupted(NotingStore):

@@ -1,22 +1,9 @@
-"""Terms and turns in a snapshot are found without a dictionary."""
+"""The turns in a snapshot are found without a dictionary."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.index.arrays import TurnNumbers
-from shared_core.index.lexical import Vocabulary
-
-WORDS = st.text(st.characters(exclude_characters="\n") | st.sampled_from("ab\ud800\ue000\U00010000"), max_size=4)
-
-
-@given(st.sets(WORDS, max_size=20), WORDS)
-def test_a_vocabulary_numbers_its_terms_in_order(words: set[str], other: str) -> None:
-    terms = sorted(words)
-    vocabulary = Vocabulary(Vocabulary.of(terms).text)
-    assert vocabulary.terms() == terms
-    assert len(vocabulary) == len(terms)
-    assert [vocabulary.find(term) for term in terms] == list(range(len(terms)))
-    assert vocabulary.find(other) == (terms.index(other) if other in words else -1)
 
 
 @given(st.lists(st.text(max_size=3)), st.lists(st.text(max_size=3)), st.text(max_size=3))

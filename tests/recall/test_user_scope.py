@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore
 from shared_core.index.cache import IndexCache
-from shared_core.index.user import SharedUserIndex, UserIndex
+from shared_core.index.user import UserIndex
 from shared_core.records import MAIN
 from shared_core.session.paths import walk
 from shared_core.store import Store
@@ -51,10 +51,8 @@ def hits(memory: InfiniteMemory, query: str, **how: Any) -> set[tuple[str, str]]
 
 
 def user_index(store: Store) -> UserIndex:
-    [index] = [one for one in IndexCache.of(store)._kept.values() if isinstance(one, SharedUserIndex)]
-    rows = index.rows
-    assert isinstance(rows, UserIndex)
-    return rows
+    [index] = [one.rows for one in IndexCache.of(store)._kept.values() if isinstance(one.rows, UserIndex)]
+    return index
 
 
 TALKS = st.lists(
