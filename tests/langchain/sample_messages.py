@@ -52,6 +52,7 @@ EVERY: list[BaseMessage] = [
     HumanMessage("<|endoftext|> NUL \0 and a lone \ud800 half", id="plain", name="Ana"),
     HumanMessage(["What is", PICTURE, {"type": "text", "text": "on it?"}, {"type": "text", "text": ""}], id="seen"),
     HumanMessage([{"text": "as Bedrock"}, {"image": {"format": "png", "source": {"bytes": b"\x00\xff"}}}], id="bytes"),
+    HumanMessage([{"text": "hi", 7: "c", (1, 2): 3}, {"type": "text", "text": "x", "$map": 1}], id="odd keys"),  # type: ignore[list-item]
     HumanMessage([PICTURE], id="only a picture"),
     HumanMessage([], id="nothing"),
     REASONED,
@@ -76,6 +77,7 @@ EVERY: list[BaseMessage] = [
         "grounding": {"items": [{"text": "one", "score": 0.5}], "header": "Found:", "footer": "Use it."}}),
     HumanMessage("q5", id="g5", additional_kwargs={"grounding": {"not": "ours"}}),
     HumanMessage("q6", id="pinned", additional_kwargs={"infinite_memory": {"pinned": True, "media_tokens": 70}}),
+    HumanMessage("q8", id="not ours", additional_kwargs={"infinite_memory": {"pinned": "yes"}}),
     HumanMessage("q7", id="not pinned", additional_kwargs={"infinite_memory": {"pinned": False}}),
     AIMessage("done", id="run-2", response_metadata={"id": "resp"}),
 ]  # fmt: skip

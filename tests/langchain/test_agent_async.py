@@ -18,7 +18,7 @@ from langchain_infinite_memory.threads import ThreadMemory
 from shared_core import InfiniteMemory, SessionPool
 from shared_core.messages import Message
 from shared_core.testing import HashingEmbedder
-from tests.langchain.agents import Model, Words, agent, config, memory, reply, said, stored
+from tests.langchain.agents import Model, Words, agent, config, memory, said, stored
 from tests.support.event_loop import nothing_blocks
 
 UNHURRIED: dict[str, Any] = {"embed_budget_ms": float("inf")}
@@ -79,30 +79,6 @@ def test_both_faces_show_the_same(tmp_path: Path) -> None:
     assert sync.last[-1].text != "what is my code?", "something was recalled"
 
 
-@pytest.mark.parametrize("tools", [False, True])
-def test_two_at_once_on_one_thread(tmp_path: Path, *, tools: bool) -> None:
-    """The graph keeps the run that ends last, the memory both: each saw its own question last, and got its answer."""
-    more = ": look at a, b then c" if tools else ""
-    texts = [f"{which} {number}{more}" for number in range(5) for which in ("first", "second")]
-
-    async def work(middleware: InfiniteMemoryMiddleware) -> None:
-        one = agent(Slow(), middleware, checkpointer=InMemorySaver())
-        await aask(one, "hello")
-        for number in range(5):
-            await asyncio.gather(*(aask(one, text) for text in texts[2 * number : 2 * number + 2]))
-        await aask(one, "goodbye")
-
-    with closing(memory(tmp_path / "memory.db")) as middleware:
-        asyncio.run(work(middleware))
-        steps = ["", "a is there", "b is there", "", "c is there"] if tools else []
-        expected = {text: [*steps, f"fine: {text}"] for text in texts}
-        found = {text: sorted(said) for text, said in turns(middleware, "t").items()}
-        assert found == {
-            text: sorted(said)
-            for text, said in {"hello": ["fine: hello"], **expected, "goodbye": ["fine: goodbye"]}.items()
-        }
-
-
 @pytest.mark.parametrize(("count", "checkpointed"), [(50, True), (20, False)])
 def test_many_threads_at_once_and_nothing_blocks(tmp_path: Path, count: int, *, checkpointed: bool) -> None:
     texts = ["my code is {}", "look at a, b then c", "tell me of the weather " * 9, "what is my code?"]
@@ -129,22 +105,6 @@ def test_many_threads_at_once_and_nothing_blocks(tmp_path: Path, count: int, *, 
             assert list(found) == asked
             assert found[asked[3]] == [f"{number}"]
             assert len(found[asked[1]]) == 6
-
-
-def test_nothing_blocks_with_an_embedder_and_when_the_memory_fails(tmp_path: Path) -> None:
-    async def work(middleware: InfiniteMemoryMiddleware) -> Model:
-        model = Slow()
-        one = agent(model, middleware, checkpointer=InMemorySaver())
-        with nothing_blocks():
-            for text in ("my code is 4471", *["tell me of the weather " * 8] * 6, "what is my code?"):
-                answer = (await aask(one, text))[-1]
-            assert answer.text == "4471"
-            await asyncio.to_thread(middleware.close)
-            assert (await aask(one, "hello"))[-1].text == "fine: hello"
-        return model
-
-    given: dict[str, Any] = {"embedder": None, "embeddings": HashingEmbedder(), "max_tokens": 200} | UNHURRIED
-    asyncio.run(work(memory(tmp_path / "memory.db", **given)))
 
 
 class Streaming(Model):
@@ -175,59 +135,6 @@ def test_streaming_gives_the_models_tokens_and_nothing_else() -> None:
     assert [piece for piece in with_it if piece] == [piece for piece in without if piece]
     assert "".join(with_it) == "fine: one two three fine: four "
     assert stored(middleware) == ["one two three", "fine: one two three ", "four", "fine: four "]
-
-
-def test_a_consumer_that_stops_early_leaves_the_question() -> None:
-    async def work(middleware: InfiniteMemoryMiddleware) -> None:
-        one = agent(Streaming(), middleware, tools=[], checkpointer=InMemorySaver())
-        stream = one.astream({"messages": [HumanMessage("one two three")]}, config(), stream_mode="messages")
-        async for _ in stream:
-            break
-        await stream.aclose()
-        await aask(one, "four")
-
-    middleware = memory()
-    asyncio.run(work(middleware))
-    assert stored(middleware) == ["one two three", "four", "fine: four"]
-
-
-def test_a_run_that_is_cancelled_leaves_the_memory_in_order(tmp_path: Path) -> None:
-    class Endless(HashingEmbedder):
-        def __init__(self) -> None:
-            super().__init__()
-            self.waits = asyncio.Event()
-
-        async def aembed_query(self, text: str) -> Any:
-            self.waits.set()
-            await asyncio.Event().wait()
-
-    def settings(embedder: HashingEmbedder) -> dict[str, Any]:
-        return {"embedder": None, "embeddings": embedder, "max_tokens": 150, "token_counter": Words()} | UNHURRIED
-
-    async def ask(middleware: InfiniteMemoryMiddleware) -> None:
-        await aask(agent(Model(reply=reply), middleware, checkpointer=saver), "tell me of the weather " * 8)
-
-    async def cancel(middleware: InfiniteMemoryMiddleware, embedder: Endless) -> None:
-        for _ in range(6):
-            asked, waits = asyncio.create_task(ask(middleware)), asyncio.create_task(embedder.waits.wait())
-            await asyncio.wait({asked, waits}, return_when=asyncio.FIRST_COMPLETED)
-            if embedder.waits.is_set():
-                asked.cancel()
-                await asyncio.wait({asked})
-                assert asked.cancelled()
-                return
-            waits.cancel()
-            await asked
-        pytest.fail("it never waited")
-
-    saver, embedder = InMemorySaver(), Endless()
-    with closing(memory(tmp_path / "memory.db", **settings(embedder))) as middleware:
-        asyncio.run(cancel(middleware, embedder))
-        before = stored(middleware)
-        assert before[-1] == "tell me of the weather " * 8
-    with closing(memory(tmp_path / "memory.db", **settings(HashingEmbedder()))) as middleware:
-        asyncio.run(ask(middleware))
-        assert stored(middleware)[: len(before)] == before
 
 
 @pytest.mark.parametrize("session", ["s", None])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableGenerator, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
@@ -103,14 +103,6 @@ def test_what_was_received_of_a_stopped_agent_is_stored(subtests: pytest.Subtest
             assert (result.text, result.additional_kwargs) == ("noon", {"incomplete": "stopped"})
 
 
-@pytest.mark.parametrize("mode", ["custom", "debug", "values"])
-def test_what_an_agent_shows_besides_messages_is_no_answer(mode: str) -> None:
-    chain = with_infinite_memory(waiter())
-    with closing(chain.stream(ASKED, ONE, stream_mode=mode)) as stream:  # type: ignore[type-var]
-        next(stream)
-    assert texts(chain) == ["what time?"]
-
-
 def test_a_chain_inside_a_graph_does_not_take_the_graphs_thread() -> None:
     chain = with_infinite_memory(lambda messages: "noon")
     asking: Runnable[Any, Any] = RunnableLambda(lambda state: {"messages": [AIMessage(chain.invoke("what time?"))]})
@@ -119,31 +111,3 @@ def test_a_chain_inside_a_graph_does_not_take_the_graphs_thread() -> None:
         graph.invoke(ASKED, {"configurable": {"thread_id": "1"}})
     graph.invoke(ASKED, {"configurable": {"thread_id": "1", "session_id": "1"}})
     assert texts(chain) == ["what time?", "noon"]
-
-
-def test_an_agent_that_remembers_itself_is_stored_once() -> None:
-    chain = with_infinite_memory(create_agent(Model(reply=answer), tools=[clock], checkpointer=InMemorySaver()))
-    for text in ("what time?", "and now?", "really?"):
-        list(chain.stream({"messages": [HumanMessage(text)]}, {"configurable": {"thread_id": "1"}}))
-    assert texts(chain) == [*TURN, "and now?", *TURN[1:], "really?", *TURN[1:]]
-
-
-def test_an_agent_behind_and_before_other_steps() -> None:
-    chain = with_infinite_memory(waiter() | (lambda state: state["messages"][-1].text))
-    assert chain.invoke(ASKED, ONE) == "It is noon."
-    assert texts(chain) == [TURN[0], TURN[-1]]
-    chain = with_infinite_memory((lambda messages: {"messages": messages}) | waiter())
-    assert [list(chunk) for chunk in chain.stream("what time?", ONE)] == [["model"], ["tools"], ["model"]]
-    assert texts(chain) == TURN
-
-
-def test_equal_messages_without_ids_are_several() -> None:
-    def speak(inputs: Any) -> Any:
-        list(inputs)
-        yield [AIMessage("ping")]
-        yield [AIMessage("ping")]
-        yield AIMessage("pong")
-
-    chain = with_infinite_memory(RunnableGenerator(speak))
-    assert len(list(chain.stream("go", ONE))) == 3
-    assert texts(chain) == ["go", "ping", "ping", "pong"]

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -39,31 +38,6 @@ def test_the_models_profile_is_the_limit(limit: Any, budget: int) -> None:
 
 
 @overflow_is_told
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-def test_a_refused_prompt_is_made_smaller_once(way: str) -> None:
-    refused = []
-
-    def refuses(messages: Sequence[BaseMessage]) -> AIMessage:
-        words = sum(len(str(message.text).split()) for message in messages)
-        if words > 90:
-            refused.append(words)
-            raise exceptions.ContextOverflowError(f"maximum context length is 100 tokens, but you sent {words + 60}")
-        return AIMessage("fine")
-
-    memory = middleware(max_tokens=1000)
-    model = Model(reply=refuses)
-    one = agent(model, memory, checkpointer=InMemorySaver())
-    for number in range(6):
-        given: Any = {"messages": [HumanMessage(f"{number} {TALK}")]}
-        if way == "invoke":
-            one.invoke(given, config())
-        else:
-            asyncio.run(one.ainvoke(given, config()))
-    assert len(refused) == 1, "the smaller limit is remembered"
-    assert said(model.last)[-1] == ("human", f"5 {TALK}")
-
-
-@overflow_is_told
 def test_a_second_refusal_is_the_callers() -> None:
     def refuses(messages: Sequence[BaseMessage]) -> AIMessage:
         raise exceptions.ContextOverflowError("too large")
@@ -73,19 +47,6 @@ def test_a_second_refusal_is_the_callers() -> None:
     with pytest.raises(exceptions.ContextOverflowError):
         agent(model, middleware(max_tokens=1000)).invoke(given)
     assert [len(sent.messages) for sent in model.sent] == [5, 3]
-
-
-def test_what_providers_count_calibrates_the_limit() -> None:
-    def counts(messages: Sequence[BaseMessage]) -> AIMessage:
-        real = 2 * sum(len(str(message.text).split()) + 4 for message in messages)
-        usage = {"input_tokens": real, "output_tokens": 1, "total_tokens": real + 1}
-        return AIMessage("fine", usage_metadata=usage)
-
-    model = Model(reply=counts, profile={"max_input_tokens": 4000})
-    one = agent(model, middleware(), tools=[], checkpointer=InMemorySaver())
-    for _ in range(40):
-        ask(one, TALK * 4)
-    assert 1500 < max(map(size, model.sent)) <= 2000, "half of what the profile says, in words"
 
 
 def test_an_unknown_model_gets_its_tools_its_question_and_its_newest_results_on_top() -> None:
@@ -103,20 +64,6 @@ def test_an_unknown_model_gets_its_tools_its_question_and_its_newest_results_on_
     assert [n for n, (shown, whole) in enumerate(zip(sent, state, strict=True)) if shown != whole] == [2, 3, 5, 6]
     assert [sent[n] for n in (2, 3, 5, 6)] == [stub] * 4
     assert said(model.sent[1].messages[1:]) == state[:4], "what came last is there"
-
-
-def test_an_unknown_model_gets_what_other_middleware_adds_to_the_question_on_top() -> None:
-    class Adds(AgentMiddleware):
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            question = request.messages[-1]
-            longer = question.model_copy(update={"content": "a document " * 5000 + str(question.text)})
-            return handler(request.override(messages=[*request.messages[:-1], longer]))
-
-    model = Model()
-    one = agent(model, Adds(), middleware(), tools=[], checkpointer=InMemorySaver())
-    for text in ("one", "two"):
-        ask(one, text)
-    assert said(model.last[1:]) == [("human", "a document " * 5000 + "two")]
 
 
 # Middleware that changes requests
@@ -178,16 +125,6 @@ def test_an_agent_without_the_prompt_keeps_the_limit_whatever_another_lists(behi
     assert max(map(size, model.sent)) <= 150 + 44 * len(behind), "with the message that others add behind it"
 
 
-def test_a_handler_may_be_any_callable() -> None:
-    class Delegates(AgentMiddleware):
-        def wrap_model_call(self, request: Any, handler: Any) -> Any:
-            return memory.wrap_model_call(request, partial(handler))
-
-    memory, model = middleware(max_tokens=100), Model()
-    ask(create_agent(model, TOOLS, middleware=[Delegates()]), TALK)
-    assert len(model.sent) == 1
-
-
 def test_a_limit_beside_a_pool_is_that_of_the_agent() -> None:
     with SessionPool(token_counter=Words(), embedder="words", reserve_tokens=0) as pool:
         model = Model()
@@ -197,11 +134,3 @@ def test_a_limit_beside_a_pool_is_that_of_the_agent() -> None:
         for _ in range(6):
             ask(one, TALK)
     assert 50 < max(map(size, model.sent)) <= 100
-
-
-def test_a_window_in_turns_passes_through() -> None:
-    model = Model()
-    one = agent(model, middleware(max_tokens=1_000, window_turns=1, recall_tokens=0), checkpointer=InMemorySaver())
-    for number in range(4):
-        ask(one, f"question {number}")
-    assert [text for kind, text in said(model.last) if kind == "human"] == ["question 2", "question 3"]

@@ -1,12 +1,10 @@
 """An agent's thread goes back, is edited, is interrupted or loops over tools: what the model is shown of it then."""
 
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pytest
 from langchain.agents.middleware import HumanInTheLoopMiddleware
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
@@ -15,14 +13,10 @@ from tests.langchain.agents import (
     agent,
     ask,
     branches_of,
-    calls,
     config,
     memory,
-    reply,
     said,
-    size,
     stored,
-    typed,
 )
 from tests.langchain.random_histories import objections
 
@@ -82,93 +76,8 @@ class TestBranches:
         for middleware in opened:
             middleware.close()
 
-    def test_a_changed_text_under_an_old_id_is_a_branch(self) -> None:
-        model, middleware = Model(), memory()
-        one = agent(model, middleware, checkpointer=InMemorySaver())
-        ask(one, FACT)
-        messages = ask(one, "hello")
-        one.update_state(config(), {"messages": [HumanMessage("my code is 9999", id=messages[0].id)]})
-        assert ask(one, "what is my code?")[-1].text == "9999"
-        assert "my code is 4471" not in [message.text for message in model.last]
-        assert branches_of(middleware) == {
-            "main": "my code is 9999 | fine: my code is 4471 | hello | fine: hello | what is my code? | 9999",
-            "branch-1": "my code is 4471 | fine: my code is 4471 | hello | fine: hello",
-        }
-        state = one.get_state(config()).values["messages"]
-        assert [message.id for message in model.last[1:]] == [message.id for message in state][:-1]
-
-    def test_an_answer_generated_again_is_a_branch(self) -> None:
-        numbers = iter(range(9))
-        model, middleware = Model(reply=lambda messages: AIMessage(f"answer {next(numbers)}")), memory()
-        one = agent(model, middleware, checkpointer=InMemorySaver())
-        ask(one, "hello")
-        messages = ask(one, "and?")
-        again = next(state for state in one.get_state_history(config()) if len(state.values["messages"]) == 3)
-        one.invoke(None, again.config)
-        assert said(model.last[1:]) == said(messages[:3])
-        ask(one, "so")
-        assert branches_of(middleware) == {
-            "main": "hello | answer 0 | and? | answer 2 | so | answer 3",
-            "branch-1": "hello | answer 0 | and? | answer 1",
-        }
-
 
 class TestToolLoops:
-    @pytest.mark.parametrize("budget", [2000, 330, 250])
-    def test_the_prompt_only_grows_at_its_end_while_it_fits(self, budget: int) -> None:
-        model = Model()
-        one = agent(model, memory(max_tokens=budget), checkpointer=InMemorySaver())
-        ask(one, FACT)
-        for _ in range(8):
-            ask(one, TALK)
-        for text in ("look at a, b then c then d, e, f", "what is my code?", "look at g then h then i then j"):
-            start = len(model.sent)
-            ask(one, text)
-            requests = model.sent[start:]
-            assert len(requests) == text.count("then") + (2 if "look" in text else 1)
-            for before, after in pairwise(requests):
-                new = len([m for m in after.messages if m not in before.messages])
-                grown = [*before.messages, *after.messages[-new:]]
-                assert after.messages == grown or size(before._replace(messages=grown)) > budget
-                assert budget < 2000 or after.messages == grown
-                assert typed([m for m in after.messages if isinstance(m, HumanMessage)][-1]) == text
-
-    def test_parallel_and_invalid_calls_come_whole(self) -> None:
-        def odd(messages: Sequence[BaseMessage]) -> AIMessage:
-            if typed(messages[-1]) == "odd":
-                wrong = {"name": "look", "args": '{"item": ', "id": "wrong", "error": "cut off"}
-                return AIMessage("", tool_calls=calls("x", "y").tool_calls, invalid_tool_calls=[wrong])
-            return reply(messages)
-
-        model, middleware = Model(reply=odd), memory()
-        one = agent(model, middleware, checkpointer=InMemorySaver())
-        ask(one, "odd")
-        ask(one, "look at a, b, c")
-        messages = ask(one, "hello")
-        results = [m.tool_call_id for m in model.last if isinstance(m, ToolMessage)]
-        if any(isinstance(m, ToolMessage) and m.tool_call_id == "wrong" for m in messages):
-            assert sorted(results) == ["a", "b", "c", "wrong", "x", "y"]
-            assert said(model.last[1:]) == said(messages[:-1])
-            assert list(branches_of(middleware)) == ["main"]
-        else:  # this LangChain leaves the invalid call without a result, and a provider would refuse the group
-            assert sorted(results) == ["a", "b", "c"]
-        assert objections(model.last, window=True) == []
-
-    def test_a_turn_that_ended_with_an_invalid_call(self) -> None:
-        def odd(messages: Sequence[BaseMessage]) -> AIMessage:
-            wrong = {"name": "look", "args": '{"item": ', "id": "wrong", "error": "cut off"}
-            return AIMessage("", invalid_tool_calls=[wrong] if typed(messages[-1]) == "odd" else [])
-
-        model, middleware = Model(reply=odd), memory()
-        one = agent(model, middleware, checkpointer=InMemorySaver())
-        ask(one, "odd")
-        for text in ("hello", "and now?"):
-            messages = ask(one, text)
-            assert objections(model.last, window=True) == []
-            if any(isinstance(m, ToolMessage) for m in messages):  # this LangChain answers the call before the question
-                assert said(model.last[1:]) == said(messages[:-1])
-                assert list(branches_of(middleware)) == ["main"]
-
     def test_an_interrupt_and_its_resumption(self) -> None:
         model, middleware = Model(), memory()
         ask_first = HumanInTheLoopMiddleware(interrupt_on={"look": True})
@@ -183,18 +92,6 @@ class TestToolLoops:
         assert "not that one" in rejected
         assert stored(middleware)[4:] == ["fine: look at a, b"]
         assert len(branches_of(middleware)) == 1
-
-    def test_a_call_that_was_edited_before_it_was_approved(self) -> None:
-        model, middleware = Model(), memory()
-        one = agent(
-            model, middleware, HumanInTheLoopMiddleware(interrupt_on={"look": True}), checkpointer=InMemorySaver()
-        )
-        ask(one, "look at a")
-        edited = {"type": "edit", "edited_action": {"name": "look", "args": {"item": "z"}}}
-        messages = one.invoke(Command(resume={"decisions": [edited]}), config())["messages"]
-        assert model.last[1:] == messages[:-1], "as the state has it"
-        assert "z is there" in stored(middleware)[2]
-        assert objections(model.last, window=True) == []
 
     def test_a_new_question_while_a_call_is_pending(self) -> None:
         model, middleware = Model(), memory()

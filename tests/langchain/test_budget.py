@@ -1,6 +1,5 @@
 """How large prompts may be: by profile, share and number, by what providers count, and after they refused one."""
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -63,18 +62,6 @@ def test_the_profile_says_how_much_a_model_takes(made: Callable[[], Any], limit:
     assert Budget(("tokens", 9_000)).tokens(model) == Budget(9_000).tokens(model, extra=lambda: 7_000) == 9_000
 
 
-def test_what_an_agent_needs_comes_on_top_of_the_default_for_an_unknown_model(caplog: pytest.LogCaptureFixture) -> None:
-    budget = Budget()
-    with caplog.at_level(logging.WARNING):
-        assert budget.tokens(OWN) == UNKNOWN == 4_096
-        assert budget.tokens(OWN, extra=lambda: 7_000) == 11_096
-    assert [record.getMessage() for record in caplog.records] == [
-        "the model 'my-own' has no profile: older text may take 4,096 tokens; pass max_tokens="
-    ]
-    assert Budget().tokens(Named(model_name="my-own", profile={"max_input_tokens": 32_000})) == 32_000
-    assert Budget().tokens(FakeListChatModel(responses=["hi"])) == UNKNOWN
-
-
 def test_a_share_of_an_unknown_limit_is_an_error() -> None:
     with pytest.raises(ValueError, match="'my-own'"):
         Budget(("fraction", 0.8)).tokens(OWN)
@@ -121,16 +108,6 @@ def test_real_usage_calibrates_the_limit_per_model() -> None:
         assert budget.tokens(GPT) == int(128_000 / 1.4), "the largest of the newest eight"
     budget.observe(GPT, 10_000, answered(9_000))
     assert budget.tokens(GPT) == int(128_000 / 0.9)
-
-
-def test_small_prompts_and_answers_without_usage_teach_nothing() -> None:
-    budget = Budget()
-    budget.observe(GPT, 999, answered(3_000))
-    budget.observe(GPT, 10_000, AIMessage("well"))
-    budget.observe(GPT, 10_000, Response())
-    assert budget.tokens(GPT) == 128_000
-    budget.observe(OWN, 10_000, answered(20_000))
-    assert budget.tokens(OWN, extra=lambda: 10) == UNKNOWN + 10, "it is no limit of the model"
 
 
 @given(
@@ -217,17 +194,3 @@ def test_the_question_and_the_newest_tool_group_must_be_sent() -> None:
     assert must_send(messages[:3]) == messages[2:3]
     assert must_send(messages[1:2]) == messages[1:2]
     assert must_send([]) == []
-
-
-def test_what_an_agent_needs_is_counted_for_unknown_models_only() -> None:
-    asked = []
-
-    def extra() -> int:
-        asked.append(1)
-        return 10
-
-    assert Budget().tokens(GPT, extra=extra) == 128_000
-    assert Budget(9_000).tokens(OWN, extra=extra) == 9_000
-    assert asked == []
-    assert Budget().tokens(OWN, extra=extra) == UNKNOWN + len(asked) * 10
-    assert asked == [1]

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from langchain_core._api.deprecation import LangChainDeprecationWarning
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -19,17 +18,12 @@ from langchain_core.messages import (
     HumanMessage,
     RemoveMessage,
     SystemMessage,
-    ToolMessage,
 )
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
-from langchain_core.runnables import ConfigurableFieldSpec, Runnable, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from langchain_infinite_memory.history import InfiniteChatMessageHistory, SessionHistories, session_factory
-from langchain_infinite_memory.settings import memory_settings
-from shared_core import DuplicateError, InfiniteMemory, Message, SessionPool, SQLiteStore
-from shared_core.plugins.embedders import StaticEmbedder
-from shared_core.strippers import PASTED_CONTEXT
+from shared_core import DuplicateError, InfiniteMemory, SessionPool, SQLiteStore
 from shared_core.testing import HashingEmbedder
 from tests.langchain.agents import Model
 from tests.langchain.sample_messages import EVERY
@@ -53,19 +47,6 @@ def talk(history: BaseChatMessageHistory, exchanges: int) -> None:
 
 
 # Arguments
-
-
-def test_arguments_in_langchains_words() -> None:
-    embedder, model = StaticEmbedder(), FakeListChatModel(responses=["x"])
-    given = memory_settings(embeddings=embedder, token_counter="approximate", max_tokens=9)
-    assert given.pop("token_counter").name == "langchain/approximate"
-    own: dict[str, Any] = {"on_overflow": "keep", "strippers": (PASTED_CONTEXT,)}
-    assert given == {"embedder": embedder, "max_tokens": 9, **own}
-    assert memory_settings(**own) == memory_settings() == own
-    given = memory_settings(on_overflow="raise", embedder=None, strippers=[])
-    assert given == {"on_overflow": "raise", "embedder": None, "strippers": []}
-    with pytest.warns(UserWarning, match="FakeListChatModel"):
-        assert memory_settings(token_counter=model)["token_counter"]("four") > 0
 
 
 @pytest.mark.parametrize(
@@ -138,14 +119,6 @@ def test_every_kind_of_message_comes_back_equal_and_in_order_also_later(tmp_path
         assert asyncio.run(history.aget_messages()) == EVERY
 
 
-def test_the_list_is_the_callers() -> None:
-    history = InfiniteChatMessageHistory("1")
-    history.add_user_message("hello")
-    history.messages.append(AIMessage("not stored"))
-    history.messages[0].content = "changed"
-    assert said(history) == ["human: hello"]
-
-
 def test_chunks_are_stored_whole_and_what_is_no_message_is_refused() -> None:
     history = InfiniteChatMessageHistory("1")
     history.add_messages([HumanMessage("hi"), AIMessageChunk(content="hel") + AIMessageChunk(content="lo")])
@@ -163,30 +136,6 @@ def test_a_known_id_is_stored_once() -> None:
     with pytest.raises(DuplicateError, match="'q'"):
         history.add_messages([HumanMessage("another", id="q")])
     assert len(history.messages) == 4
-
-
-def test_it_is_equal_to_one_with_the_same_messages() -> None:
-    with SessionPool() as pool:
-        one, other, third = (InfiniteChatMessageHistory(name, store=pool) for name in "123")
-        for history in (one, other):
-            history.add_messages([HumanMessage("hello"), AIMessage("hi")])
-        assert one == one
-        assert one == other
-        assert one == InfiniteChatMessageHistory("1", store=pool)
-        assert one != third
-        assert one != one.messages
-        with pytest.raises(TypeError, match="unhashable"):
-            hash(one)
-
-
-def test_sessions_and_users_do_not_meet() -> None:
-    with SessionPool() as pool:
-        ann, bob = (InfiniteChatMessageHistory("1", user_id=name, store=pool) for name in ("ann", "bob"))
-        ann.add_user_message("a secret")
-        assert said(ann) == ["human: a secret"]
-        assert bob.messages == InfiniteChatMessageHistory("1", store=pool).messages == []
-        bob.clear()
-        assert said(ann) == ["human: a secret"]
 
 
 def test_it_follows_the_branch_of_a_memory_and_otherwise_main() -> None:
@@ -216,28 +165,6 @@ def test_a_reply_belongs_to_the_question_of_its_own_history() -> None:
         assert one.unanswered() == []
 
 
-def test_threads_add_at_the_same_time() -> None:
-    with SessionPool() as pool:
-        history = InfiniteChatMessageHistory("1", store=pool)
-
-        def work(name: int) -> None:
-            for number in range(10):
-                history.add_messages([HumanMessage(f"{name}.{number}?"), AIMessage(f"{name}.{number}!")])
-
-        threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        with pool.use("1") as memory:
-            messages = list(memory.messages())
-        questions = {message.id: message.content for message in messages if message.role == "user"}
-        replies = [message for message in messages if message.role == "assistant"]
-        assert set(questions.values()) == {f"{name}.{n}?" for name in range(4) for n in range(10)}
-        assert len(replies) == 40
-        assert all(questions[reply.turn_id] == reply.content.replace("!", "?") for reply in replies)
-
-
 # What fits
 
 
@@ -256,19 +183,6 @@ def test_the_window_fits_and_recalls_and_explains() -> None:
     asked = HumanMessage("what of code3?", additional_kwargs={"grounding": ["code3 is a good one"]})
     assert "code3 is a good one" in history.window(asked)[-1].text
     assert history.window()[-2].text.endswith("my number 39 is code39")
-
-
-def test_passages_are_given_in_less_detail() -> None:
-    shorten: Any = {"shorten_grounding": lambda item: item.text.split()[0]}
-    history = InfiniteChatMessageHistory("1", max_tokens=30, reserve_tokens=10, **shorten)
-    asked = HumanMessage("which?", additional_kwargs={"grounding": ["one " * 9, "two " * 9]})
-    assert history.window(asked)[-1].text == "one " * 9 + "\n\ntwo\n\nwhich?"
-
-
-def test_an_empty_history_has_a_window() -> None:
-    history = InfiniteChatMessageHistory("1")
-    assert history.window() == []
-    assert history.window("hi") == [HumanMessage("hi")]
 
 
 # The event loop
@@ -300,14 +214,6 @@ def test_the_event_loop_is_not_held_up(tmp_path: Path) -> None:
     assert cleared == []
 
 
-def test_both_faces_say_the_same() -> None:
-    history = InfiniteChatMessageHistory("1", embeddings=HashingEmbedder(), **SMALL)
-    talk(history, 30)
-    assert asyncio.run(history.awindow("what is code3?")) == history.window("what is code3?")
-    assert asyncio.run(history.aexplain("what is code3?")) == history.explain("what is code3?")
-    assert asyncio.run(history.aget_messages()) == history.messages
-
-
 # In RunnableWithMessageHistory: upstream's cases, restated
 
 
@@ -329,118 +235,13 @@ def remembering(chain: Runnable[Any, Any], get_history: Callable[..., BaseChatMe
         return RunnableWithMessageHistory(chain, get_history, **keys)
 
 
-FORMS: dict[str, tuple[Callable[[Any], Any], dict[str, str], Callable[[str], Any]]] = {
-    "messages": (echo, {}, lambda text: [HumanMessage(text)]),
-    "dict": (echo, {"input_messages_key": "input"}, lambda text: {"input": HumanMessage(text)}),
-    "dict with history": (
-        echo, {"input_messages_key": "input", "history_messages_key": "history"}, lambda text: {"input": text},
-    ),
-    "message out": (lambda value: AIMessage(echo(value)), {}, lambda text: [HumanMessage(text)]),
-    "messages out": (lambda value: [AIMessage(echo(value))], {}, lambda text: [HumanMessage(text)]),
-    "dict out": (
-        lambda value: {"output": [AIMessage(echo(value))], "other": 1},
-        {"input_messages_key": "input", "history_messages_key": "history", "output_messages_key": "output"},
-        lambda text: {"input": [HumanMessage(text)]},
-    ),
-}  # fmt: skip
-
 EXPECTED = [
     HumanMessage("hello"), AIMessage("you said: hello"), HumanMessage("good bye"),
     AIMessage("you said: hello\ngood bye"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
-def test_a_chain_with_history(form: str, way: str) -> None:
-    function, keys, asked = FORMS[form]
-    with session_factory() as get_history:
-        chain = remembering(RunnableLambda(function), get_history, **keys)
-
-        async def ask(text: str) -> None:
-            if way == "invoke":
-                chain.invoke(asked(text), ONE)
-            elif way == "ainvoke":
-                await chain.ainvoke(asked(text), ONE)
-            elif way == "stream":
-                list(chain.stream(asked(text), ONE))
-            elif way == "astream":
-                [chunk async for chunk in chain.astream(asked(text), ONE)]
-            elif way == "batch":
-                chain.batch([asked(text), asked(text)], [ONE, {"configurable": {"session_id": "2"}}])
-            else:
-                await chain.abatch([asked(text), asked(text)], [ONE, {"configurable": {"session_id": "2"}}])
-
-        asyncio.run(ask("hello"))
-        asyncio.run(ask("good bye"))
-        assert get_history("1").messages == EXPECTED
-        assert get_history("2").messages == (EXPECTED if "batch" in way else [])
-
-
-def test_a_model_that_streams_through_a_prompt_is_stored_as_one_message() -> None:
-    prompt = ChatPromptTemplate([("system", "be kind"), MessagesPlaceholder("history"), ("human", "{input}")])
-    with session_factory() as get_history:
-        chain = remembering(
-            prompt | FakeListChatModel(responses=["one", "two"]), get_history,
-            input_messages_key="input", history_messages_key="history",
-        )  # fmt: skip
-        assert [chunk.text for chunk in chain.stream({"input": "a"}, ONE)][:3] == ["o", "n", "e"]
-        chain.invoke({"input": "b"}, ONE)
-        messages = get_history("1").messages
-    assert [message.text for message in messages] == ["a", "one", "b", "two"]
-    assert [type(message) for message in messages] == [HumanMessage, AIMessage] * 2
-
-
-def test_a_chain_with_users_and_other_names_and_none() -> None:
-    fields = [ConfigurableFieldSpec(id=name, annotation=str) for name in ("user_id", "session_id")]
-    with session_factory() as get_history:
-        chain = remembering(RunnableLambda(echo), get_history, history_factory_config=fields)
-        for user in ("ann", "bob"):
-            config: Any = {"configurable": {"user_id": user, "session_id": "1"}}
-            assert chain.invoke([HumanMessage(f"i am {user}")], config) == f"you said: i am {user}"
-        assert said(get_history("1", "ann")) == ["human: i am ann", "ai: you said: i am ann"]
-        assert get_history("1").messages == []
-        with pytest.raises(ValueError, match="session_id"):
-            chain.invoke([HumanMessage("x")], {"configurable": {"user_id": "ann"}})
-        renamed = remembering(RunnableLambda(echo), get_history, history_factory_config=[fields[0]])
-        renamed.invoke([HumanMessage("hello")], {"configurable": {"user_id": "ann"}})
-        assert said(get_history("ann")) == ["human: hello", "ai: you said: hello"]
-    only = InfiniteChatMessageHistory("only")
-    chain = remembering(RunnableLambda(echo), lambda: only)
-    chain.invoke([HumanMessage("hello")])
-    assert chain.invoke([HumanMessage("good bye")]) == "you said: hello\ngood bye"
-    assert only.messages == EXPECTED
-
-
-def test_a_tool_loop_in_the_output_is_stored() -> None:
-    call = {"name": "clock", "args": {}, "id": "c1", "type": "tool_call"}
-    loop = [AIMessage("", tool_calls=[call]), ToolMessage("noon", tool_call_id="c1"), AIMessage("It is noon.")]
-    with session_factory() as get_history:
-        chain = remembering(RunnableLambda(lambda value: loop), get_history)
-        chain.invoke([HumanMessage("what time?")], ONE)
-        assert get_history("1").messages == [HumanMessage("what time?"), *loop]
-
-
-def test_a_failing_chain_stores_nothing() -> None:
-    def fail(value: Any) -> str:
-        raise ArithmeticError("no")
-
-    with session_factory() as get_history:
-        chain = remembering(RunnableLambda(fail), get_history)
-        with pytest.raises(ArithmeticError):
-            chain.invoke([HumanMessage("what time?")], ONE)
-        assert get_history("1").messages == []
-
-
 # The window of a run
-
-
-def test_with_window_false_the_chain_is_given_all_and_stores_each_message_once() -> None:
-    with session_factory(window=False, **SMALL) as get_history:
-        talk(get_history("1"), 40)
-        chain = remembering(RunnableLambda(lambda messages: str(len(messages))), get_history)
-        assert [chain.invoke([HumanMessage("how many?")], ONE) for _ in range(3)] == ["81", "83", "85"]
-        assert len(get_history("1").messages) == 86
 
 
 KEYS: dict[str, dict[str, str]] = {
@@ -569,62 +370,6 @@ def test_after_a_run_that_failed_the_next_is_given_the_newest_window() -> None:
     assert failed.value.args == ("no",)
 
 
-def test_what_was_cleared_after_a_failed_run_is_not_sent() -> None:
-    answer = FailsFirst()
-    history = InfiniteChatMessageHistory("1", window=True)
-    history.add_messages([HumanMessage("my password is hunter2"), AIMessage("noted")])
-    chain = remembering(RunnableLambda(answer), lambda: history)
-    with pytest.raises(ArithmeticError):
-        chain.invoke([HumanMessage("one?")])
-    history.clear()
-    chain.invoke([HumanMessage("two?")])
-    assert answer.given[1] == ["two?"]
-
-
-def test_a_message_with_other_calls_under_a_stored_id_is_refused() -> None:
-    history = InfiniteChatMessageHistory("1")
-    call = {"args": {}, "id": "c", "type": "tool_call"}
-    history.add_messages([HumanMessage("go"), AIMessage("", tool_calls=[{"name": "look", **call}], id="x")])
-    with pytest.raises(DuplicateError):
-        history.add_messages([AIMessage("", tool_calls=[{"name": "transfer", **call}], id="x")])
-
-
-def test_an_agent_that_returns_what_it_was_given_stores_only_what_is_new() -> None:
-    with session_factory() as get_history:
-        agent: Runnable[Any, Any] = RunnableLambda(
-            lambda messages: {"output": [*messages[:-1], AIMessage(f"{len(messages)}")]}
-        )
-        chain = remembering(agent, get_history, output_messages_key="output")
-        for text in ("one?", "two?", "three?"):
-            chain.invoke([HumanMessage(text)], ONE)
-        assert [message.text for message in get_history("1").messages] == ["one?", "1", "two?", "3", "three?", "5"]
-
-
-def test_a_question_with_passages_is_stored_once(tmp_path: Path) -> None:
-    with SessionPool(keep_grounding="all") as pool:
-        chain = remembering(
-            FakeListChatModel(responses=["fine"]), lambda name: InfiniteChatMessageHistory(name, store=pool)
-        )
-        asked = HumanMessage("how old?", additional_kwargs={"grounding": ["the tower is old"]})
-        for question in (asked, HumanMessage("how tall?")):
-            chain.invoke([question], ONE)
-        assert [message.text for message in InfiniteChatMessageHistory("1", store=pool).messages] == [
-            "how old?", "fine", "how tall?", "fine"
-        ]  # fmt: skip
-
-
-def test_a_stream_that_stops_leaves_the_session_as_it_is() -> None:
-    with session_factory() as get_history:
-        chain = remembering(FakeListChatModel(responses=["fine"]), get_history)
-        list(chain.stream([HumanMessage("one?")], ONE))
-        stopped = chain.stream([HumanMessage("two?")], ONE)
-        next(stopped)
-        stopped.close()
-        chain.invoke([HumanMessage("three?")], ONE)
-        texts = [message.text for message in get_history("1").messages]
-    assert texts == ["one?", "fine", "three?", "fine"]
-
-
 # The factory
 
 
@@ -644,15 +389,6 @@ def test_the_factory_is_bounded_and_keeps_what_is_stored(tmp_path: Path) -> None
     for size in (-1, 0):
         with pytest.raises(ValueError, match=f"size={size}"):
             session_factory(size=size)
-
-
-def test_it_reads_what_others_wrote() -> None:
-    store = SQLiteStore(":memory:")
-    with InfiniteMemory(store, session_id="1") as memory:
-        memory.add([Message.user("hello", id="q"), Message.assistant("hi", id="a", name="bot")])
-    history = InfiniteChatMessageHistory("1", store=store)
-    assert history.messages == [HumanMessage("hello", id="q"), AIMessage("hi", id="a", name="bot")]
-    store.close()
 
 
 def test_what_is_added_again_after_clearing_is_stored(tmp_path: Path) -> None:

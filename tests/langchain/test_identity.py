@@ -1,22 +1,18 @@
 """Whose memory a run has: no prompt holds words of another conversation."""
 
 import asyncio
-import operator
 import re
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import SummarizationMiddleware
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
-from langgraph.runtime import Runtime
 from langgraph.types import Send
 
 from langchain_infinite_memory import (
@@ -28,7 +24,6 @@ from langchain_infinite_memory import (
     recall_tool,
     with_infinite_memory,
 )
-from langchain_infinite_memory.identity import Thread
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.stores.sqlite.sqlite_store import SQLiteStore
@@ -41,7 +36,6 @@ from tests.langchain.agents import (
     branches_of,
     config,
     memory,
-    reply,
     said,
     sqlite_saver,
     stored,
@@ -96,44 +90,6 @@ class TestRunsWithoutIds:
         assert [one.invoke(given)["messages"][-1].text for _ in range(2)] == ["4471", "4471"]
         assert ask_alone(one, "what is my code?") == "I do not know"
 
-    def test_runs_that_fail_are_bounded(self) -> None:
-        def fails(messages: Any) -> AIMessage:
-            raise RuntimeError("no")
-
-        middleware = memory()
-        one = agent(Model(reply=fails), middleware)
-        for number in range(3):
-            with pytest.raises(RuntimeError, match="no"):
-                one.invoke(question(f"{number}"))
-        assert len(middleware._memory._runs._idle) == 3
-        middleware._memory._runs._size = 2
-        with pytest.raises(RuntimeError, match="no"):
-            one.invoke(question("4"))
-        assert len(middleware._memory._runs._idle) == 2
-
-    def test_a_first_message_of_the_same_id_is_another_run(self) -> None:
-        model = Model()
-        one = agent(model, memory())
-        for text in ("mark-a", "mark-b"):
-            one.invoke({"messages": [HumanMessage(text, id="1")]})
-        assert [marks(sent) for sent in model.sent] == [{"mark-a"}, {"mark-b"}]
-
-    def test_runs_at_once_whose_lists_begin_with_the_same_message(self) -> None:
-        memories = memory()._memory
-        nobody, greeting = Thread(None), AIMessage("hello", id="1")
-        own = {name: [greeting, HumanMessage(f"mark-{name} code", id=name)] for name in "ab"}
-        for _ in range(2):
-            for list_ in own.values():
-                memories.prompt(nobody, list_)
-            for list_ in own.values():
-                found = memories.search(nobody, list_, "code", 9).found
-                assert {hit.message.content for hit in found} == {message.text for message in list_}
-                list_.append(AIMessage("fine"))
-        assert len(memories._runs._idle) == 2
-        for list_ in own.values():
-            memories.end_run(nobody, list_)
-        assert memories._runs._idle == []
-
     @ways
     def test_the_node_too(self, way: str) -> None:
         with SessionPool(token_counter=Words()) as pool:
@@ -147,13 +103,13 @@ class TestRunsWithoutIds:
 
 
 class TestNamedSessions:
-    def test_by_a_function_of_the_runtime(self) -> None:
-        pool = SessionPool(token_counter=Words())
-        middleware = memory(pool, session_id=lambda runtime: (runtime.context or {}).get("project"))
-        one = agent(Model(), middleware, context_schema=dict)
-        one.invoke(question("one"), config("t"), context={"project": "bridge"})
-        one.invoke(question("two"), config("t"), context={})
-        assert sessions(pool) == ["bridge", "t"]
+    def test_a_thread_that_begins_without_a_message_leaves_the_session_as_it_is(self) -> None:
+        pool = SessionPool(token_counter=Words(), embedder="words", on_overflow="raise")
+        for number, texts in enumerate((["my code is 4471"], [], ["what is my code?"])):
+            middleware = memory(pool, session_id="bob")
+            one = agent(Model(reply=lambda messages: AIMessage("hello")), middleware, checkpointer=InMemorySaver())
+            one.invoke({"messages": [HumanMessage(text) for text in texts]}, config(f"thread {number}"))
+        assert stored(middleware, "bob") == ["my code is 4471", "hello", "hello", "what is my code?", "hello"]
 
     def test_a_new_thread_continues_a_session_that_is_named(self) -> None:
         model, middleware = Model(), memory(session_id="bob")
@@ -164,16 +120,6 @@ class TestNamedSessions:
         assert stored(middleware, "bob") == [
             "my code is 4471", "fine: my code is 4471", "what is my code?", "4471", "and?", "fine: and?",
         ]  # fmt: skip
-
-    @pytest.mark.parametrize("named", [True, False])
-    def test_a_thread_that_begins_without_a_message_leaves_the_session_as_it_is(self, *, named: bool) -> None:
-        pool = SessionPool(token_counter=Words(), embedder="words", on_overflow="raise")
-        for texts in (["my code is 4471"], [], ["what is my code?"]):
-            middleware = memory(pool, session_id="bob" if named else None)
-            one = agent(Model(reply=lambda messages: AIMessage("hello")), middleware, checkpointer=InMemorySaver())
-            thread = f"thread {texts}" if named else "bob"
-            one.invoke({"messages": [HumanMessage(text) for text in texts]}, config(thread))
-        assert stored(middleware, "bob") == ["my code is 4471", "hello", "hello", "what is my code?", "hello"]
 
     @pytest.mark.parametrize("durable", [False, True])
     def test_a_thread_continues_only_if_its_checkpointer_lost_its_state(self, tmp_path: Any, *, durable: bool) -> None:
@@ -191,32 +137,6 @@ class TestNamedSessions:
                 assert ask(agent(Model(), middleware, checkpointer=kept), "what is my code?")[-1].text == "4471"
             middleware.close()
         assert answer == ("I do not know" if durable else "4471")
-
-    def test_what_another_agent_or_a_failed_run_did_with_the_checkpointer_does_not_matter(self, tmp_path: Any) -> None:
-        """An agent that is made for each request continues what is stored, even if the first request failed."""
-
-        def fails(messages: Any) -> AIMessage:
-            raise RuntimeError("no")
-
-        def request(text: str, saver: Any, reply_: Any = reply) -> str:
-            middleware = memory(tmp_path / "memory.db")
-            with closing(middleware):
-                return str(ask(agent(Model(reply=reply_), middleware, checkpointer=saver), text)[-1].text)
-
-        request("my code is 4471", InMemorySaver())
-        saver = InMemorySaver()  # with another process
-        ask(agent(Model(), memory(), checkpointer=saver), "hello")
-        with pytest.raises(RuntimeError, match="no"):
-            request("hello", saver, fails)
-        assert [request("what is my code?", saver) for _ in range(2)] == ["4471", "4471"]
-
-    def test_a_new_checkpointer_in_memory_for_each_run(self) -> None:
-        middleware = memory()
-        texts = ["my code is 4471", "what is my code?", "and?", "what is my code?"]
-        for text in texts:
-            answer = ask(agent(Model(), middleware, checkpointer=InMemorySaver()), text)[-1].text
-        assert answer == "4471"
-        assert stored(middleware)[::2] == texts
 
     def test_without_a_checkpointer_the_stored_history_is_added(self) -> None:
         one = agent(Model(), memory())
@@ -362,48 +282,6 @@ class TestNestedGraphs:
         expected = [(one, {"mark-all"} | (one if search == "retriever" else set())) for one in own_words]
         assert sorted(found, key=lambda pair: sorted(pair[0])) == expected
 
-    @ways
-    @pytest.mark.parametrize("thread", ["t", None])
-    @pytest.mark.parametrize("saved", [True, False])
-    def test_workers_that_send_starts(self, way: str, thread: str | None, *, saved: bool) -> None:
-        if saved and thread is None:
-            return
-        model, middleware = Model(), memory()
-
-        class State(TypedDict):
-            messages: Annotated[list[BaseMessage], operator.add]
-
-        builder = StateGraph(State)
-        builder.add_node("worker", create_agent(model, tools=[], middleware=[middleware]))
-        builder.add_conditional_edges(START, tasks)
-        one = builder.compile(checkpointer=InMemorySaver() if saved else None)
-        for _ in range(2):
-            run(one, way, [question("go")], config(thread) if thread else None)
-        assert sorted(len(marks(sent)) for sent in model.sent) == [1] * 8
-
-    @ways
-    @pytest.mark.parametrize("saved", [True, False])
-    def test_nodes_that_send_starts(self, way: str, *, saved: bool) -> None:
-        with SessionPool(token_counter=Words()) as pool:
-            node, prompts = infinite_memory_node(pool), []
-
-            def worker(state: Any) -> dict[str, Any]:
-                prompts.append(node.invoke(state)["llm_input_messages"])
-                return {}
-
-            async def aworker(state: Any) -> dict[str, Any]:
-                prompts.append((await node.ainvoke(state))["llm_input_messages"])
-                return {}
-
-            builder = StateGraph(MessagesState)
-            builder.add_node("worker", worker if way == "invoke" else aworker)
-            builder.add_conditional_edges(START, tasks)
-            one = builder.compile(checkpointer=InMemorySaver() if saved else None)
-            for _ in range(2):
-                run(one, way, [question("go")], config())
-            assert sorted(len(marks(Sent(prompt, []))) for prompt in prompts) == [1] * 8
-            assert all(name.startswith("t//worker:") for name in sessions(pool))
-
 
 def as_a_node(worker: Any, checkpointer: Any = None) -> Any:
     """A graph that has another one, which works on its messages, as its only node."""
@@ -464,156 +342,66 @@ def test_a_report_names_its_session_and_what_it_raises_is_logged(caplog: pytest.
     assert runs == [("s", "7", "t"), ("s", None, None)]
 
 
-@pytest.mark.skipif(
-    not hasattr(Runtime, "execution_info"), reason="this LangGraph does not tell the run_id it is given"
-)
-def test_a_report_has_the_id_that_its_run_was_given() -> None:
-    runs: list[Any] = []
-    one = agent(Model(), memory(on_report=lambda report, run: runs.append(run.run_id)))
-    run_id = uuid.uuid4()
-    one.invoke(question("hello"), {**config("t"), "run_id": run_id})
-    assert runs == [str(run_id)]
-
-
-@ways
-def test_recall_is_a_run_among_the_events(way: str) -> None:
-    model = Model()
-    one = agent(model, memory(max_tokens=120), checkpointer=InMemorySaver())
-    for text in ("my code is 4471", *["of rain " * 20] * 4):
-        ask(one, text)
-
-    async def events() -> list[Any]:
-        return [event async for event in one.astream_events(question("what is my code?"), config(), version="v2")]
-
-    class Handler(BaseCallbackHandler):
-        def on_retriever_end(self, documents: Any, *, parent_run_id: Any = None, **kwargs: Any) -> None:
-            found.append((parent_run_id is not None, [document.page_content for document in documents]))
-
-    found: list[Any] = []
-    if way == "invoke":
-        one.invoke(question("what is my code?"), {**config(), "callbacks": [Handler()]})
-    else:
-        ended = [event for event in asyncio.run(events()) if event["event"] == "on_retriever_end"]
-        found = [
-            (bool(event["parent_ids"]), [document.page_content for document in event["data"]["output"]])
-            for event in ended
-        ]
-    assert found[-1][0]
-    assert "my code is 4471" in found[-1][1]
-
-
 def in_context(middleware: InfiniteMemoryMiddleware) -> None:
     agent(Model(), middleware, context_schema=dict).invoke(question("hello"), config(), context={"user_id": ""})
 
 
-@pytest.mark.parametrize(
-    "use",
-    [
-        in_context,
-        lambda middleware: ask(agent(Model(), middleware), "hello", user_id=""),
-        lambda middleware: middleware.forget(thread_id="t", user_id=""),
-        lambda middleware: recall_tool(middleware.pool, user_id=""),
-        lambda middleware: HistoryRetriever(middleware.pool, session_id="t", user_id="").invoke("hello"),
-    ],
-    ids=["context", "configurable", "forget", "tool", "retriever"],
-)
-def test_an_empty_user_id_is_an_error_not_nobody(use: Callable[[InfiniteMemoryMiddleware], Any]) -> None:
-    with closing(memory()) as middleware, pytest.raises(ValueError, match="user_id=''"):
-        use(middleware)
-
-
-def test_a_wrong_argument_is_refused_where_it_is_given() -> None:
-    with pytest.raises(ValueError, match="removed='leave-out'"):
-        InfiniteMemoryMiddleware(removed="leave-out")  # type: ignore[arg-type]
-
-
-NO_IDS = [True, 1.0, ["dora"], b"dora", {}, object()]
+NO_IDS = [True, 1.0, ["dora"], {}, object()]
 
 
 @pytest.mark.parametrize("id_", NO_IDS, ids=lambda id_: type(id_).__name__)
-@pytest.mark.parametrize("key", ["thread_id", "session_id", "user_id"])
-def test_only_a_text_a_number_or_a_uuid_is_an_id(key: str, id_: Any) -> None:
+def test_only_a_text_a_number_or_a_uuid_is_an_id(id_: Any) -> None:
     """The text of another object may be that of a second one, whose memory would be the same."""
-    names: Any = {"configurable": {"session_id": "t", key: id_}}
     with closing(memory()) as middleware, closing(with_infinite_memory(Model(), store=middleware.pool)) as chain:
-        for one, given in ((agent(Model(), middleware), question("hello")), (chain, "hello")):
-            if key != "thread_id" or one is not chain:  # whose session_id counts
-                with pytest.raises(ValueError, match=f"{key}=.*: expected a text, a whole number or a UUID"):
-                    one.invoke(given, names)
+        one, chat = agent(Model(), middleware), question("hello")
+        for called, given, keys in ((one, chat, ("thread_id", "user_id")), (chain, "hello", ("session_id", "user_id"))):
+            for key in keys:
+                names: Any = {"configurable": {"session_id": "t", key: id_}}
+                with pytest.raises(ValueError, match=f"{key}="):
+                    called.invoke(given, names)
 
 
-def test_ids_are_taken_by_their_text() -> None:
-    own = uuid.uuid4()
-    with closing(memory()) as middleware:
-        one = agent(Model(), middleware)
-        for thread, user in ((own, 5), (str(own), "5")):
-            one.invoke(question("hello"), {"configurable": {"thread_id": thread, "user_id": user}})
-        assert [(key.session_id, key.user_id) for key in middleware.pool.store.sessions()] == [(str(own), "5")]
-
-
-def test_a_session_that_a_function_names_empty_is_an_error() -> None:
-    with (
-        closing(memory(session_id=lambda runtime: "")) as middleware,
-        pytest.raises(ValueError, match="session_id=''"),
-    ):
-        ask(agent(Model(), middleware), "hello")
-
-
-def test_erasing_no_messages_erases_nothing() -> None:
-    with closing(memory()) as middleware:
-        ask(agent(Model(), middleware), "hello")
-        assert middleware.forget(thread_id="t", message_ids=[]).ids == ()
-        assert stored(middleware) == ["hello", "fine: hello"]
-
-
-@pytest.mark.parametrize(
-    ("use", "name"),
-    [
-        (lambda middleware: ask(agent(Model(), middleware), "hello", ""), "thread_id"),
-        (lambda middleware: ask(agent(Model(), middleware), "hello", session_id=""), "session_id"),
-        (lambda middleware: middleware.forget(thread_id=""), "thread_id"),
-    ],
-)
-def test_an_empty_name_of_a_conversation_is_an_error(use: Callable[[Any], Any], name: str) -> None:
-    with (
-        closing(memory()) as middleware,
-        pytest.raises(ValueError, match=f"{name}='': pass the id of the conversation"),
-    ):
-        use(middleware)
-
-
-def test_an_argument_of_something_else_says_what_to_do(subtests: pytest.Subtests) -> None:
+def test_a_wrong_argument_is_named() -> None:
+    """An empty user is not nobody, and an empty name is no conversation."""
     rows: list[tuple[Callable[[], Any], str]] = [
-        (lambda: memory(user_id="ann"), "name them in each run: .*'configurable': .'user_id'"),
-        (lambda: infinite_memory_node(session_id="t", user_id="ann"), "name them in each run"),
-        (lambda: infinite_memory_node(recall_tool=True), r"recall_tool\(store\) makes one"),
+        (lambda: in_context(memory()), "user_id=''"),
+        (lambda: ask(agent(Model(), memory()), "hello", user_id=""), "user_id=''"),
+        (lambda: ask(agent(Model(), memory()), "hello", ""), "thread_id=''"),
+        (lambda: ask(agent(Model(), memory()), "hello", session_id=""), "session_id=''"),
+        (lambda: ask(agent(Model(), memory(session_id=lambda runtime: "")), "hello"), "session_id=''"),
+        (lambda: memory().forget(thread_id="t", user_id=""), "user_id=''"),
+        (lambda: memory().forget(thread_id=""), "thread_id=''"),
+        (lambda: memory().forget(thread_id="t", message_ids="abc"), "message_ids="),
+        (lambda: memory().forget(), "thread_id="),
+        (lambda: recall_tool(user_id=""), "user_id=''"),
+        (lambda: HistoryRetriever(session_id="t", user_id="").invoke("hello"), "user_id=''"),
+        (lambda: memory(user_id="ann"), "'user_id'"),
+        (lambda: infinite_memory_node(session_id="t", user_id="ann"), "user_id"),
+        (lambda: infinite_memory_node(recall_tool=True), "recall_tool"),
         (lambda: memory(recall_tool="yes"), "recall_tool='yes'"),
-        (lambda: memory(system="be brief"), r"create_agent\(system_prompt="),
-        (lambda: memory(SessionPool(system="be brief")), r"create_agent\(system_prompt="),
-        (lambda: memory(user_key=""), "user_key='': expected a name"),
-        (lambda: memory(user_key=5), "user_key=5: expected a text"),
-        (lambda: memory(session_id=""), "session_id='': expected a name"),
-        (lambda: memory(session_id=0), "session_id=0: expected a text"),
+        (lambda: memory(removed="leave-out"), "removed='leave-out'"),
+        (lambda: memory(system="be brief"), "system"),
+        (lambda: memory(InMemorySaver()), "InMemorySaver"),
+        (lambda: memory(summarizer=7), "summarizer"),
+        (lambda: with_infinite_memory(Model(), memory="chat.db"), "store="),
+        (lambda: memory(SessionPool(system="be brief")), "system"),
+        (lambda: memory(user_key=5), "user_key=5"),
+        (lambda: memory(session_id=0), "session_id=0"),
         (lambda: memory(share_with_subgraphs="x"), "share_with_subgraphs='x'"),
-        (lambda: memory(name=5), "name=5: expected a text"),
-        (lambda: memory(on_report=5), r"on_report=5: expected a function, on_report\(report, run\)"),
-        (lambda: memory(max_tokens=("tokens", 200), reserve_tokens=500), "max_tokens=200 is not larger than"),
-        (lambda: memory().forget(thread_id="t", message_ids="abc"), r"write message_ids=\['abc'\]"),
-        (lambda: memory().forget(), "forget: pass thread_id=, the thread to erase"),
+        (lambda: memory(name=5), "name=5"),
+        (lambda: memory(on_report=5), "on_report=5"),
+        (lambda: memory(max_tokens=("tokens", 200), reserve_tokens=500), "max_tokens=200"),
         (lambda: infinite_memory_node(user_key=""), "user_key=''"),
-        (lambda: infinite_memory_node(on_report=5), "on_report=5"),  # type: ignore[arg-type]
-        (lambda: with_infinite_memory(Model(), user_key=""), "user_key=''"),
         (lambda: with_infinite_memory(Model(), session_key=""), "session_key=''"),
         (lambda: with_infinite_memory(Model(), on_report=5), "on_report=5"),
-        (lambda: with_infinite_memory(Model(), input_key=5), "input_key=5: expected a text"),
-        (lambda: recall_tool(user_key=""), "user_key=''"),
-        (lambda: recall_tool(template=5), "template=5: expected a RecallTemplate"),  # type: ignore[arg-type]
+        (lambda: with_infinite_memory(Model(), input_key=5), "input_key=5"),
+        (lambda: recall_tool(template=5), "template=5"),  # type: ignore[arg-type]
         (lambda: HistoryRetriever(user_key=""), "user_key=''"),
-        (lambda: HistoryRetriever(session_id="t").invoke("x", k="three"), "k='three': expected a whole number"),
-        (lambda: InfiniteChatMessageHistory(""), "session_id='': expected a name"),
+        (lambda: HistoryRetriever(session_id="t").invoke("x", k="three"), "k='three'"),
+        (lambda: InfiniteChatMessageHistory(""), "session_id=''"),
         (lambda: prune_messages([], max_tokens=-5, token_counter=len), "max_tokens=-5"),
         (lambda: prune_messages([], max_tokens=5, token_counter=len, query=5), "query=5"),  # type: ignore[call-overload]
     ]
-    for make, advice in rows:
-        with subtests.test(make=make, advice=advice), pytest.raises((TypeError, ValueError), match=advice):
+    for make, named in rows:
+        with pytest.raises((TypeError, ValueError), match=named):
             make()

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -90,14 +88,6 @@ class TestNothingElseChanges:
 
         assert events(memory()) == events()
 
-    def test_messages_that_were_not_changed_are_the_very_objects(self) -> None:
-        given: list[Any] = [HumanMessage("one", id="1"), AIMessage("two", id="2"), HumanMessage("three", id="3")]
-        copies = [message.model_copy(deep=True) for message in given]
-        model = Model()
-        agent(model, memory()).invoke({"messages": given}, config())
-        assert all(a is b for a, b in zip(model.last[1:], given, strict=True))
-        assert given == copies
-
 
 class TestWhoseMemory:
     def test_by_argument_then_thread_then_session(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -111,16 +101,6 @@ class TestWhoseMemory:
             agent(Model(), middleware).invoke({"messages": [HumanMessage("hello")]}, {"configurable": configurable})
         assert [one.session_id for one in given.store.sessions(None)] == ["own", "t", "0", "s"]
         assert caplog.text == ""
-
-    def test_two_in_one_agent_have_names(self) -> None:
-        one = agent(Model(), memory(), memory(name="second"))
-        assert said(ask(one, "hello"))[-1] == ("ai", "fine: hello")
-
-    def test_a_pool_has_its_own_settings(self) -> None:
-        with SessionPool() as pool, pytest.raises(TypeError, match="embedder"):
-            InfiniteMemoryMiddleware(pool, embedder="words")
-        with pytest.raises(ValueError, match="on_error"):
-            InfiniteMemoryMiddleware(on_error="ignore")  # type: ignore[arg-type]
 
 
 class TestStoredOnce:
@@ -150,37 +130,6 @@ class TestStoredOnce:
         assert max(per_call) <= 4 * (5 + 2), "up to 4 model calls of 5 messages at most, and 2 more each"
         assert max(per_call[-8:]) <= max(per_call[:8])
 
-    @savers
-    def test_a_new_object_on_an_old_store(self, kind: str, tmp_path: Path) -> None:
-        with saver(kind, tmp_path) as checkpointer:
-            for text in ROUNDS * 3:
-                with closing(memory(tmp_path / "memory.db")) as middleware:
-                    messages = ask(agent(Model(), middleware, checkpointer=checkpointer), text)
-            with closing(memory(tmp_path / "memory.db")) as middleware:
-                assert stored(middleware) == stored_form(messages)
-                assert len(branches_of(middleware)) == 1
-
-    def test_a_new_process_on_an_old_store(self, tmp_path: Path) -> None:
-        code = (
-            "import sys; from pathlib import Path; from contextlib import closing\n"
-            "sys.path.insert(0, sys.argv[1]); from tests.langchain.agents import *\n"
-            "path = Path(sys.argv[2])\n"
-            "with sqlite_saver(path / 'graph.db') as saver, closing(memory(path / 'memory.db')) as middleware:\n"
-            "    messages = ask(agent(Model(), middleware, checkpointer=saver), sys.argv[3])\n"
-            "    print(*stored(middleware), sep='\\n')\n"
-        )
-        for text in ("my code is 4471", "look at a, b"):
-            with saver("sqlite", tmp_path) as checkpointer, closing(memory(tmp_path / "memory.db")) as middleware:
-                ask(agent(Model(), middleware, checkpointer=checkpointer), text)
-        root = str(Path(__file__).parents[2])
-        command = [sys.executable, "-W", "ignore", "-c", code, root, str(tmp_path), "what is my code?"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines() == [
-            "my code is 4471", "fine: my code is 4471", "look at a, b", "a,b", "[a is there]", "[b is there]",
-            "fine: look at a, b", "what is my code?", "4471",
-        ]  # fmt: skip
-
     @pytest.mark.parametrize("outside", [True, False])
     def test_a_model_call_that_is_tried_again(self, *, outside: bool) -> None:
         failures = [True, True, False, True, False, False]
@@ -201,25 +150,6 @@ class TestStoredOnce:
         prompts = [said(sent.messages) for sent in model.sent]
         assert prompts[0] == prompts[1] == prompts[2]
         assert prompts[3] == prompts[4]
-
-    def test_a_run_that_failed_goes_on(self) -> None:
-        failing = [True]
-
-        def once(messages: Any) -> AIMessage:
-            if failing:
-                failing.clear()
-                raise RuntimeError("no")
-            return AIMessage(f"{len(messages)} messages")
-
-        middleware = memory()
-        one = agent(Model(reply=once), middleware, checkpointer=InMemorySaver())
-        with pytest.raises(RuntimeError, match="no"):
-            ask(one, "one")
-        assert stored(middleware) == ["one"]
-        one.invoke(None, config())
-        assert stored(middleware) == ["one", "2 messages"]
-        ask(one, "two")
-        assert stored(middleware) == ["one", "2 messages", "two", "4 messages"]
 
 
 def stored_form(messages: Any) -> list[str]:
@@ -251,31 +181,6 @@ class TestClientsWithoutCheckpointer:
         assert [text for _, text in said(model.last[1:])] == [entry["content"] for entry in again]
         assert stored(middleware) == [*(entry["content"] for entry in again), "4471"]
         assert len(branches_of(middleware)) == 2
-        middleware.close()
-
-    def test_tool_calls_that_a_client_leaves_out(self) -> None:
-        middleware, model, history = memory(), Model(), []
-        for text in ("look at a", "look at b", "and now?"):
-            history.append({"role": "user", "content": text})
-            messages = agent(model, middleware).invoke({"messages": history}, config())["messages"]
-            history.append({"role": "assistant", "content": messages[-1].text})
-        assert "and now?" in stored(middleware)
-        assert said(model.last[1:])[-1] == ("human", "and now?")
-        assert history[-1]["content"] == "fine: and now?"
-
-    @pytest.mark.parametrize("fresh", [True, False], ids=["new object", "same object"])
-    def test_only_the_newest_message_is_sent(self, tmp_path: Path, *, fresh: bool) -> None:
-        texts = ["my code is 4471", "ok", "look at a, b", "ok", "ok", "my code is 4471", "look at a, b", "hello"]
-        middleware, model = memory(tmp_path / "memory.db"), Model()
-        for text in texts:
-            if fresh:
-                middleware.close()
-                middleware = memory(tmp_path / "memory.db")
-            agent(model, middleware).invoke({"messages": [{"role": "user", "content": text}]}, config())
-        found = stored(middleware)
-        assert [text for text in found if text in texts] == texts
-        assert len(branches_of(middleware)) == 1
-        assert [m.text for m in model.last if isinstance(m, HumanMessage)] == texts
         middleware.close()
 
 
@@ -334,24 +239,6 @@ class TestBudget:
         assert "4471" in str(shown.content[0])
         assert asked.content == ["what is my code?", picture]
 
-    def test_a_loop_larger_than_the_budget(self, caplog: pytest.LogCaptureFixture) -> None:
-        def large(item: str) -> str:
-            """Look at an item."""
-            return f"{item} " * 60
-
-        large.__name__ = "look"
-        reports: list[Any] = []
-        middleware, model = memory(max_tokens=100, on_overflow="keep", on_report=noting(reports)), Model()
-        one = agent(model, middleware, tools=[large], checkpointer=InMemorySaver())
-        ask(one, "hello there")
-        messages = ask(one, "look at a then b, c then d")
-        assert messages[-1].text == "fine: look at a then b, c then d"
-        last = model.sent[3].messages[1:]
-        assert [m.type for m in last] == ["human", "ai", "tool", "tool"], "the newest group, whole"
-        assert [m.tool_call_id for m in last if isinstance(m, ToolMessage)] == ["b", "c"]
-        assert [report.over_budget for report in reports] == [False, False, True, True, True][: len(reports)]
-        assert [typed.text for typed in model.sent[-1].messages[1:2]] == ["look at a then b, c then d"]
-
 
 class TestSeveralUsers:
     def test_what_one_said_elsewhere_is_recalled_and_never_anothers(self) -> None:
@@ -368,11 +255,6 @@ class TestSeveralUsers:
         assert say("what is my locker code?", "bob-2", "bob") == "9999"
         assert say("what is my locker code?", "ann-1", "cay") == "I do not know"
         assert [one.session_id for one in middleware.pool.store.sessions("ann")] == ["ann-1", "ann-2"]
-
-    def test_the_user_may_stand_in_the_configuration(self) -> None:
-        middleware = memory(user_key="who")
-        agent(Model(), middleware).invoke({"messages": [HumanMessage("hello")]}, config(who=7))
-        assert [one.session_id for one in middleware.pool.store.sessions("7")] == ["t"]
 
     @pytest.mark.parametrize("on_error", ["window", "raise"])
     def test_a_run_without_a_user(self, on_error: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,23 +1,17 @@
 """The node for graphs of one's own: the prompt stands beside the messages, which stay as they are."""
 
-import asyncio
-import operator
 from collections.abc import Sequence
-from contextlib import closing
-from typing import Annotated, Any, TypedDict
+from typing import Any, TypedDict
 
-import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from langchain_infinite_memory import infinite_memory_node
 from langchain_infinite_memory.token_counters import list_counter
-from shared_core import BudgetError
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ContextReport
-from tests.langchain.agents import Words, config, look, noting, reply, said
-from tests.support.event_loop import nothing_blocks
+from tests.langchain.agents import Words, config, look, noting, reply
 
 TALK = "tell me of the weather " * 8
 
@@ -93,29 +87,6 @@ class TestInAGraph:
             assert texts_of(memories) == [m.text for m in state["messages"][:-1]], "the answer comes with the next"
             assert not any(state["messages"][0] is message for message in state["llm_input_messages"])
 
-    def test_the_other_face_shows_the_same_and_blocks_nothing(self) -> None:
-        texts = ["my code is 4471", *[TALK] * 6, "look at a, b then c", "what is my code?"]
-
-        async def work(one: Any) -> list[Any]:
-            with nothing_blocks():
-                return [await one.ainvoke({"messages": [HumanMessage(text)]}, config()) for text in texts]
-
-        with pool() as memories, pool() as others:
-            one = graph(infinite_memory_node(memories), checkpointer=InMemorySaver())
-            other = graph(infinite_memory_node(others), checkpointer=InMemorySaver())
-            found = asyncio.run(work(one))
-            for text, state in zip(texts, found, strict=True):
-                assert said(ask(other, text)["llm_input_messages"]) == said(state["llm_input_messages"])
-            assert texts_of(memories) == texts_of(others)
-
-    def test_what_a_user_said_in_other_threads(self) -> None:
-        with pool(scope="user") as memories:
-            one = graph(infinite_memory_node(memories), checkpointer=InMemorySaver())
-            ask(one, "my code is 4471", "first", context={"user_id": "ann"})
-            for user, known in (("ann", "4471"), ("bob", "I do not know")):
-                state = ask(one, "what is my code?", f"{user}-2", context={"user_id": user})
-                assert state["messages"][-1].text == known
-
     def test_system_messages_are_sent_and_charged_and_not_stored(self) -> None:
         with pool(max_tokens=100) as memories:
             one = graph(infinite_memory_node(memories))
@@ -136,34 +107,6 @@ class TestByItself:
             given = [HumanMessage("hello", id="1")]
             assert node.invoke({"talk": given}) == {"prompt": given}
             assert node.invoke({"talk": given})["prompt"][0] is given[0]
-            assert texts_of(memories, "s") == ["hello"]
-
-    def test_a_list_of_ones_own(self) -> None:
-        class Own(TypedDict):
-            talk: Annotated[list[BaseMessage], operator.add]
-            prompt: list[BaseMessage]
-
-        builder = StateGraph(Own)
-        node: Any = infinite_memory_node(
-            session_id="s", messages_key="talk", output_key="prompt", token_counter=Words()
-        )
-        builder.add_node("memory", node)
-        builder.add_edge(START, "memory")
-        state = builder.compile().invoke({"talk": [HumanMessage("hello")], "prompt": []})
-        assert said(state["prompt"]) == said(state["talk"]) == [("human", "hello")]
-
-    def test_errors_are_the_graphs(self) -> None:
-        with pytest.raises(TypeError, match="unknown"):
-            infinite_memory_node(unknown=1)
-        with pool(max_tokens=5) as memories:
-            node = infinite_memory_node(memories, session_id="s")
-            with pytest.raises(BudgetError):
-                node.invoke({"messages": [SystemMessage("word " * 9), HumanMessage("hello")]})
-
-    def test_a_store_of_its_own(self, tmp_path: Any) -> None:
-        path = tmp_path / "memory.db"
-        infinite_memory_node(path, session_id="s").invoke({"messages": [HumanMessage("hello")]})
-        with closing(SessionPool(path)) as memories:
             assert texts_of(memories, "s") == ["hello"]
 
 

@@ -17,15 +17,12 @@ from langchain_core.messages import (
     trim_messages,
 )
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda
 from pydantic import Field
 
 from langchain_infinite_memory.lists import prune_messages
 from langchain_infinite_memory.repair import repair_messages
-from shared_core.errors import EmbedderError
 from shared_core.testing import HashingEmbedder
-from shared_core.tokens import CharacterCounter, TokenFallbackWarning
+from shared_core.tokens import TokenFallbackWarning
 from tests.langchain.random_histories import (
     PROVIDERS,
     called,
@@ -38,9 +35,6 @@ from tests.langchain.random_histories import (
     sound_histories,
     wild_histories,
 )
-
-UPSTREAM: dict[str, Any] = {"start_on": None, "include_system": False}
-"""The defaults of `trim_messages`."""
 
 
 def words(message: BaseMessage) -> int:
@@ -145,16 +139,6 @@ class TestWindow:
         asked = [message for message in messages if isinstance(message, HumanMessage)]
         assert not asked or asked[-1] in kept
 
-    @given(sound_histories(), st.integers(1, 60))
-    def test_more_than_the_budget_only_for_the_question_and_its_newest_group(
-        self, messages: list[BaseMessage], most: int
-    ) -> None:
-        kept = prune_messages(messages, max_tokens=most, token_counter=words)
-        if all_words(kept) > most:
-            said = [message for message in kept if not isinstance(message, SystemMessage)]
-            assert sum(isinstance(message, HumanMessage) for message in said) <= 1
-            assert len(group_ids(said)) <= 2
-
     def test_a_long_tool_loop_keeps_the_question_and_the_newest_results(self) -> None:
         messages: list[BaseMessage] = [SystemMessage("be brief"), HumanMessage("find it")]
         for step in range(6):
@@ -166,29 +150,6 @@ class TestWindow:
         for most, groups in [(1, 1), (29, 1), (52, 2), (75, 3), (144, 6)]:
             kept = prune_messages(messages, max_tokens=most, token_counter=words)
             assert same(kept, messages[:2] + messages[-3 * groups :])
-
-    def test_late_results_and_system_messages_in_between_are_sorted_in(self) -> None:
-        call = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
-        question, result, more, rule = (
-            HumanMessage("q"), ToolMessage("r", tool_call_id="x"), HumanMessage("and?"), SystemMessage("s"),
-        )  # fmt: skip
-        kept = prune_messages([question, call, more, rule, result], max_tokens=100, token_counter=words)
-        assert same(kept, [rule, question, call, result, more])
-
-    def test_a_pending_call_is_left_alone_and_one_that_was_passed_over_goes(self) -> None:
-        call = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
-        question, more = HumanMessage("q"), HumanMessage("never mind")
-        assert same(prune_messages([question, call], max_tokens=1, token_counter=words), [question, call])
-        assert same(prune_messages([question, call, more], max_tokens=99, token_counter=words), [question, more])
-
-    @pytest.mark.parametrize("most", [0, 5, 100])
-    def test_little_or_nothing_said(self, most: int) -> None:
-        system, question = SystemMessage("a b c"), HumanMessage("d e f")
-        for messages in ([], [system], [question], [system, question]):
-            kept = prune_messages(messages, max_tokens=most, token_counter=words)
-            assert same(kept, messages)
-        hello = [AIMessage("hello")]
-        assert same(prune_messages(hello, max_tokens=most, token_counter=words), hello if most > 1 else [])
 
     def test_a_greeting_stays_if_everything_fits(self) -> None:
         messages = [AIMessage("9:40 to Porto or 11:15 to Faro?"), HumanMessage("The second, please.")]
@@ -293,93 +254,9 @@ CHAT = [SystemMessage("rules", id="s"), HumanMessage("a b c", id="h1"), BLOCKS, 
 class TestTrimming:
     """What one expects of `trim_messages`, with its defaults."""
 
-    def test_whole_messages(self, subtests: pytest.Subtests) -> None:
-        rows: list[tuple[Any, list[str]]] = [
-            ({"max_tokens": 99}, ["s", "h1", "blocks", "h2"]),
-            ({"max_tokens": 3}, ["h2"]),
-            ({"max_tokens": 5}, ["h2"]),
-            ({"max_tokens": 6}, ["blocks", "h2"]),
-            ({"max_tokens": 6, "start_on": "human"}, ["h2"]),
-            ({"max_tokens": 6, "start_on": ("system", AIMessage)}, ["blocks", "h2"]),
-            ({"max_tokens": 5, "include_system": True}, ["s", "h2"]),
-            ({"max_tokens": 8, "include_system": True}, ["s", "blocks", "h2"]),
-            ({"max_tokens": 1, "include_system": True}, ["s"]),
-            ({"max_tokens": 3, "end_on": "ai"}, ["blocks"]),
-            ({"max_tokens": 9, "end_on": ("ai", SystemMessage)}, ["s", "h1", "blocks"]),
-            ({"max_tokens": 6, "strategy": "first"}, ["s", "h1"]),
-            ({"max_tokens": 9, "strategy": "first"}, ["s", "h1", "blocks"]),
-            ({"max_tokens": 9, "strategy": "first", "end_on": "human"}, ["s", "h1"]),
-            ({"max_tokens": 99, "strategy": "first", "end_on": "ai"}, ["s", "h1", "blocks"]),
-        ]
-        for options, kept in rows:
-            with subtests.test(options=options, kept=kept):
-                options = (UPSTREAM if options.get("strategy") != "first" else {}) | options
-                for counter in (words, all_words):
-                    assert [m.id for m in prune_messages(CHAT, token_counter=counter, **options)] == kept
-                    assert [m.id for m in trim_messages(CHAT, token_counter=counter, **options)] == kept
-
-    @pytest.mark.parametrize(
-        ("strategy", "most", "content"),
-        [("last", 3, "five six"), ("last", 5, "three four\nfive six"), ("first", 3, "one two\n"), ("first", 2, None)],
-    )
-    def test_a_part_of_a_text_by_lines(self, strategy: Any, most: int, content: str | None) -> None:
-        kept = prune_messages(
-            [LINES], max_tokens=most, token_counter=words, strategy=strategy, allow_partial=True, start_on=None
-        )
-        assert [(m.content, m.id) for m in kept] == ([(content, "lines")] if content else [])
-
-    @pytest.mark.parametrize(("strategy", "content"), [("first", "one "), ("last", " six")])
-    def test_a_part_of_a_text_by_a_splitter_of_one_s_own(self, strategy: Any, content: str) -> None:
-        kept = prune_messages(
-            [LINES], max_tokens=4, token_counter=characters, strategy=strategy, allow_partial=True, start_on=None,
-            text_splitter=list,
-        )  # fmt: skip
-        assert kept == [HumanMessage(content, id="lines")]
-
-    @pytest.mark.parametrize(("strategy", "text"), [("first", "north"), ("last", "south")])
-    def test_some_of_the_blocks(self, strategy: Any, text: str) -> None:
-        kept = prune_messages(
-            [BLOCKS], max_tokens=2, token_counter=words, strategy=strategy, allow_partial=True, start_on=None
-        )
-        assert kept == [AIMessage([{"type": "text", "text": text}], id="blocks")]
-        assert len(BLOCKS.content) == 2
-
-    def test_a_question_may_be_split_where_that_is_allowed(self) -> None:
-        kept = prune_messages([LINES], max_tokens=3, token_counter=words, allow_partial=True)
-        assert kept == [HumanMessage("five six", id="lines")]
-        # and is kept whole where no part fits
-        assert same(prune_messages([LINES], max_tokens=1, token_counter=words, allow_partial=True), [LINES])
-
-    @pytest.mark.parametrize("strategy", ["first", "last"])
-    def test_no_message_of_a_tool_group_is_split(self, strategy: Any) -> None:
-        call = AIMessage("a\nb", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
-        for messages in ([call, ToolMessage("c\nd", tool_call_id="x")], [call]):
-            options: Any = {"strategy": strategy, "allow_partial": True, "start_on": None, "include_system": False}
-            assert prune_messages(messages, max_tokens=2, token_counter=words, **options) == []
-
-    def test_ending_on_a_kind_takes_off_whole_groups(self) -> None:
-        call = AIMessage("a", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
-        messages = [HumanMessage("q"), call, ToolMessage("r", tool_call_id="x")]
-        for end_on, kept in (("ai", 0), ("human", 1), ("tool", 3), (("human", "tool"), 3)):
-            pruned = prune_messages(messages, max_tokens=99, token_counter=words, end_on=end_on)
-            assert same(pruned, messages[:kept])
-        assert same(prune_messages(messages[:2], max_tokens=99, token_counter=words, end_on="ai"), messages[:2])
-
     @pytest.mark.parametrize("counter", [Model(), Model().bind(stop=["x"])])
     def test_a_model_counts_lists_if_that_is_all_it_can(self, counter: Any) -> None:
         assert same(prune_messages(CHAT, max_tokens=5, token_counter=counter), [CHAT[0], CHAT[3]])
-
-    def test_whatever_has_the_method_counts(self) -> None:
-        class Counts:
-            def get_num_tokens_from_messages(self, messages: list[BaseMessage]) -> int:
-                return all_words(messages)
-
-        assert same(prune_messages(CHAT, max_tokens=5, token_counter=Counts()), [CHAT[0], CHAT[3]])  # type: ignore[call-overload]
-
-    def test_what_such_a_model_raises_is_raised_as_upstream(self) -> None:
-        for trim in (prune_messages, trim_messages):
-            with pytest.raises(NotImplementedError, match="no such model"):
-                trim(CHAT, max_tokens=10_000, token_counter=Model(broken=True))
 
     def test_a_model_counts_texts_if_it_can(self) -> None:
         class Tokenizes(Model):
@@ -397,12 +274,6 @@ class TestTrimming:
         with pytest.warns(TokenFallbackWarning, match="downloaded"):
             kept = prune_messages(CHAT, max_tokens=10_000, token_counter=model)
         assert same(kept, CHAT)
-
-    @pytest.mark.parametrize("counter", ["characters/4", CharacterCounter()])
-    def test_the_engine_s_counters_do_too(self, counter: Any) -> None:
-        messages = [HumanMessage("x" * 80), AIMessage("y" * 40), HumanMessage("z" * 40)]
-        for most, kept in ((14, 2), (51, 2), (52, 0)):  # 24 + 14 + 14
-            assert same(prune_messages(messages, max_tokens=most, token_counter=counter), messages[kept:])
 
 
 # ---------------------------------------------------------------------- what is counted
@@ -445,18 +316,6 @@ class TestCounting:
             assert listed
             assert ids(listed) == sorted(set(ids(listed)))
             assert without_split_groups(listed, messages) == listed
-
-    def test_lists_are_not_much_longer_than_the_window(self) -> None:
-        lengths: list[int] = []
-
-        def count(given_: list[BaseMessage]) -> int:
-            lengths.append(len(given_))
-            return all_words(given_)
-
-        messages = long_history(2_000)
-        kept = prune_messages(messages, max_tokens=720, token_counter=count)
-        assert max(lengths) <= 2.5 * len(kept)
-        assert len(lengths) <= 20
 
 
 # ---------------------------------------------------------------------- recall
@@ -518,12 +377,6 @@ class TestRecall:
         assert prune_messages([], max_tokens=1, token_counter=words, query="x", embeddings=embedder) == []
         assert embedder.queries == []
 
-    def test_what_was_said_before_the_window_is_embedded_once(self) -> None:
-        embedder = HashingEmbedder()
-        prune_messages([*TURNS, QUESTION], max_tokens=50, token_counter=words, top_k=2, embeddings=embedder)
-        assert embedder.queries == ["water for tulips"]
-        assert len(set(embedder.documents)) == len(embedder.documents) <= 7
-
     @given(
         sound_histories(systems=2), st.integers(0, 80), st.integers(0, 3), st.sampled_from([words, all_words]),
         st.sampled_from(["w", "call", None]),
@@ -563,37 +416,14 @@ class TestRecall:
         with pytest.raises(ValueError, match="top_k=-1"):
             prune_messages(TURNS, **options, top_k=-1)
 
-    def test_a_failing_embedder_is_an_error(self) -> None:
-        def embed(texts: list[str]) -> list[list[float]]:
-            raise RuntimeError("out of order")
-
-        with pytest.raises(EmbedderError):
-            recalled(50, query="tulips", embeddings=embed)
-
 
 # ---------------------------------------------------------------------- as a Runnable
 
 
 class TestRunnable:
-    def test_it_composes(self) -> None:
-        pruner = prune_messages(max_tokens=5, token_counter=words)
-        chain = ChatPromptTemplate([("system", "rules"), ("placeholder", "{history}")]) | pruner | RunnableLambda(len)
-        assert chain.invoke({"history": CHAT[1:]}) == 2
-        assert pruner.get_name() == "prune_messages"
-
     def test_sync_async_and_in_batches(self) -> None:
         pruner = prune_messages(max_tokens=5, token_counter=words)
         expected_ = prune_messages(CHAT, max_tokens=5, token_counter=words)
         assert same(pruner.invoke(CHAT), expected_)
         assert same(asyncio.run(pruner.ainvoke(CHAT)), expected_)
         assert pruner.batch([CHAT, [], CHAT[:1]]) == [expected_, [], CHAT[:1]]
-
-    def test_it_takes_the_question_from_the_messages(self) -> None:
-        pruner = prune_messages(max_tokens=52, token_counter=words, top_k=4, embeddings=HashingEmbedder())
-        kept = asyncio.run(pruner.ainvoke([*TURNS, QUESTION]))
-        assert ids(message for message in kept if isinstance(message, HumanMessage)) == [0, 12, 20, 24, 28]
-
-    def test_errors_come_with_the_messages(self) -> None:
-        pruner = prune_messages(max_tokens=5, token_counter={})  # type: ignore[call-overload]
-        with pytest.raises(ValueError, match="token_counter"):
-            pruner.invoke([HumanMessage("x")])

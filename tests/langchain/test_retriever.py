@@ -3,10 +3,9 @@
 import asyncio
 import inspect
 import json
-import sys
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_infinite_memory.runnable import with_infinite_memory
 from langchain_infinite_memory.search import HistoryRetriever, recall_tool
 from shared_core import InfiniteMemory, Message, RecallTemplate, SessionPool, ToolCall
-from shared_core.testing import HashingEmbedder
-from tests.support.event_loop import nothing_blocks
 from tests.support.histories import NOON, history
 
 ONE: Any = {"configurable": {"session_id": "1"}}
@@ -103,25 +100,6 @@ def test_sessions_come_from_arguments_or_the_config(pool: SessionPool) -> None:
         assert HistoryRetriever(memory).invoke("tower", ONE)[0].id == "s1"
 
 
-def test_a_question_asked_every_day_does_not_hide_its_answer(pool: SessionPool) -> None:
-    with pool.use("1") as memory:
-        for _ in range(9):
-            memory.add([Message.user("where does the tower stand?"), Message.assistant("I do not know that.")])
-        found = [hit.message.content for hit in memory.search("tower stand", 9)]
-        assert found.count("where does the tower stand?") >= 8
-        found = [hit.message.content for hit in memory.search("tower stand", 9, repeats=2)]
-        assert found.count("where does the tower stand?") == 2
-    documents = [one.page_content for one in HistoryRetriever(pool, session_id="1", k=4).invoke("tower stand")]
-    assert documents.count("where does the tower stand?") == 1
-    assert "the tower stands by the river" in documents
-    assert "by the river" in recall_tool(pool, session_id="1", top_k=4).invoke({"query": "tower stand"})
-
-
-def test_it_opens_a_store_of_its_own(tmp_path: Path, pool: SessionPool) -> None:
-    with closing(HistoryRetriever(tmp_path / "chat.db", session_id="1", embeddings=HashingEmbedder())) as retriever:
-        assert retriever.invoke("lunch")[0].id == "q2"
-
-
 def test_in_a_chain_the_question_does_not_find_itself(pool: SessionPool) -> None:
     retriever = HistoryRetriever(pool, k=1)
     seen = []
@@ -193,16 +171,6 @@ def test_the_turn_that_is_going_on_is_not_found_and_long_texts_are_cut(pool: Ses
     assert answer == RecallTemplate().render([message.replace(content=short[str(message.id)]) for message in said])
 
 
-def test_neither_holds_up_the_event_loop(pool: SessionPool) -> None:
-    async def work() -> tuple[list[Document], str]:
-        found = await HistoryRetriever(pool).ainvoke("lunch", ONE)
-        return found, await recall_tool(pool).ainvoke({"query": "which tower by the river?"}, ONE)
-
-    with nothing_blocks():
-        found, answer = asyncio.run(work())
-    assert (found[0].id, answer) == ("q2", FOUND)
-
-
 @dataclass
 class Person:
     user_id: str
@@ -226,21 +194,6 @@ def test_an_agent_searches_its_own_past(pool: SessionPool, way: str) -> None:
         state = asyncio.run(agent.ainvoke(value, config, context=Person("ann")))
     assert "ann's tower is secret" in state["messages"][2].content
     assert state["messages"][-1].text == "It is secret."
-
-
-def test_without_langgraph_the_user_comes_from_the_config(pool: SessionPool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "langgraph.runtime", None)
-    config: Any = {"configurable": {"session_id": "1", "user_id": "ann"}}
-    assert "ann's tower" in recall_tool(pool).invoke({"query": "tower"}, config)
-
-
-def test_times_without_a_zone(pool: SessionPool) -> None:
-    retriever = HistoryRetriever(pool, session_id="1", since=datetime(2024, 5, 1, 12, 1), role="user")
-    assert [document.id for document in retriever.invoke("lunch tower")] == ["q2"]
-    with InfiniteMemory(session_id="x") as memory:
-        memory.add(Message.user("the tower", created_at=datetime(2024, 5, 1, tzinfo=UTC)))
-        memory.add(Message.assistant("ok"))
-        assert HistoryRetriever(memory, since=NOON).invoke("the tower") == []
 
 
 # The standard tests for retrievers
@@ -280,21 +233,6 @@ def test_fields_can_be_configured(pool: SessionPool, tmp_path: Path) -> None:
         fewer = own.configurable_fields(k=ConfigurableField(id="k")).with_config(configurable={"k": 2})
         assert len(fewer.invoke("tower river lunch")) == 2, "the store is opened once, with its settings"
         assert own.k == 4
-
-
-@pytest.mark.parametrize("what", ["retriever", "tool"])
-def test_what_is_not_a_store(what: str) -> None:
-    from langgraph.checkpoint.memory import InMemorySaver
-    from langgraph.store.memory import InMemoryStore
-
-    make: Any = HistoryRetriever if what == "retriever" else recall_tool
-    for wrong in (InMemoryStore(), InMemorySaver()):
-        with pytest.raises(TypeError, match=f"not LangGraph's {type(wrong).__name__}"):
-            make(wrong)
-    with pytest.raises(TypeError, match="memory: this argument is called store="):
-        make(memory="chat.db")
-    with pytest.raises(TypeError, match="store must be a path"):
-        make(7)
 
 
 @pytest.mark.parametrize("kind", ["integration", "unit"])

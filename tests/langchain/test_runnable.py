@@ -4,18 +4,17 @@ import asyncio
 import json
 import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing
 from dataclasses import dataclass
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
-from langchain_core.language_models import FakeListChatModel, FakeStreamingListLLM
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -24,20 +23,17 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from langchain_core.output_parsers import CommaSeparatedListOutputParser, JsonOutputParser, StrOutputParser
+from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
 from langchain_core.runnables import (
     Runnable,
     RunnableGenerator,
     RunnableLambda,
-    RunnableParallel,
     RunnablePassthrough,
 )
 from langchain_core.tracers.base import BaseTracer
-from langgraph.store.memory import InMemoryStore
 from pydantic import BaseModel
 
-from langchain_infinite_memory.history import InfiniteChatMessageHistory, session_factory
 from langchain_infinite_memory.identity import RunIds
 from langchain_infinite_memory.messages import to_message
 from langchain_infinite_memory.runnable import InfiniteMemoryRunnable, MemoryFailedWarning, with_infinite_memory
@@ -49,7 +45,7 @@ ONE: Any = {"configurable": {"session_id": "1"}}
 SMALL: dict[str, Any] = {
     "max_tokens": 200, "reserve_tokens": 0, "embedder": HashingEmbedder(), "token_counter": "characters/4",
 }  # fmt: skip
-WAYS = ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"]
+WAYS = ["invoke", "ainvoke", "stream", "astream"]
 
 
 class Chain:
@@ -77,11 +73,7 @@ async def ask(chain: Runnable[Any, Any], value: Any, way: str = "invoke", config
         return await chain.ainvoke(value, config)
     if way == "stream":
         return "".join(chain.stream(value, config))
-    if way == "astream":
-        return "".join([chunk async for chunk in chain.astream(value, config)])
-    if way == "batch":
-        return chain.batch([value], config)[0]
-    return (await chain.abatch([value], config))[0]
+    return "".join([chunk async for chunk in chain.astream(value, config)])
 
 
 def stored(chain: InfiniteMemoryRunnable, session: str = "1") -> list[BaseMessage]:
@@ -100,40 +92,29 @@ def exchange(question: str) -> list[BaseMessage]:
 # What the chain is given
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    "form",
-    [
-        lambda text: text,
-        HumanMessage,
-        lambda text: [HumanMessage(text)],
-        lambda text: [("user", text)],
-        lambda text: ChatPromptTemplate([("user", text)]).invoke({}),
-    ],
-    ids=["text", "message", "messages", "tuples", "prompt"],
-)
-def test_without_keys_it_is_given_the_whole_prompt(form: Any, way: str) -> None:
+FORMS: dict[str, Any] = {
+    "text": lambda text: text,
+    "message": HumanMessage,
+    "messages": lambda text: [HumanMessage(text)],
+    "tuples": lambda text: [("user", text)],
+    "prompt": lambda text: ChatPromptTemplate([("user", text)]).invoke({}),
+}
+
+
+@pytest.mark.parametrize(("form", "way"), [*((form, "invoke") for form in FORMS), *(("text", way) for way in WAYS[1:])])
+def test_without_keys_it_is_given_the_whole_prompt(form: str, way: str) -> None:
     inner = Chain()
     with closing(with_infinite_memory(inner)) as chain:
-        assert asyncio.run(ask(chain, form("hello"), way)) == "re: hello"
-        assert asyncio.run(ask(chain, form("good bye"), way)) == "re: good bye"
+        assert asyncio.run(ask(chain, FORMS[form]("hello"), way)) == "re: hello"
+        assert asyncio.run(ask(chain, FORMS[form]("good bye"), way)) == "re: good bye"
         assert inner.given == [[HumanMessage("hello")], [*exchange("hello"), HumanMessage("good bye")]]
         assert stored(chain) == exchange("hello") + exchange("good bye")
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_with_an_input_key_it_is_given_the_dict_with_the_prompt(way: str) -> None:
-    inner = Chain()
-    with closing(with_infinite_memory(inner, input_key="question")) as chain:
-        for question in ("hello", "good bye"):
-            asyncio.run(ask(chain, {"question": question, "other": 1}, way))
-        assert inner.given[1] == {"question": [*exchange("hello"), HumanMessage("good bye")], "other": 1}
-        assert stored(chain) == exchange("hello") + exchange("good bye")
-
-
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("form", [lambda text: text, HumanMessage, lambda text: [HumanMessage(text)]])
-def test_with_a_history_key_the_question_keeps_its_form(form: Any, way: str) -> None:
+@pytest.mark.parametrize("name", ["text", "messages"])
+def test_with_a_history_key_the_question_keeps_its_form(name: str, way: str) -> None:
+    form = FORMS[name]
     inner = Chain()
     with closing(with_infinite_memory(inner, input_key="question", history_key="past")) as chain:
         value = {"question": form("hello"), "past": "is replaced"}
@@ -160,39 +141,9 @@ def test_what_is_said_long_ago_is_recalled_within_the_budget() -> None:
     assert given["question"].endswith("\nwhat is code3 exactly?")
     assert given["past"][-1] == AIMessage("re: tell me about garden 29 please")
     assert 0 < len(given["past"]) < 30
-    assert reports[-1] == reports[-1]
     assert all(report.total_tokens <= 200 for report in reports)
     assert len(stored(chain)) == 64
     assert stored(chain)[-2] == HumanMessage("what is code3 exactly?")
-
-
-@pytest.mark.parametrize("placement", ["system", "messages"])
-def test_elsewhere_placed_the_question_stays_as_typed(placement: str) -> None:
-    inner = Chain()
-    keys = {"input_key": "question", "history_key": "past"}
-    with SessionPool(placement=placement, **SMALL) as pool:
-        chain = with_infinite_memory(inner, store=pool, **keys)
-        chain.invoke({"question": "my code is code3 exactly"}, ONE)
-        for number in range(30):
-            chain.invoke({"question": f"tell me about garden {number} please"}, ONE)
-        chain.invoke({"question": "what is code3 exactly?"}, ONE)
-    given = inner.given[-1]
-    assert given["question"] == "what is code3 exactly?"
-    assert "my code is code3 exactly" in "\n".join(message.text for message in given["past"])
-
-
-def test_a_prompt_with_a_placeholder_and_a_model() -> None:
-    prompt = ChatPromptTemplate([("system", "be kind"), MessagesPlaceholder("past"), ("human", "{question}")])
-    seen: list[Any] = []
-
-    def model(value: Any) -> AIMessage:
-        seen.append(value.to_messages())
-        return AIMessage("fine")
-
-    chain = with_infinite_memory(prompt | model, input_key="question", history_key="past")
-    assert chain.invoke({"question": "how?"}, ONE) == AIMessage("fine")
-    assert chain.invoke({"question": "and now?"}, ONE) == AIMessage("fine")
-    assert seen[1] == [SystemMessage("be kind"), HumanMessage("how?"), AIMessage("fine"), HumanMessage("and now?")]
 
 
 def test_system_messages_of_the_input_are_sent_charged_and_not_stored() -> None:
@@ -203,17 +154,6 @@ def test_system_messages_of_the_input_are_sent_charged_and_not_stored() -> None:
     assert inner.given[1] == [SystemMessage("be kind " * 50), *exchange("hello"), HumanMessage("good bye")]
     assert stored(chain) == exchange("hello") + exchange("good bye")
     assert reports[0].totals["tools"] > 100  # type: ignore[index]
-
-
-def test_tools_are_charged() -> None:
-    def clock(zone: str) -> str:
-        """Tell the time."""
-        return zone
-
-    reports = list[ContextReport]()
-    chain = with_infinite_memory(Chain(), tools=[clock], on_report=lambda report, run: reports.append(report))
-    chain.invoke("hello", ONE)
-    assert reports[0].totals["tools"] > 20  # type: ignore[index]
 
 
 # What is stored
@@ -277,7 +217,7 @@ def looped() -> list[Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("output", [object(), {"a": object()}, iter(["x"]), looped()])
+@pytest.mark.parametrize("output", [object(), iter(["x"]), looped()])
 def test_an_answer_that_cannot_be_stored_is_the_callers_all_the_same(output: Any, way: str) -> None:
     class Answering(Runnable[Any, Any]):
         def invoke(self, input: Any, config: Any = None, **kwargs: Any) -> Any:
@@ -325,13 +265,6 @@ def test_json_that_comes_in_parts_is_stored_once() -> None:
     texts = [message.text for message in stored(chain)[1::2]]
     assert [json.loads(text) for text in texts] == [*[json.loads(answer)] * 2, {"city": "Porto", "stops": []}]
     assert stored(chain)[-1].additional_kwargs == {"incomplete": "stopped"}
-    lists = with_infinite_memory(FakeListChatModel(responses=["a, b, c"]) | CommaSeparatedListOutputParser())
-    assert lists.invoke("which?", ONE) == ["a", "b", "c"]
-    assert list(lists.stream("which?", ONE)) == [["a"], ["b"], ["c"]]
-    assert [message.text for message in stored(lists)[1::2]] == ['["a","b","c"]'] * 2
-    both = with_infinite_memory(RunnableParallel(answer=FakeListChatModel(responses=["aab"]) | StrOutputParser()))
-    assert "".join(chunk["answer"] for chunk in both.stream("which?", ONE)) == "aab"
-    assert stored(both)[1] == AIMessage("aab")
 
 
 def test_an_agent_that_returns_all_its_messages_adds_only_what_is_new() -> None:
@@ -345,11 +278,6 @@ def test_an_agent_that_returns_all_its_messages_adds_only_what_is_new() -> None:
         chain.invoke(question, ONE)
     texts = [message.text for message in stored(chain)]
     assert texts == ["when?", "", "noon", "when?", "and now?", "", "noon", "and now?"]
-    once: list[BaseMessage] = [HumanMessage("hello", id="q"), AIMessage("ignored", id="q2")]
-    chain = with_infinite_memory(lambda value: [*once[:1], AIMessage("hi", id="a")])
-    chain.invoke([once[0]], ONE)
-    chain.invoke([once[0]], ONE)  # sent again
-    assert stored(chain) == [once[0], AIMessage("hi", id="a")]
 
 
 def test_an_answer_with_an_id_that_is_taken_is_kept_under_another() -> None:
@@ -361,13 +289,6 @@ def test_an_answer_with_an_id_that_is_taken_is_kept_under_another() -> None:
     assert stored(chain)[1].id == "answer-1"
     assert len({message.id for message in neutral(chain)}) == 6
     assert chain.history("1").unanswered() == []
-
-
-def test_a_user_who_speaks_in_the_output_opens_a_turn() -> None:
-    chain = with_infinite_memory(lambda value: [AIMessage("who?"), HumanMessage("me"), AIMessage("ah")])
-    chain.invoke("knock", ONE)
-    first, second, third, fourth = neutral(chain)
-    assert (second.turn_id, fourth.turn_id) == (first.id, third.id)
 
 
 def test_results_of_tools_go_on_with_the_turn() -> None:
@@ -428,32 +349,9 @@ def test_a_report_that_cannot_be_taken_is_logged(caplog: pytest.LogCaptureFixtur
         raise ArithmeticError("the disk is full")
 
     chain = with_infinite_memory(Chain(), on_report=refuse)
-    for way in WAYS:
-        assert asyncio.run(ask(chain, "how?", way)) == "re: how?"
-    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["on_report failed"] * len(WAYS)
+    assert chain.invoke("how?", ONE) == "re: how?"
     assert "the disk is full" in caplog.text
-    assert len(stored(chain)) == 2 * len(WAYS)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_report_names_its_run(way: str) -> None:
-    tracer, runs = Tracer(), list[RunIds]()
-    chain = with_infinite_memory(Chain(), on_report=lambda report, run: runs.append(run))
-    names = {"session_id": "1", "user_id": "ann", "thread_id": "monday"}
-    asyncio.run(ask(chain, "how?", way, {"configurable": names, "callbacks": [tracer]}))
-    [run], [root] = runs, tracer.roots
-    assert run == RunIds("1", "ann", "monday", str(root.id))
-
-
-def test_the_store_has_one_name() -> None:
-    makers: list[Callable[..., Any]] = [
-        partial(with_infinite_memory, Chain()), partial(InfiniteChatMessageHistory, "1"), session_factory,
-    ]  # fmt: skip
-    for made in makers:
-        with pytest.raises(TypeError, match="store="):
-            made(memory="chat.db")
-        with pytest.raises(TypeError, match="not LangGraph's InMemoryStore"):
-            made(store=InMemoryStore())
+    assert len(stored(chain)) == 2
 
 
 # Whose memory
@@ -517,28 +415,6 @@ def chunks_of(text: str) -> Runnable[Any, str]:
     return RunnableGenerator(stream, astream)
 
 
-def test_chunks_pass_through_at_once_and_the_answer_is_stored_at_the_end() -> None:
-    chain = with_infinite_memory(chunks_of("fine"))
-    seen = [(chunk, len(stored(chain))) for chunk in chain.stream("how?", ONE)]
-    assert seen == [(letter, 1) for letter in "fine"]
-    assert stored(chain) == [HumanMessage("how?"), AIMessage("fine")]
-
-    async def work() -> list[str]:
-        return [chunk async for chunk in chain.astream("and now?", ONE)]
-
-    assert asyncio.run(work()) == list("fine")
-    assert stored(chain)[2:] == [HumanMessage("and now?"), AIMessage("fine")]
-
-
-def test_a_models_chunks_become_one_message() -> None:
-    chain = with_infinite_memory(FakeListChatModel(responses=["fine"]))
-    assert "".join(chunk.text for chunk in chain.stream("how?", ONE)) == "fine"
-    question, answer = stored(chain)
-    assert (type(answer), answer.text, question) == (AIMessage, "fine", HumanMessage("how?"))
-    whole = chain.invoke("again?", ONE)
-    assert stored(chain)[3] == whole
-
-
 @pytest.mark.parametrize("way", ["stream", "astream"])
 @pytest.mark.parametrize(
     ("text", "taken", "why"), [("fine", 2, "stopped"), ("fi!ne", 4, "failed"), ("fine", 0, None), ("!", 4, None)]
@@ -600,6 +476,9 @@ def test_a_cancelled_consumer_leaves_what_was_received() -> None:
     ]  # fmt: skip
 
 
+# Failing chains
+
+
 def test_streams_of_dicts_and_of_messages() -> None:
     def dicts(inputs: Iterator[Any]) -> Iterator[dict[str, Any]]:
         list(inputs)
@@ -627,9 +506,6 @@ def test_streams_of_dicts_and_of_messages() -> None:
     assert stored(chain) == [HumanMessage("how?"), AIMessage("2")]
 
 
-# Failing chains
-
-
 def failing(times: int) -> tuple[Chain, Runnable[Any, Any]]:
     inner = Chain()
 
@@ -654,14 +530,6 @@ def test_a_failed_question_is_kept_without_an_answer_and_asked_again_is_the_same
     assert stored(memory) == exchange("how?")
     asyncio.run(ask(memory, "how?", way))
     assert stored(memory) == exchange("how?") * 2
-
-
-def test_retries_ask_once() -> None:
-    _, chain = failing(2)
-    memory = with_infinite_memory(chain)
-    retrying = memory.with_retry(stop_after_attempt=3, wait_exponential_jitter=False)
-    assert retrying.invoke("how?", ONE) == "re: how?"
-    assert stored(memory) == exchange("how?")
 
 
 def test_a_prompt_that_cannot_be_made_keeps_the_question() -> None:
@@ -711,21 +579,6 @@ def test_a_memory_that_fails_does_not_fail_the_chain(way: str) -> None:
             asyncio.run(ask(strict, "how?", way))
 
 
-def test_a_memory_that_recovers_during_a_call_keeps_the_exchange() -> None:
-    with closing(BrokenStore(":memory:")) as store:
-
-        def recover(value: Any) -> str:
-            store.broken = False
-            return "fine"
-
-        chain = with_infinite_memory(recover, store=store)
-        chain.invoke("hello", ONE)
-        store.broken = True
-        with pytest.warns(MemoryFailedWarning):
-            chain.invoke("how?", ONE)
-        assert [message.text for message in stored(chain)] == ["hello", "fine", "how?", "fine"]
-
-
 def test_an_answer_whose_question_was_forgotten_is_not_kept() -> None:
     with SessionPool() as pool:
 
@@ -737,13 +590,6 @@ def test_an_answer_whose_question_was_forgotten_is_not_kept() -> None:
         chain = with_infinite_memory(forget, store=pool)
         with pytest.warns(MemoryFailedWarning, match="no turn"):
             assert chain.invoke("how?", ONE) == "a secret"
-        assert stored(chain) == []
-        again = with_infinite_memory(Chain(), store=pool)
-        again.invoke(HumanMessage("how?", id="q"), ONE)
-        with pool.use("1") as memory:
-            memory.forget(session=True)
-        with pytest.warns(MemoryFailedWarning):
-            again.invoke(HumanMessage("how?", id="q"), ONE)
         assert stored(chain) == []
 
 
@@ -815,7 +661,7 @@ def test_the_same_question_asked_twice_at_a_time_is_two() -> None:
     assert len({message.turn_id for message in neutral(chain)}) == 2
 
 
-def test_fifty_sessions_without_holding_up_the_event_loop(tmp_path: Path) -> None:
+def test_sessions_at_once_do_not_hold_up_the_event_loop(tmp_path: Path) -> None:
     inner = RunnableLambda(lambda value: "re: " + text_of(value), lambda value: answer(value))
 
     async def answer(value: Any) -> str:
@@ -831,11 +677,11 @@ def test_fifty_sessions_without_holding_up_the_event_loop(tmp_path: Path) -> Non
         assert [chunk async for chunk in chain.astream("and?", config)] == ["re: and?"]
 
     async def work() -> None:
-        await asyncio.gather(*(talk(str(number)) for number in range(50)))
+        await asyncio.gather(*(talk(str(number)) for number in range(8)))
 
     with nothing_blocks():
         asyncio.run(work())
-    for number in range(50):
+    for number in range(8):
         texts = [message.text for message in stored(chain, str(number))]
         assert texts == [f"i am {number}", f"re: i am {number}", "who?", "re: who?", "and?", "re: and?"]
     chain.close()
@@ -872,14 +718,6 @@ def test_documents_are_sent_with_the_newest_question_only(history_key: str | Non
     assert inner.given[0]["docs"] == DOCUMENTS[:1]
     assert stored(chain)[0] == HumanMessage("how old?", additional_kwargs={"grounding": DOCUMENTS[:1]})
     assert neutral(chain)[0].grounding == to_message(stored(chain)[0]).grounding
-
-
-def test_texts_and_one_document_are_grounding_too() -> None:
-    inner = Chain()
-    chain = with_infinite_memory(inner, input_key="question", documents_key="docs")
-    for docs in (["a fact"], "a fact", Document("a fact")):
-        chain.invoke({"question": HumanMessage("how?"), "docs": docs}, ONE)
-        assert inner.given[-1]["question"][-1] == HumanMessage("a fact\n\nhow?")
 
 
 # In other chains
@@ -941,52 +779,6 @@ def test_the_chain_is_traced_as_a_child(way: str) -> None:
     assert root.outputs == {"output": "re: how?"}
 
 
-def test_a_stopped_stream_ends_its_run() -> None:
-    tracer = Tracer()
-    chain = with_infinite_memory(FakeStreamingListLLM(responses=["fine"]))
-    config: Any = {**ONE, "callbacks": [tracer]}
-    stream = chain.stream("how?", config)
-    next(stream)
-    stream.close()  # type: ignore[attr-defined]
-    assert [run.name for run in tracer.roots] == ["InfiniteMemoryRunnable"]
-
-
-def test_events_show_the_model_in_it() -> None:
-    chain = with_infinite_memory(FakeListChatModel(responses=["ok"]))
-
-    async def work() -> list[tuple[str, int]]:
-        return [
-            (event["event"], len(event["parent_ids"]))
-            async for event in chain.astream_events("how?", ONE, version="v2")
-        ]
-
-    events = asyncio.run(work())
-    assert events[0] == ("on_chain_start", 0)
-    assert events[-1] == ("on_chain_end", 0)
-    assert ("on_retriever_end", 1) in events
-    assert ("on_chat_model_stream", 1) in events
-    assert stored(chain)[1].text == "ok"
-
-
-def test_a_history_that_is_sent_again_is_stored_and_sent_once() -> None:
-    """As in the usual loop over tool calls: the list grows, and all of it is given each time."""
-    call = AIMessage("", tool_calls=[{"name": "f", "args": {}, "id": "x1"}])
-    answers: Iterator[BaseMessage] = iter([call, AIMessage("fine")])
-    sent: list[Any] = []
-
-    def model(messages: list[BaseMessage]) -> BaseMessage:
-        sent.append([message.type for message in messages])
-        return next(answers)
-
-    chain: InfiniteMemoryRunnable = with_infinite_memory(RunnableLambda(model))
-    messages: list[BaseMessage] = [HumanMessage("do it")]
-    messages += [chain.invoke(messages, ONE), ToolMessage("done", tool_call_id="x1")]
-    assert chain.invoke(messages, ONE).text == "fine"
-    assert sent == [["human"], ["human", "ai", "tool"]]
-    assert [message.type for message in chain.history("1").messages] == ["human", "ai", "tool", "ai"]
-    chain.close()
-
-
 def test_a_history_that_is_brought_along_is_stored_before_the_question() -> None:
     inner = Chain()
     chain = with_infinite_memory(inner)
@@ -994,16 +786,3 @@ def test_a_history_that_is_brought_along_is_stored_before_the_question() -> None
     chain.invoke(whole, ONE)
     assert inner.given == [whole]
     assert stored(chain) == [*whole, AIMessage("re: how?")]
-
-
-def test_system_messages_come_first_whenever_they_were_said() -> None:
-    sent: list[Any] = []
-
-    def model(messages: list[BaseMessage]) -> BaseMessage:
-        sent.append([message.type for message in messages])
-        return AIMessage("fine")
-
-    with InfiniteMemory() as memory:
-        memory.add([Message.user("hello"), Message.assistant("hi"), Message.system("be brief")])
-        with_infinite_memory(RunnableLambda(model), store=memory).invoke([HumanMessage("well?")])
-    assert sent == [["system", "human", "ai", "human"]]

@@ -5,7 +5,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,90 +12,14 @@ from langchain_core.messages import HumanMessage
 
 from langchain_infinite_memory.budget import Budget
 from langchain_infinite_memory.followed_lists import FollowedLists, StateList, follow_whole
-from langchain_infinite_memory.identity import Newest, Tasks, Thread
+from langchain_infinite_memory.identity import Newest, Tasks
 from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, Sessions, open_pool
-from langchain_infinite_memory.threads import ThreadMemory
-from shared_core import InfiniteMemory, SessionPool
+from shared_core import InfiniteMemory
 from shared_core.stores import open_store
 from tests.langchain.agents import Words
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 multi_threaded = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-
-
-def test_one_sessions_ingest_does_not_hold_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun, go_on = threading.Event(), threading.Event()
-    follow = InfiniteMemory.follow
-
-    def slow(self: InfiniteMemory, *given: Any, **named: Any) -> Any:
-        if self.session_id == "slow":
-            begun.set()
-            assert go_on.wait(30)
-        return follow(self, *given, **named)
-
-    monkeypatch.setattr(InfiniteMemory, "follow", slow)
-    with SessionPool(token_counter=Words()) as pool:
-        memories = ThreadMemory(pool)
-
-        def store(session: str) -> threading.Thread:
-            message = HumanMessage("hello", id=session)
-            thread = threading.Thread(target=memories.store, args=(Thread(session, removed="leave_out"), [message]))
-            thread.start()
-            return thread
-
-        waiting = store("slow")
-        assert begun.wait(30)
-        other = store("other")
-        other.join(30)
-        assert not other.is_alive()
-        assert [one.session_id for one in pool.sessions()] == ["other"]
-        go_on.set()
-        waiting.join(30)
-        assert [one.session_id for one in pool.sessions()] == ["slow", "other"]
-    assert memories._locks._held == {}
-
-
-def test_a_lock_is_held_by_one_at_a_time_and_gone_when_nobody_uses_it() -> None:
-    locks, order = Locks(), list[str]()
-
-    def work() -> None:
-        with locks.hold(("s", None)):
-            order.append("second")
-
-    with locks.hold(("s", None)):
-        other = threading.Thread(target=work)
-        other.start()
-        with locks.hold(("another", None)):
-            order.append("first")
-    other.join(30)
-    assert order == ["first", "second"]
-    assert locks._held == {}
-
-
-@forks
-@multi_threaded
-def test_a_process_forked_while_a_session_is_stored_can_store_in_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    begun, go_on, parent, follow = threading.Event(), threading.Event(), os.getpid(), InfiniteMemory.follow
-
-    def slow(self: InfiniteMemory, *given: Any, **named: Any) -> Any:
-        if os.getpid() == parent:
-            begun.set()
-            assert go_on.wait(30)
-        return follow(self, *given, **named)
-
-    monkeypatch.setattr(InfiniteMemory, "follow", slow)
-    with SessionPool(tmp_path / "memory.db", token_counter=Words()) as pool:
-        memories, session = ThreadMemory(pool), Thread("s", removed="leave_out")
-        storing = threading.Thread(target=memories.store, args=(session, [HumanMessage("hello", id="1")]))
-        storing.start()
-        assert begun.wait(30)
-        assert in_child(lambda: memories.store(session, [HumanMessage("from the child", id="2")])) == 0
-        go_on.set()
-        storing.join(30)
-        with pool.use("s") as memory:
-            assert [memory.get(id_).content for id_ in "12"] == ["hello", "from the child"]
 
 
 @forks

@@ -1,22 +1,19 @@
 """LangChain's models as summarizers, and what agents, chains and histories are sent of a summary."""
 
 import asyncio
-import itertools
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import pytest
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.language_models import FakeListLLM, GenericFakeChatModel
+from langchain_core.language_models import FakeListLLM
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 
-from langchain_infinite_memory import as_summarizer, with_infinite_memory
-from langchain_infinite_memory.settings import memory_settings
-from shared_core import AsyncInfiniteMemory, ContextReport, InfiniteMemory, Message, RecallTemplate
-from tests.langchain.agents import Model, Words, agent, ask, config, memory, size
+from langchain_infinite_memory import as_summarizer
+from shared_core import ContextReport, Message, SummaryTemplate
+from tests.langchain.agents import Model, agent, ask, config, memory, size
 from tests.support.event_loop import nothing_blocks
 
 SETTINGS: dict[str, Any] = {
@@ -24,7 +21,7 @@ SETTINGS: dict[str, Any] = {
     "recall_tokens": 0,
     "summary_tokens": 20,
     "summarizer_tokens": 120,
-    "recall_template": RecallTemplate(summary_header="<sum>", summary_footer="</sum>"),
+    "summary_template": SummaryTemplate("<sum>", "</sum>"),
 }
 
 
@@ -98,24 +95,6 @@ class Runs(BaseCallbackHandler):
             self.names.append(name)
 
 
-def test_events_have_the_answer_alone_and_traces_have_the_summarizer_too() -> None:
-    summarizer = GenericFakeChatModel(messages=(AIMessage("so far much") for _ in itertools.count()))
-    chat, runs = agent(Model(), memory(summarizer=summarizer, **SETTINGS), tools=[]), Runs()
-
-    async def talk() -> Counter[tuple[str, str]]:
-        seen: Counter[tuple[str, str]] = Counter()
-        for number in range(20):
-            asked = {"messages": [("user", f"what of {number} and all that was said of it?")]}
-            async for event in chat.astream_events(asked, config() | {"callbacks": [runs]}, version="v2"):
-                seen[event["event"], event["name"]] += event["event"].startswith("on_chat_model")
-        return +seen
-
-    assert asyncio.run(talk()) == {("on_chat_model_start", "Model"): 20, ("on_chat_model_end", "Model"): 20}
-    named = Counter(runs.names)
-    assert named[None] == 20
-    assert named["summarize"] >= 3
-
-
 def test_an_agent_goes_on_when_the_summarizer_fails() -> None:
     def fails(messages: Sequence[BaseMessage]) -> AIMessage:
         raise ConnectionError("no network")
@@ -129,21 +108,6 @@ def test_an_agent_goes_on_when_the_summarizer_fails() -> None:
     assert any("ConnectionError: no network" in note for note in reports[-1].degraded)
 
 
-def test_a_chain_is_given_it_too() -> None:
-    prompts: list[list[BaseMessage]] = []
-    settings = {"token_counter": Words(), "reserve_tokens": 0, **SETTINGS}
-
-    def answer(messages: list[BaseMessage]) -> str:
-        prompts.append(messages)
-        return "Noted."
-
-    chain = with_infinite_memory(answer, summarizer=FakeListLLM(responses=["all that"]), **settings)
-    for number in range(30):
-        chain.invoke(f"what of {number} and all that was said of it?", {"configurable": {"session_id": "s"}})
-    assert prompts[-1][0].text == "<sum>\nall that\n</sum>"
-    chain.close()
-
-
 def test_whatever_runs_is_a_summarizer() -> None:
     said = [Message.user("hi", id="u"), Message.assistant("hello", id="a")]
     plain = as_summarizer(RunnableLambda(lambda text: text.splitlines()[0]), prompt="{messages} | {previous}")
@@ -155,24 +119,3 @@ def test_whatever_runs_is_a_summarizer() -> None:
     assert as_summarizer(plain) is plain
     with pytest.raises(TypeError, match="returned int, not a message or a text"):
         as_summarizer(RunnableLambda(len))(None, said)
-
-
-@pytest.mark.parametrize("wrong", ["gpt", 7, Model])
-def test_what_is_none_is_refused(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="summarizer must be a chat model"):
-        memory_settings(summarizer=wrong)
-
-
-def test_the_same_object_sums_up_a_branch_that_is_merged() -> None:
-    asked = Model(reply=lambda messages: AIMessage(messages[-1].text[-40:]))
-    with InfiniteMemory() as one:
-        one.add([Message.user("We write a parser."), Message.assistant("Fine.")])
-        one.fork("side")
-        one.add([Message.user("Why does it hang?"), Message.assistant("A tab.")])
-        one.checkout("main")
-        merge = one.merge("side", "squash", prompt="What was the bug?", summarizer=as_summarizer(asked))
-        assert merge.messages[1].content.endswith("The above is a record. What was the bug?"[-40:])
-        assert "assistant: A tab." in asked.last[-1].text
-        one.checkout("side")
-        asynchronous = asyncio.run(AsyncInfiniteMemory(one).merge("main", "squash", summarizer=as_summarizer(asked)))
-        assert asynchronous.how == "squash"

@@ -1,13 +1,12 @@
 """A checkpointer's thread belongs to the user who began it: a run of another one stores and sends nothing."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 
@@ -97,41 +96,6 @@ def test_another_user_is_refused_and_the_same_one_goes_on(build: Build, lasting:
 
 
 @WAYS
-def test_the_other_face_refuses_too(build: Build, tmp_path: Path) -> None:
-    saver, model = InMemorySaver(), Model()
-    with opened(build, tmp_path, saver, model) as one:
-        run(one, SECRET, user_id="dora")
-        with pytest.raises(ValueError, match=REFUSED):
-            asyncio.run(one.ainvoke({"messages": [HumanMessage("and mine?")]}, config("tuesday", user_id="emil")))
-    assert (len(model.sent), texts_of(tmp_path, "emil")) == (1, [])
-
-
-@WAYS
-def test_what_a_user_had_erased_is_not_given_to_another(build: Build, tmp_path: Path) -> None:
-    saver, model = InMemorySaver(), Model()
-    with opened(build, tmp_path, saver, model) as one:
-        run(one, SECRET, user_id="dora")
-    with open_pool(tmp_path / "chat.db") as pool, pool.use("any", "dora") as dora:
-        dora.forget(user=True)
-    with opened(build, tmp_path, saver, model) as one, pytest.raises(ValueError, match=REFUSED):
-        run(one, "what is my locker code?", user_id="emil")
-    assert (len(model.sent), texts_of(tmp_path, "emil"), texts_of(tmp_path, "dora")) == (1, [], [])
-
-
-@WAYS
-def test_without_a_saver_and_after_a_deletion_a_name_is_free(build: Build, tmp_path: Path) -> None:
-    with open_pool(tmp_path / "chat.db") as pool:
-        saver, model = InMemorySaver(), Model()
-        kept, fresh = build(pool, model, saver), build(pool, model, None)
-        for user in ("dora", "emil"):
-            assert run(fresh, f"hello from {user}", user_id=user) == f"fine: hello from {user}"
-        run(kept, SECRET, user_id="dora")
-        saver.delete_thread("tuesday")
-        assert run(kept, "what is my locker code?", user_id="emil") == "I do not know"
-        assert run(kept, "and now?", user_id="emil") == "fine: and now?"
-
-
-@WAYS
 @pytest.mark.parametrize("text", [SECRET, "what is my locker code?"])
 @pytest.mark.parametrize("lasting", [False, True], ids=["in memory", "sqlite"])
 def test_a_run_that_goes_back_without_a_user_is_the_owners(
@@ -171,28 +135,6 @@ def test_a_thread_begun_without_a_user_stays_without_one(build: Build, process: 
         assert (len(model.sent), texts_of(tmp_path, "dora")) == (1, [])
         assert run(one, "what is my locker code?") == "4471"
     assert "dora" not in str(model.sent)
-
-
-def with_helper(pool: SessionPool, model: Model, saver: Any) -> Any:
-    helper = agent(model, memory(pool))
-
-    def look(item: str) -> str:
-        """Have a helper look."""
-        return str(helper.invoke({"messages": [HumanMessage(f"the {item}, please")]})["messages"][-1].text)
-
-    return agent(model, memory(pool), tools=[look], checkpointer=saver)
-
-
-def test_the_helpers_of_a_run_without_a_user_are_the_owners_too(tmp_path: Path) -> None:
-    saver, model = InMemorySaver(), Model()
-    with opened(with_helper, tmp_path, saver, model) as one:
-        run(one, SECRET, user_id="dora")
-        assert run(one, "look at a") == "fine: look at a"
-        assert [message.text for message in model.sent[-2].messages if message.type == "human"] == ["the a, please"]
-    with open_pool(tmp_path / "chat.db") as pool:
-        assert [(key.user_id, key.session_id.partition("//")[0]) for key in pool.store.sessions()] == [
-            ("dora", "tuesday")
-        ] * 2
 
 
 BROUGHT = [
@@ -251,18 +193,6 @@ def test_a_refusal_is_raised_while_the_store_is_down(caplog: pytest.LogCaptureFi
     run(one, "hello", user_id="dora")
     assert "goes on without it: it was closed; make another InfiniteMemoryMiddleware" in caplog.text
     assert "what another user's run brought to thread 'tuesday' stays there" in caplog.text
-
-
-def test_a_state_without_messages_and_a_broken_store_keep_the_owner() -> None:
-    model, middleware = Model(), memory()
-    one = agent(model, middleware, checkpointer=InMemorySaver())
-    run(one, SECRET, user_id="dora")
-    state = one.get_state(config("tuesday")).values["messages"]
-    one.update_state(config("tuesday"), {"messages": [RemoveMessage(str(message.id)) for message in state]})
-    middleware.close()
-    with pytest.raises(ValueError, match=REFUSED):
-        run(one, "and mine?", user_id="emil")
-    assert len(model.sent) == 1
 
 
 def test_a_list_that_a_caller_brings_to_a_thread_of_their_own_is_theirs() -> None:

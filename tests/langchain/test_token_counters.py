@@ -12,10 +12,9 @@ from langchain_core.messages.utils import count_tokens_approximately
 
 from langchain_infinite_memory import as_token_counter, to_message
 from langchain_infinite_memory.token_counters import ModelCounter, list_counter
-from shared_core import InfiniteMemory
 from shared_core.formats.parts import IMAGE_TOKENS
 from shared_core.tokens import ConservativeCounter, TiktokenCounter, TokenFallbackWarning, message_tokens
-from tests.langchain.sample_messages import EVERY, PICTURE
+from tests.langchain.sample_messages import PICTURE
 
 SPECIAL = "<|endoftext|>"
 
@@ -41,23 +40,12 @@ def plain_model() -> GenericFakeChatModel:
 # Of texts
 
 
-def test_none_is_the_engines_default() -> None:
-    assert as_token_counter(None).name == TiktokenCounter().name
-
-
 def test_what_the_engine_takes_is_passed_on() -> None:
     own = ConservativeCounter()
     assert as_token_counter(own) is own
     assert as_token_counter("cl100k_base").name == TiktokenCounter("cl100k_base").name
     assert as_token_counter(lambda text: len(text.split()))("a b c") == 3
     assert as_token_counter(lambda text: 1).name is None
-
-
-@pytest.mark.parametrize("counter", ["approximate", count_tokens_approximately])
-def test_approximate_is_a_quarter_rounded_up(counter: Any) -> None:
-    count = as_token_counter(counter)
-    assert [count(text) for text in ("", "a", "abcd", "abcde")] == [0, 1, 1, 2]
-    assert count.name == "langchain/approximate"
 
 
 @given(st.text())
@@ -115,14 +103,6 @@ def test_a_model_of_openai_is_counted_with_its_table(kind: str, model: Any, tabl
     assert counter(f"one {SPECIAL}") == TiktokenCounter(table)(f"one {SPECIAL}"), "a special token counts as text"
 
 
-def test_an_azure_model_without_a_name_is_counted() -> None:
-    openai = pytest.importorskip("langchain_openai")
-    model = openai.AzureChatOpenAI(
-        azure_deployment="own", azure_endpoint="https://one.openai.azure.com", api_key="none", api_version="2024-02-01"
-    )
-    assert as_token_counter(model).name == TiktokenCounter().name
-
-
 def test_a_tokenizer_that_cannot_be_reached_is_tried_once_per_process() -> None:
     tried: list[str] = []
 
@@ -168,34 +148,7 @@ def test_anything_else_is_refused(counter: Any) -> None:
         as_token_counter(counter)
 
 
-def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="no_such_encoding"):
-        as_token_counter("no_such_encoding")
-
-
-def test_the_engine_counts_with_it() -> None:
-    with InfiniteMemory(max_tokens=30, reserve_tokens=0, token_counter=as_token_counter(Words())) as memory:
-        for number in range(20):
-            memory.add([to_message(HumanMessage(f"question {number}")), to_message(AIMessage("a short answer"))])
-        context = memory.context("one more?")
-    sizes = [4 + len(message.content.split()) for message in context.messages]
-    assert context.report.total_tokens == sum(sizes)
-    assert sizes == [6, 7, 6], "one more turn would make 32"
-
-
 # Of messages
-
-
-def test_len_counts_messages() -> None:
-    assert [list_counter(len)(EVERY[:count]) for count in range(3)] == [0, 1, 2]
-
-
-def test_the_rule_of_trim_messages() -> None:
-    messages = [HumanMessage("abc"), AIMessage("d")]
-    assert list_counter(per_message)(messages) == 13 + 11
-    assert list_counter(per_list)(messages) == 103 + 101
-    assert list_counter("approximate")(messages) == sum(count_tokens_approximately([message]) for message in messages)
-    assert list_counter(count_tokens_approximately)(messages) == count_tokens_approximately(messages)
 
 
 @pytest.mark.parametrize("counter", [len, per_message, per_list, count_tokens_approximately])
@@ -219,10 +172,6 @@ def test_others_count_as_the_engine_does(counter: Any) -> None:
     ):
         assert size([message]) == message_tokens(to_message(message), as_token_counter(counter))
     assert list_counter(Words())([HumanMessage(["two words", PICTURE])]) == 4 + 2 + IMAGE_TOKENS
-
-
-def test_counting_says_nothing_of_what_could_not_be_stored() -> None:
-    assert list_counter(None)([ToolMessage("", tool_call_id="c", artifact=object())]) == 5
 
 
 def test_a_function_without_a_signature_gets_a_list() -> None:

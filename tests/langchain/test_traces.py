@@ -11,7 +11,6 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableLambda
-from langgraph.graph import START, StateGraph
 
 from langchain_infinite_memory import InfiniteMemoryRunnable
 from langchain_infinite_memory.traces import arecall_run, recall_run
@@ -126,34 +125,6 @@ def test_recall_is_a_child_run_with_documents_and_scores(run: Run, memory: Infin
     assert end == ("end", start[1], ask, expected)
 
 
-def test_event_streams_show_it(memory: InfiniteMemory) -> None:
-    async def events() -> list[Any]:
-        return [event async for event in asking(memory).astream_events(QUESTION, version="v2")]
-
-    seen = asyncio.run(events())
-    assert [(event["event"], event["name"]) for event in seen] == [
-        ("on_chain_start", "ask"),
-        ("on_retriever_start", "infinite_memory"),
-        ("on_retriever_end", "infinite_memory"),
-        ("on_chain_stream", "ask"),
-        ("on_chain_end", "ask"),
-    ]
-    assert seen[1]["data"] == {"input": {"query": QUESTION}}
-    assert seen[2]["data"] == {"input": {"query": QUESTION}, "output": recalled(seen[-1]["data"]["output"])}
-    assert seen[1]["parent_ids"] == seen[2]["parent_ids"] == [seen[0]["run_id"]]
-
-
-@both
-def test_a_node_of_a_graph_is_the_parent(run: Run, memory: InfiniteMemory) -> None:
-    graph: Any = StateGraph(dict)
-    step = asking(memory)
-    graph.add_node("ask", RunnableLambda(lambda _: {"sent": step.func(QUESTION)}, name="ask"))
-    recorder = Recorder()
-    run(graph.add_edge(START, "ask").compile(), {}, recorder)
-    start, end = recorder.events
-    assert (start[0], end[0], start[2]) == ("start", "end", recorder.chains[-1])
-
-
 @both
 def test_what_the_caller_raises_is_reported(run: Run, memory: InfiniteMemory) -> None:
     recorder, error = Recorder(), ValueError("no vectors")
@@ -173,29 +144,6 @@ def test_what_a_callback_raises_is_logged(
     assert sent.messages == memory.context(QUESTION).messages
     own = [record.message for record in caplog.records if record.name == "langchain_infinite_memory"]
     assert own == [f"a callback failed at the {event} of a recall: OSError('no disk')"]
-
-
-@both
-def test_an_error_of_the_caller_outlasts_one_of_a_callback(run: Run, memory: InfiniteMemory) -> None:
-    with pytest.raises(ValueError, match="no vectors"):
-        run(asking(memory, fails=ValueError("no vectors")), QUESTION, Recorder(raises="error"))
-
-
-@both
-def test_without_callbacks_nothing_is_done(run: Run, memory: InfiniteMemory) -> None:
-    assert run(asking(memory), QUESTION).messages == memory.context(QUESTION).messages
-    with pytest.raises(ValueError, match="no vectors"):
-        run(asking(memory, fails=ValueError("no vectors")), QUESTION)
-
-
-def test_without_a_report_there_are_no_documents() -> None:
-    def recall_nothing(question: str) -> None:
-        with recall_run(question):
-            pass
-
-    recorder = Recorder()
-    invoke(RunnableLambda(recall_nothing), QUESTION, recorder)
-    assert [event[-1] for event in recorder.events] == [QUESTION, []]
 
 
 def test_a_hook_is_told_of_the_engine_s_verbs() -> None:
