@@ -10,8 +10,7 @@ from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.tools import FunctionTool
-from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+from llama_index.core.workflow import Context, InputRequiredEvent
 from pydantic import PrivateAttr
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
@@ -166,26 +165,6 @@ def test_a_context_used_again_goes_on_in_the_users_own_object(build: Any, rule: 
     assert held == seen(ours.get_all()) == kept
 
 
-def test_a_tool_that_edits_the_state_does_not_split_the_memory(made: Make) -> None:
-    async def count(ctx: Context) -> str:
-        """Count."""
-        async with ctx.store.edit_state() as state:
-            state["count"] = state.get("count", 0) + 1
-        return f"{await ctx.store.get('count')}"
-
-    def rule(messages: Sequence[ChatMessage]) -> ChatMessage | str:
-        return called("count") if messages[-1].role == "user" else f"{messages[-1].content} times."
-
-    async def run() -> list[str]:
-        agent = FunctionAgent(tools=[FunctionTool.from_defaults(async_fn=count)], llm=Talker(rule), streaming=False)
-        context = Context(agent)
-        return [str(await agent.run("Count.", ctx=context, memory=ours)) for _ in range(3)]
-
-    ours = made()
-    assert asyncio.run(run()) == ["1 times.", "2 times.", "3 times."]
-    assert len(ours.get_all()) == 12
-
-
 def test_state_is_sent_and_not_stored(made: Make) -> None:
     async def run(memory: Memory) -> list[list[dict[str, Any]]]:
         llm = Talker(calls_once)
@@ -213,71 +192,3 @@ def test_state_is_sent_and_not_stored(made: Make) -> None:
 
 class Asked(InputRequiredEvent):
     question: str
-
-
-class Answered(HumanResponseEvent):
-    answer: str
-
-
-@pytest.mark.skipif(
-    not hasattr(types, "ToolCallBlock"), reason="this version does not go on from JSON without a question"
-)
-def test_a_person_is_asked_and_the_run_goes_on_from_json(made: Make) -> None:
-    async def permit(ctx: Context) -> str:
-        """Ask for a permission."""
-        answered = await ctx.wait_for_event(Answered, waiter_id="one", waiter_event=Asked(question="May I?"))
-        return answered.answer
-
-    def rule(messages: Sequence[ChatMessage]) -> ChatMessage | str:
-        newest = messages[-1]
-        return called("permit") if newest.role == "user" else f"You said {newest.content}; {how_many(messages)}"
-
-    async def run() -> list[str]:
-        agent = FunctionAgent(tools=[FunctionTool.from_defaults(async_fn=permit)], llm=Talker(rule), streaming=False)
-        answers = []
-        context: Context | None = None
-        for question in QUESTIONS[:2]:
-            handler = agent.run(question, ctx=context, memory=None if context else ours)
-            async for event in handler.stream_events():
-                if isinstance(event, Asked):
-                    break
-            frozen = handler.ctx.to_dict()
-            await handler.cancel_run()
-            context = Context.from_dict(agent, frozen)
-            handler = agent.run(ctx=context)
-            assert handler.ctx is not None
-            handler.ctx.send_event(Answered(answer="yes"))
-            answers.append(str(await handler))
-        return answers
-
-    ours = made()
-    assert asyncio.run(run()) == ["You said yes; I was shown 3 messages.", "You said yes; I was shown 7 messages."]
-    assert [message.role.value for message in ours.get_all()] == ["user", "assistant", "tool", "assistant"] * 2
-
-
-def test_after_a_run_that_was_stopped_the_next_one_works(made: Make) -> None:
-    stop = asyncio.Event()
-
-    def rule(messages: Sequence[ChatMessage]) -> ChatMessage | str:
-        if messages[-1].content == QUESTIONS[0]:
-            stop.set()
-            return called("wait")
-        return how_many(messages)
-
-    async def wait() -> str:
-        """Wait."""
-        await asyncio.sleep(60)
-        return "never"
-
-    async def run() -> str:
-        agent = FunctionAgent(tools=[FunctionTool.from_defaults(async_fn=wait)], llm=Talker(rule), streaming=True)
-        handler = agent.run(QUESTIONS[0], memory=ours)
-        await stop.wait()
-        await handler.cancel_run()
-        return str(await agent.run(QUESTIONS[1], memory=ours))
-
-    ours = made()
-    assert asyncio.run(run()) == "I was shown 2 messages."
-    assert lines(ours.get_all()) == [
-        f"user: {QUESTIONS[0]}", f"user: {QUESTIONS[1]}", "assistant: I was shown 2 messages."
-    ]  # fmt: skip

@@ -2,19 +2,18 @@
 
 import asyncio
 import copy
-import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
-from llama_index.core.memory import Memory, StaticMemoryBlock
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.memory import Memory
 from llama_index.core.memory.memory import InsertMethod
 from llama_index.core.storage.chat_store.base_db import MessageStatus
 
 from llama_index_infinite_memory.block import InfiniteMemoryBlock
-from shared_core import InfiniteMemory, SessionPool
+from shared_core import SessionPool
 from shared_core.prompt.template import RecallTemplate
 from shared_core.testing import HashingEmbedder
 from tests.llama_index.dict_chat_store import DictStore
@@ -76,16 +75,6 @@ def test_the_question_is_the_input_else_the_newest_user_message_else_the_newest(
     assert asked(block, history, initial_token_count=3, anything="else") == anchor
 
 
-PASTED = "Context information is below.\n-----\nOf an anchor.\n-----\nQuery: the ladder?\nAnswer: "
-
-
-def test_pasted_context_is_no_part_of_the_question(made: Make) -> None:
-    block = made()
-    asyncio.run(block.aput([*fact("Ana", "ladder", "cellar"), *fact("Tom", "anchor", "boathouse")]))
-    assert asked(block, PASTED) == "user: Ana keeps the ladder in the cellar"
-    assert "anchor" in asked(made(store=block._pool, strippers=()), PASTED)
-
-
 def test_the_room_is_kept_and_the_best_come_first(made: Make) -> None:
     block = made(max_tokens=9)
     found = "user: Ana keeps the ladder in the cellar"  # eight words
@@ -114,42 +103,6 @@ def test_truncation_leaves_out_the_weakest(made: Make) -> None:
     again = asyncio.run(shorter(0))
     assert again == both
     assert asyncio.run(block.atruncate(str(both), 1)) is None  # what somebody else wrote
-
-
-def test_messages_are_left_as_they_are_and_stored_whole(made: Make) -> None:
-    pool = SessionPool()
-    block = made(store=pool)
-    kwargs = {"name": "Ana", "session_id": "put by another block"}
-    image = ImageBlock(url="https://example.org/a.png")
-    message = ChatMessage(role="user", blocks=[TextBlock(text="my ladder"), image], additional_kwargs=dict(kwargs))
-    asyncio.run(block.aput([message], from_short_term_memory=True, session_id="s"))
-    assert message.additional_kwargs == kwargs
-    with pool.use("s") as memory:
-        (stored,) = memory.newest(5)
-    assert (stored.content, stored.name) == ("my ladder", "Ana")
-    assert stored.payload is not None
-    assert "put by another block" not in str(stored.payload.data)
-    pool.close()
-
-
-def test_results_of_tools_are_stored_apart(made: Make) -> None:
-    pool = SessionPool()
-    long = "the ladder costs 80 euros and weighs 12 kilos " * 20
-    tool = ChatMessage(role="tool", content=long, additional_kwargs={"tool_call_id": "1"})
-    asyncio.run(made(store=pool).aput([user("price?"), tool], session_id="s"))
-    with pool.use("s") as memory:
-        stored = memory.newest(1)[0]
-    assert len(stored.content) < 250
-    assert stored.whole.content == long
-    pool.close()
-
-
-def test_nothing_is_taken_from_short_term_memory_if_it_is_not_wanted(made: Make) -> None:
-    block = made(accept_short_term_memory=False)
-    asyncio.run(block.aput(fact("Ana", "ladder", "cellar"), from_short_term_memory=True, session_id="s"))
-    assert asked(block, "the ladder", session_id="s") == ""
-    asyncio.run(block.aput(fact("Ana", "ladder", "cellar"), session_id="s"))
-    assert asked(block, "the ladder", session_id="s") == "user: Ana keeps the ladder in the cellar"
 
 
 # Sessions
@@ -205,14 +158,6 @@ def test_memory_gets_it_where_it_wants_it(made: Make, method: InsertMethod) -> N
     assert "<recalled>\nuser: Ana keeps the ladder in the cellar" in (sent[place].content or "")
 
 
-def test_an_input_is_the_question(made: Make) -> None:
-    async def run() -> list[str]:
-        memory = await filled(memory_with(made()))
-        return lines(await memory.aget(input="Where does Ana keep the ladder?"))
-
-    assert "in the cellar" in asyncio.run(run())[0]
-
-
 QUESTION = "Where does Ana keep the ladder?"
 
 
@@ -263,30 +208,13 @@ def test_what_was_flushed_is_erased(made: Make, tmp_path: Path) -> None:
         made().forget()
 
 
-def test_priority_decides_what_is_shortened(made: Make) -> None:
-    notes = StaticMemoryBlock(name="notes", static_content=[TextBlock(text="note " * 50)], priority=2)
-
-    async def run(priority: int) -> str:
-        block = made(priority=priority, top_k=None)
-        memory = memory_with(block, notes, token_limit=100, token_flush_size=5, chat_history_token_ratio=0.5)
-        await filled(memory)
-        return lines(await memory.aget(input="Where does Ana keep the ladder? It rained again."))[0]
-
-    kept, shortened = asyncio.run(run(0)), asyncio.run(run(1))
-    assert "it rained again" in kept
-    assert "in the cellar" in kept
-    assert "<notes>" not in kept  # the other block had to give way
-    assert "<notes>" in shortened
-    assert len(str.split(shortened)) < len(str.split(kept)) + 50
+# Arguments and life
 
 
 def test_it_is_one_object_for_good(made: Make) -> None:
     block = made()
     assert copy.copy(block) is copy.deepcopy(block) is block
     assert memory_with(block).memory_blocks[0] is block
-
-
-# Arguments and life
 
 
 def test_what_is_wrong_is_said_at_once(made: Make) -> None:
@@ -300,30 +228,3 @@ def test_what_is_wrong_is_said_at_once(made: Make) -> None:
     with pytest.raises(TypeError, match="embed_model, top_k: the pool given has its own settings"):
         made(store=pool, embed_model=HashingEmbedder(), top_k=1)
     pool.close()
-
-
-def test_a_pool_or_store_that_was_given_stays_open(made: Make) -> None:
-    pool = SessionPool()
-    made(store=pool)
-    gc.collect()
-    with pool.use("s") as memory:
-        assert memory.newest(1) == []
-    pool.close()
-
-
-def test_a_block_that_is_dropped_keeps_what_it_stored(tmp_path: Path) -> None:
-    block = InfiniteMemoryBlock(store=tmp_path / "chat.db")
-    asyncio.run(block.aput(fact("Ana", "ladder", "cellar"), session_id="s"))
-    del block
-    gc.collect()
-    with InfiniteMemory(tmp_path / "chat.db", session_id="s") as memory:
-        assert [message.content for message in memory.messages()] == ["Ana keeps the ladder in the cellar", "Noted."]
-
-
-def test_arguments_of_something_else_are_refused() -> None:
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"user_id": ""}, "user_id=''"), ({"template": 5}, "RecallTemplate"), ({"tokenizer_fn": "x"}, "='x'"),
-    ]  # fmt: skip
-    for arguments, named in wrong:
-        with pytest.raises((TypeError, ValueError), match=named):
-            InfiniteMemoryBlock(**arguments)

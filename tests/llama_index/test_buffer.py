@@ -3,17 +3,15 @@
 import copy
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock
+from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.schema import TextNode
 from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.utils import get_tokenizer
 
@@ -21,14 +19,11 @@ from llama_index_infinite_memory import InfiniteChatMemoryBuffer, UnstorableWarn
 from shared_core import (
     BudgetError,
     DuplicateError,
-    InfiniteMemory,
-    Message,
-    SQLiteStore,
     ToolCall,
     UnknownReferenceError,
 )
 from shared_core.testing import HashingEmbedder
-from tests.llama_index.sample_messages import EVERY, PNG, WITH_A_STREAM, chats, part
+from tests.llama_index.sample_messages import EVERY, chats, part
 
 HASHING = HashingEmbedder(32)
 CL100K = get_tokenizer()
@@ -112,13 +107,6 @@ def test_whatever_fits_is_the_same_list(talk: list[ChatMessage], asked: str | No
     assert memory.get(input=asked) == memory.get_all() == theirs(talk, token_limit=100_000).get() == talk
 
 
-def test_a_call_without_its_result_is_left_out_because_providers_refuse_it() -> None:
-    talk = [user("hi"), called("a"), assistant("sorry"), result("12", "b"), user("so?")]
-    memory = ours(talk)
-    assert memory.get() == [talk[0], talk[2], talk[4]]
-    assert memory.get_all() == talk
-
-
 @example([user("Köln"), *[assistant("ok"), assistant("ok"), user("ok")] * 2, *[assistant("ok")] * 2], 10, 0, CL100K)
 @fewer
 @given(chats(st.sampled_from(["ok", "0", "a b c", "12 34", "where is it?", ".", "Köln"])), st.integers(1, 40),
@@ -137,12 +125,6 @@ def test_what_fits_to_the_token_is_the_same_list(
         newest = [message.role for message in found].count(MessageRole.USER) == 1
         assert spoken(found, tokenizer) + initial <= limit or newest  # a turn that does not fit is sent all the same
     assert found[-1:] == talk[-1:]
-
-
-def test_tool_calls_count_here_and_not_there() -> None:
-    talk = [user("hi"), called("a" * 400), result("12", "a" * 400), assistant("it is 12"), user("thanks")]
-    assert len(theirs(talk, token_limit=60).get()) == 5
-    assert ours(talk, token_limit=60).get() == talk[-1:]
 
 
 # When it does not
@@ -193,14 +175,6 @@ def test_a_question_that_is_not_stored_takes_room_and_is_not_returned() -> None:
     assert memory.get_all() == TALK
 
 
-def test_a_message_may_be_the_question() -> None:
-    memory = ours(TALK, token_limit=200)
-    asked = memory.get(input="what is my locker code?")
-    assert memory.get(input=user("what is my locker code?")) == asked
-    assert memory.get(user("what is my locker code?"), more="ignored") == asked
-    assert memory.get(input="  ") == memory.get()
-
-
 def test_the_newest_question_is_not_asked_twice() -> None:
     memory = ours([*TALK, user("what is my locker code?")], token_limit=200)
     assert memory.get(input="what is my locker code?") == memory.get()
@@ -216,37 +190,6 @@ def test_a_question_with_many_replies_is_not_asked_twice() -> None:
     steps = [step for number in range(10) for step in (called(str(number)), result("x", str(number)))]
     memory = ours([user("hi"), assistant("hello"), user("and?"), *steps])
     assert memory.get(input="and?") == memory.get() == memory.get_all()
-
-
-def test_a_tool_group_stays_whole() -> None:
-    turn = [user("what time is it?"), called("a"), called("b"), result("12:30", "a"), result("12:31", "b")]
-    memory = ours([*TALK, *turn], token_limit=100)
-    assert memory.get()[-5:] == [turn[0], turn[1], turn[3], turn[2], turn[4]]
-
-
-def test_what_is_said_beside_a_call_without_a_result_stays() -> None:
-    both = [*called("a").additional_kwargs["tool_calls"], *called("b").additional_kwargs["tool_calls"]]
-    for more in ({}, {"seen": TextBlock(text="restored as a mapping")}):
-        looks = ChatMessage(role="assistant", content="Let me look.", additional_kwargs={"tool_calls": both, **more})
-        memory = ours([user("what time is it?"), looks, result("12:31", "b"), looks, user("well?")])
-        sent = memory.get()
-        assert texts(sent) == ["what time is it?", "Let me look.", "12:31", "Let me look.", "well?"]
-        assert [[call.id for call in from_message(one).tool_calls] for one in sent[1:4]] == [["b"], [], []]
-        assert memory.get_all()[1] == looks
-        assert ours([user("what time is it?"), looks]).get()[-1] == looks  # its results may still come
-
-
-def test_long_results_are_whole_while_they_are_needed_and_short_later() -> None:
-    turn = [user("what happened?"), called("a"), result("the news " * 100, "a")]
-    memory = ours([*TALK, *turn], token_limit=700)
-    found = memory.get()
-    assert found[-3:] == turn
-    assert spoken(found, get_tokenizer()) <= 700
-    memory.put_messages([assistant("a lot"), user("go on")])
-    later = memory.get()
-    assert spoken(later, get_tokenizer()) <= 700
-    assert "the news " * 100 not in texts(later)
-    assert memory.get_all()[len(TALK) :] == [*turn, assistant("a lot"), user("go on")]
 
 
 def test_text_around_a_question_goes_with_it_and_not_with_the_next() -> None:
@@ -300,15 +243,6 @@ def test_errors_are_those_of_chat_memory_buffer(kind: Any) -> None:
         memory.get(initial_token_count=6)
 
 
-def test_a_message_that_never_fits_is_sent_all_the_same() -> None:
-    long = user("so long a message that it never fits")
-    memory = ours([long], token_limit=5)
-    assert memory.get() == memory.get(initial_token_count=5) == [long]
-    memory.put_messages([assistant("I see " * 9)])
-    assert memory.get() == [long, assistant("I see " * 9)]
-    assert ours([assistant("only me " * 9)], token_limit=5).get() == [assistant("only me " * 9)]
-
-
 def test_arguments_with_another_name_here_are_unknown() -> None:
     for name, hint in (
         ("max_tokens", "; did you mean 'token_limit'?"),
@@ -319,11 +253,6 @@ def test_arguments_with_another_name_here_are_unknown() -> None:
     ):
         with pytest.raises(ValueError, match=re.escape(f"Unexpected kwargs: {{'{name}': 1}}{hint}") + "$"):
             ours((), **{name: 1})
-
-
-def test_a_constructor_without_a_limit_names_the_argument() -> None:
-    with pytest.raises(ValueError, match=r"greater than 0\. Pass token_limit instead of max_tokens\."):
-        InfiniteChatMemoryBuffer(max_tokens=100)
 
 
 def test_arguments_of_something_else_say_what_to_do() -> None:
@@ -349,33 +278,6 @@ def test_arguments_of_something_else_say_what_to_do() -> None:
     with pytest.raises((TypeError, ValueError)):
         memory.get(5)
     assert memory.explain().included
-
-
-def test_arguments_of_the_engine_are_passed_on() -> None:
-    assert (
-        len(ours([*TALK, user("what is my locker code?")], token_limit=120, top_k=0).get())
-        < len(ours([*TALK, user("what is my locker code?")], token_limit=120).get())
-        or texts(ours([*TALK, user("locker code?")], token_limit=120, top_k=0).get())[0] != TALK[0].content
-    )
-    with pytest.raises(ValueError, match="top_k=-1"):
-        ours(top_k=-1)
-    placed = ours([*TALK, user("what is my locker code?")], token_limit=300, placement="system").get()
-    assert placed[0].role == MessageRole.SYSTEM
-    assert "4471" in (placed[0].content or "")
-    beside = ours([*TALK, user("what is my locker code?")], token_limit=300, placement="grounding").get()
-    assert "4471" in (beside[-1].content or "")
-
-
-def test_the_constructor_takes_what_chat_memory_buffer_s_takes() -> None:
-    memory = InfiniteChatMemoryBuffer(token_limit=7, tokenizer_fn=list)
-    assert (memory.token_limit, memory.tokenizer_fn, memory.chat_store_key, memory.session_id) == (
-        7, list, "chat_history", "chat_history",
-    )  # fmt: skip
-    memory.put(user("hi"))
-    assert memory.get_all() == [user("hi")]
-    memory.token_limit = 8
-    assert memory.token_limit == 8
-    assert InfiniteChatMemoryBuffer.class_name() == "InfiniteChatMemoryBuffer"
 
 
 def test_the_history_given_is_what_is_stored(tmp_path: Path) -> None:
@@ -419,15 +321,6 @@ def test_the_newest_user_message_is_handed_out_live_and_stored_as_it_was_said() 
     assert texts(memory.get())[2] == "and?"
 
 
-def test_what_is_written_into_it_counts() -> None:
-    memory = ours([*TALK, user("and?")], token_limit=200, tokenizer_fn=str.split)
-    before = memory.get()
-    part(before[-1], 0).text = "state " * 100 + "and?"
-    assert spoken(before) > 200
-    assert spoken(memory.get()) <= 200
-    assert len(memory.get()) < len(before)
-
-
 class Thing:
     """What no store can hold."""
 
@@ -448,18 +341,6 @@ def test_objects_live_on_while_the_process_does(tmp_path: Path) -> None:
         kept.put(message)
     with ours(store=tmp_path / "a.db") as kept:
         assert kept.get_all()[0].additional_kwargs == {"list": [1]}
-
-
-def test_objects_beside_a_stream_or_in_a_long_history_live_on() -> None:
-    thing = Thing()
-    seen = WITH_A_STREAM.model_copy(update={"additional_kwargs": {"thing": thing}})
-    memory = ours([seen, assistant("a cat")], token_limit=5_000)
-    (first, *_) = memory.get()
-    assert first.additional_kwargs["thing"] is thing
-    assert part(first, 1).image == ImageBlock(image=PNG).image
-    spoke = ChatMessage(role="assistant", content="the locker is blue", additional_kwargs={"thing": thing})
-    memory = ours([user("my locker"), spoke, *TALK, user("is the locker blue?")], token_limit=200)
-    assert memory.get()[1].additional_kwargs["thing"] is thing
 
 
 # Beginning anew
@@ -566,50 +447,6 @@ def test_search_and_explain() -> None:
 # Elsewhere
 
 
-def test_a_session_of_the_core_is_read_and_the_other_way_round(tmp_path: Path) -> None:
-    path = tmp_path / "chat.db"
-    with InfiniteMemory(path, session_id="s", user_id="u", embedder=HASHING) as core:
-        core.add([Message.user("hi", grounding="read this"), Message.assistant("hello")])
-    with ours(store=path, session_id="s", user_id="u") as memory:
-        assert memory.get_all() == [user("hi"), assistant("hello")]
-        memory.put_messages([user("and?"), called("a"), result("12", "a")])
-    with ours(store=path, session_id="s") as memory:
-        assert memory.get_all() == []
-    with InfiniteMemory(path, session_id="s", user_id="u", embedder=HASHING) as core:
-        said = list(core.messages())
-        assert [(m.role, m.content) for m in said[2:]] == [("user", "and?"), ("assistant", ""), ("tool", "12")]
-        assert [m.tool_call_id for m in said[-2:]] == [None, "a"]
-        assert len({m.turn_id for m in said[2:]}) == 1
-        core.add(Message.user("more", grounding="passage"))
-    with ours(store=path, session_id="s", user_id="u") as memory:
-        assert texts(memory.get())[-1] == "passage\n\nmore"
-        assert texts(memory.get_all())[-1] == "more"
-
-
-def test_grounding_of_others_is_the_engine_s_where_more_of_it_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "chat.db"
-    with InfiniteMemory(path, session_id="s", embedder=HASHING) as core:
-        core.add([Message.user("hi", grounding="one"), Message.assistant("hello"), Message.user("so", grounding="two")])
-    for keep, expected in (("newest", ["hi", "hello", "two\n\nso"]), ("all", ["one\n\nhi", "hello", "two\n\nso"]),
-                           ("none", ["hi", "hello", "so"])):  # fmt: skip
-        with ours(store=path, session_id="s", keep_grounding=keep) as memory:
-            assert texts(memory.get()) == expected
-
-
-def test_passages_are_given_in_less_detail_and_the_window_in_turns() -> None:
-    found = [TextNode(text=f"Title {n}\n" + "detail " * 9) for n in range(3)]
-    asked = ChatMessage(role="user", content="which?", additional_kwargs={"grounding": found})
-    with ours(
-        [*TALK, asked], token_limit=20, tokenizer_fn=str.split, shorten_grounding=lambda item: item.text.splitlines()[0]
-    ) as memory:
-        assert texts(memory.get())[-1] == f"{found[0].text}\n\nTitle 1\n\nTitle 2\n\nwhich?"
-    with ours(TALK, token_limit=4000, window_turns=1, top_k=0) as memory:
-        assert memory.get() == TALK[-4:]
-        assert memory.get(input="what?") == TALK[-2:]
-        with InfiniteChatMemoryBuffer.from_dict(memory.to_dict(), embed_model=HASHING) as again:
-            assert again.get() == memory.get()
-
-
 @pytest.fixture
 def chat_store() -> Iterator[SimpleChatStore]:
     return SimpleChatStore(store={"me": [user("hi"), assistant("hello")], "you": [user("other")]})  # type: ignore[return-value]
@@ -637,25 +474,6 @@ def test_a_chat_store_is_imported_and_written_to(chat_store: SimpleChatStore, tm
         memory.forget(session=True)
         assert "me" not in chat_store.get_keys()
     assert texts(chat_store.get_messages("you")) == ["other"]
-
-
-def test_a_history_replaces_what_a_chat_store_holds(chat_store: SimpleChatStore) -> None:
-    given = [user("new")]
-    memory = ours(chat_store=chat_store, chat_store_key="me", chat_history=given)
-    memory.put(assistant("a"))
-    assert texts(memory.get_all()) == texts(chat_store.get_messages("me")) == ["new", "a"]
-    assert given == [user("new")]
-    direct = InfiniteChatMemoryBuffer(token_limit=100, chat_store=chat_store, chat_store_key="you")
-    assert texts(direct.get()) == ["other"]
-
-
-def test_a_chat_store_is_the_conversation_also_when_it_is_empty(tmp_path: Path) -> None:
-    with ours(TALK, store=tmp_path / "a.db"):
-        pass
-    with ours(store=tmp_path / "a.db", chat_store=SimpleChatStore()) as memory:
-        assert (memory.get_all(), memory.branches()) == ([], ["main", "main-2"])
-        memory.checkout("main-2")
-        assert memory.get_all() == TALK
 
 
 def test_a_session_of_langchain_is_read_and_the_other_way_round(tmp_path: Path) -> None:
@@ -695,25 +513,3 @@ def test_a_session_of_langchain_is_read_and_the_other_way_round(tmp_path: Path) 
     assert back[6].tool_calls == [{"name": "f", "args": {}, "id": "d", "type": "tool_call"}]
     assert back[7].tool_call_id == "d"
     history.close()
-
-
-def test_other_sessions_are_searched_although_this_one_fits(tmp_path: Path) -> None:
-    with closing(SQLiteStore(tmp_path / "chat.db")) as store:
-        given: dict[str, Any] = {"store": store, "user_id": "u", "scope": "user"}
-        ours([user("my locker code is 4471"), assistant("noted")], session_id="one", **given)
-        asking = ours([user("what is my locker code?")], session_id="two", **given)
-        assert "my locker code is 4471" in "".join(texts(asking.get()))
-
-
-def test_addresses_name_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    for address in (tmp_path / "chat.db", f"sqlite:///{tmp_path}/chat.db", "sqlite:///chat.db", "~/chat.db"):
-        with ours([user(f"{address}")], store=address) as memory:
-            assert memory.get_all()
-    with ours(store=tmp_path / "chat.db") as memory:
-        assert len(memory.get_all()) == 4
-    with ours([user("x")], store=":memory:"):
-        assert not Path(":memory:").exists()
-    with pytest.raises(ValueError, match="SQLite and PostgreSQL"):
-        ours(store="mysql://host/db")

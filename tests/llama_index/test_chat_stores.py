@@ -4,32 +4,22 @@ import asyncio
 import copy
 import json
 import pickle
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
-from llama_index.core.workflow import Context
 from pydantic import BaseModel, Field, PrivateAttr
 
-from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteChatStore, Stripper
-from llama_index_infinite_memory import chat_store as chat_store_module
-from llama_index_infinite_memory import conversation as conversation_module
-from shared_core import Message, SessionPool, SQLiteStore, StoreError
+from llama_index_infinite_memory import InfiniteChatStore
+from shared_core import SessionPool, StoreError
 from tests.llama_index.sample_messages import EVERY
-from tests.llama_index.scripted_llm import Talker, how_many
 from tests.llama_index.test_buffer import HASHING, TALK, assistant, called, ours, result, texts, user
-from tests.llama_index.test_main_line import CountingStore
-from tests.support.event_loop import nothing_blocks
 
 pytestmark = [  # what upstream's agents do
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
@@ -72,15 +62,6 @@ def test_what_is_deleted_in_a_chat_store_is_gone_here() -> None:
     assert memory.to_dict()["messages"][-1]["content"] == "added there"
     there.delete_messages(KEY)
     assert asyncio.run(memory.aget_all()) == []
-
-
-def test_what_is_forgotten_is_gone_there() -> None:
-    there = SimpleChatStore()
-    memory = ours([user("my locker code is 4471"), assistant("noted")], chat_store=there)
-    memory.forget([memory.search("locker code", 1)[0].id])
-    assert texts(memory.get_all()) == texts(there.get_messages(KEY)) == ["noted"]
-    memory.forget(session=True)
-    assert (memory.get_all(), there.get_keys()) == ([], [])
 
 
 class Failing(SimpleChatStore):
@@ -149,44 +130,6 @@ class Counting(SimpleChatStore):
         super().set_messages(key, messages)
 
 
-@pytest.mark.parametrize("with_chat_store", [False, True])
-def test_what_is_known_is_not_written_converted_or_read_again(
-    with_chat_store: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    converted: list[str] = []
-
-    def counting(function: Any) -> Any:
-        def counted(message: Any, *rest: Any) -> Any:
-            converted.append(message.content)
-            return function(message, *rest)
-
-        return counted
-
-    for name in ("read_message", "to_message"):
-        monkeypatch.setattr(conversation_module, name, counting(getattr(conversation_module, name)))
-    there = Counting() if with_chat_store else None
-    with closing(CountingStore()) as store:
-        memory = ours(chat_store=there, store=store)
-        history: list[ChatMessage] = []
-        for turn in range(20):  # as upstream's engines do
-            memory.set(copy.deepcopy(history))
-            for message in (user(f"question {turn}"), assistant(f"answer {turn}")):
-                memory.put(message)
-                history.append(message)
-        assert (store.written, there._written if there else 40) == (40, 40)
-        assert len(converted) <= 3 * 40, "to be stored, to see whether it comes back equal, and to be compared"
-        memory.set(copy.deepcopy(history))
-        read, seen = store.read, len(converted)
-        for _ in range(5):
-            memory.set(copy.deepcopy(history))
-        assert (store.read, store.written, len(converted)) == (read, 40, seen)
-        assert (memory.get_all(), store.read) == (history, read)
-        assert there is None or there._written == 40
-        memory.set([*history, user("one more")])
-        memory.set([*history, user("one more"), assistant("good")])
-        assert (store.written, there._written if there else 42) == (42, 42)
-
-
 class Shared(SimpleChatStore):
     """Another process adds a message before and after one of ours."""
 
@@ -236,6 +179,7 @@ TWICE = [ChatMessage(role="system", content="be brief")] * 2
 
 
 @settings(max_examples=settings().max_examples // 2)
+@example([("a", ("add_message", TALK[0])), ("a", ("add_message", TALK[1], 0))])
 @example([("a", ("set_messages", TWICE[:1])), ("a", ("set_messages", TWICE))])
 @given(st.lists(st.tuples(st.sampled_from("ab"), steps), max_size=10))
 def test_it_holds_what_a_simple_chat_store_holds(history: list[tuple[str, tuple[Any, ...]]]) -> None:
@@ -264,30 +208,13 @@ def test_indexes_out_of_range_and_unknown_keys_are_none(chat_store: InfiniteChat
     assert (sorted(chat_store.get_keys()), chat_store.get_messages("b")) == (["a", "c"], [])
 
 
-def test_the_asynchronous_methods_do_what_the_others_do(tmp_path: Path) -> None:
-    async def talk(store: InfiniteChatStore) -> None:
-        await asyncio.gather(*(store.async_add_message("k", user(f"m{number}")) for number in range(20)))
-        assert texts(await store.aget_messages("k")) == [f"m{number}" for number in range(20)]
-        await store.aset_messages("k", TALK[:3])
-        await store.async_add_message("k", user("first"), 0)
-        assert await store.adelete_message("k", 0) == user("first")
-        assert await store.adelete_last_message("k") == TALK[2]
-        assert await store.aget_keys() == ["k"]
-        assert await store.adelete_messages("k") == TALK[:2]
-        assert await store.aget_messages("k") == []
-
-    scanned = ["shared_core", "llama_index_infinite_memory"]
-    with InfiniteChatStore(tmp_path / "a.db") as store, nothing_blocks(scanned_modules=scanned):
-        asyncio.run(talk(store))
-
-
 def test_asynchronous_calls_have_their_effect_in_their_order() -> None:
     async def talk(store: InfiniteChatStore) -> list[Any]:
         return await asyncio.gather(
             store.async_add_message("k", user("a")), store.async_add_message("k", user("b")),
             store.adelete_last_message("k"), store.aget_messages("k"), store.async_add_message("k", user("c")),
             store.adelete_message("k", 0), store.adelete_messages("k"), store.aget_keys(),
-            store.async_add_message("k", user("d")), store.aget_keys(),
+            store.aset_messages("k", [user("d")]), store.aget_keys(),
         )  # fmt: skip
 
     with InfiniteChatStore() as store:
@@ -314,19 +241,6 @@ def test_what_a_chat_memory_buffer_keeps_in_it_is_recalled_by_ours(tmp_path: Pat
         theirs.reset()
         assert theirs.get_all() == []
         assert store.get_keys() == ["other"]
-
-
-def test_an_agent_goes_on_with_a_chat_memory_buffer_over_it() -> None:
-    async def run(memory: ChatMemoryBuffer) -> list[str]:
-        agent = FunctionAgent(tools=[], llm=Talker(how_many), streaming=False)
-        context = Context(agent)
-        answers = [str(await agent.run("one", ctx=context, memory=memory))]
-        return [*answers, str(await agent.run("two", ctx=context))]
-
-    with InfiniteChatStore() as store:
-        memory = ChatMemoryBuffer.from_defaults(chat_store=store)
-        assert asyncio.run(run(memory)) == ["I was shown 1 messages.", "I was shown 3 messages."]
-        assert len(memory.get_all()) == 4
 
 
 def test_copies_and_json_lead_back_to_it(tmp_path: Path) -> None:
@@ -361,53 +275,6 @@ def test_the_dump_of_one_user_shows_another_nothing(tmp_path: Path) -> None:
             assert (other.get_keys(), other.get_messages("k")) == ([], [])
         with InfiniteChatStore.from_dict(data) as again:
             assert again.get_messages("k") == [user("my PIN is 1234")]
-
-
-def test_many_keys_share_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_store_module, "IN_USE", 4)
-    with InfiniteChatStore(tmp_path / "a.db") as store, InfiniteChatStore(tmp_path / "a.db") as other:
-        for number in range(7):
-            store.add_message(f"k{number}", user(f"m{number}"))
-        assert all(texts(other.get_messages(f"k{number}")) == [f"m{number}"] for number in range(7))
-        assert len(store._conversations) == 4
-        assert other._opened is store._opened
-        assert isinstance(store._opened and store._opened.store, SQLiteStore)
-        assert InfiniteChatMemoryBuffer(token_limit=9, store=tmp_path / "a.db", session_id="k3").get() == [user("m3")]
-
-
-def test_a_slow_key_holds_up_no_other_and_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_store_module, "IN_USE", 1)
-    begun, others_done = threading.Event(), threading.Event()
-    waited: list[bool] = []
-
-    def pause(message: Message) -> Message:
-        if message.content == "long" and not waited:
-            begun.set()
-            waited.append(others_done.wait(20))
-        return message
-
-    with InfiniteChatStore(strippers=[Stripper("pause", pause)]) as store, ThreadPoolExecutor(1) as threads:
-        store.add_message("b", user("hi"))
-        adding = threads.submit(store.add_message, "a", user("long"))
-        assert begun.wait(20)
-        assert [texts(store.get_messages(key)) for key in "bcb"] == [["hi"], [], ["hi"]]
-        others_done.set()
-        adding.result()
-        assert (waited, texts(store.get_messages("a"))) == ([True], ["long"])
-        assert [*store._conversations] == ["a"]
-
-
-def test_objects_in_memory_outlast_many_other_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat_store_module, "IN_USE", 2)
-    thing = Path  # a class, which JSON cannot hold
-    with InfiniteChatStore() as store:
-        store.add_message("k", ChatMessage("hi", additional_kwargs={"thing": thing}))
-        for key in "abcd":
-            store.add_message(key, user(key))
-        assert store.get_messages("k")[0].additional_kwargs == {"thing": thing}
-        assert [*store._conversations] == ["d", "k"]
-        store.forget("k")
-        assert (store.get_messages("a"), [*store._conversations]) == ([user("a")], ["k", "a"])
 
 
 class Rewriting(SimpleChatStore):

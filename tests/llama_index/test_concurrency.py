@@ -1,14 +1,12 @@
 """The buffer in threads and on the event loop: nothing lost, nothing twice, and the loop never held up."""
 
 import asyncio
-import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from blockbuster import BlockingError
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.storage.chat_store import SimpleChatStore
@@ -16,7 +14,7 @@ from pydantic import PrivateAttr
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
 from shared_core import BudgetError
-from tests.llama_index.test_buffer import HASHING, TALK, assistant, ours, texts, user
+from tests.llama_index.test_buffer import TALK, ours, texts, user
 from tests.support.event_loop import nothing_blocks
 
 
@@ -56,15 +54,6 @@ def test_the_asynchronous_verbs_do_what_the_others_do(tmp_path: Path) -> None:
     memory.close()
 
 
-def test_the_guard_sees_a_held_up_loop(tmp_path: Path) -> None:
-    async def hold_up() -> None:
-        with pytest.raises(BlockingError):
-            memory.put(user("hi"))
-
-    with ours(TALK[:2], store=tmp_path / "a.db") as memory:
-        asyncio.run(hold_up())
-
-
 class Watching(MockEmbedding):
     """Notes how it is called."""
 
@@ -73,13 +62,6 @@ class Watching(MockEmbedding):
     async def aget_query_embedding(self, query: str) -> list[float]:
         self._called.add("query")
         return await super().aget_query_embedding(query)
-
-
-def test_embeddings_are_awaited() -> None:
-    model = Watching(embed_dim=4)
-    memory = ours(TALK, token_limit=200, embed_model=model, embed_budget_ms=float("inf"))
-    asyncio.run(memory.aget(input="what is my locker code?"))
-    assert model._called == {"query"}
 
 
 def test_a_call_that_was_cancelled_before_its_turn_is_left_out() -> None:
@@ -96,45 +78,6 @@ def test_a_call_that_was_cancelled_before_its_turn_is_left_out() -> None:
         assert texts(await memory.aget_all()) == ["m0", "m1", "m3"]
 
     asyncio.run(talk(ours()))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_process_goes_on_in_the_file_of_its_parent(tmp_path: Path) -> None:
-    with ours(TALK[:2], store=tmp_path / "a.db") as memory:
-        asyncio.run(memory.aput(user("from the parent")))
-        child = os.fork()
-        if child == 0:  # pragma: no cover
-            try:
-                asyncio.run(memory.aput(user("from the child")))
-                os._exit(0 if ours(store=tmp_path / "a.db").get_all() == memory.get_all() else 1)
-            finally:
-                os._exit(2)
-        assert os.waitpid(child, 0)[1] == 0
-        memory.put(assistant("so"))
-        assert texts(memory.get_all())[2:] == ["from the parent", "from the child", "so"]
-
-
-def test_eight_threads(tmp_path: Path) -> None:
-    memory = ours(store=tmp_path / "a.db", token_limit=100)
-    start = threading.Barrier(8)
-
-    def talk(number: int) -> None:
-        handle = InfiniteChatMemoryBuffer.from_dict(memory.to_dict())
-        start.wait()
-        for turn in range(4):
-            handle.put_messages([user(f"{number}/{turn}"), assistant("ok")])
-            assert len(handle.get()) >= 1
-            handle.get(input="what?")
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(talk, range(8)))
-    said = texts(memory.get_all())
-    assert len(said) == 64
-    assert sorted(said[::2]) == sorted(f"{number}/{turn}" for number in range(8) for turn in range(4))
-    for number in range(8):
-        assert [text for text in said if text.startswith(f"{number}/")] == [f"{number}/{turn}" for turn in range(4)]
-    memory.close()
 
 
 def test_setting_and_putting_at_once_loses_nothing() -> None:
@@ -158,14 +101,3 @@ def test_setting_and_putting_at_once_loses_nothing() -> None:
         assert said[:4] == texts(TALK[:4])
         seen.update(said[4:])
     assert len([text for text in seen if not text.startswith("set")]) == 20
-
-
-def test_a_streaming_thread_writes_what_the_loop_reads() -> None:
-    async def talk(memory: InfiniteChatMemoryBuffer) -> None:
-        await memory.aput(user("hi"))
-        thread = threading.Thread(target=memory.put, args=(assistant("hello"),))
-        thread.start()
-        await asyncio.to_thread(thread.join)
-        assert texts(await memory.aget()) == ["hi", "hello"]
-
-    asyncio.run(talk(ours(embed_model=HASHING)))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from llama_index.core import VectorStoreIndex
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.chat_engine import (
     CondensePlusContextChatEngine,
@@ -15,13 +14,11 @@ from llama_index.core.chat_engine import (
     ContextChatEngine,
     SimpleChatEngine,
 )
-from llama_index.core.chat_engine.types import BaseChatEngine, ChatMode
+from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import TextNode
 
-from llama_index_infinite_memory import EngineEmbedding, InfiniteChatMemoryBuffer
-from shared_core.testing import HashingEmbedder
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer
 from tests.llama_index.scripted_llm import QUESTIONS, Fixed, Talker, how_many, lines, said, seen
 
 Memory = ChatMemoryBuffer | InfiniteChatMemoryBuffer
@@ -143,14 +140,6 @@ def test_a_stream_that_nobody_reads_to_its_end_is_stored_all_the_same(mode: Call
 
         asyncio.run(run())
     assert lines(ours.get_all()) == ["user: Hello", "assistant: I was shown 2 messages."]
-
-
-def test_an_index_makes_an_engine_around_it(made: Make) -> None:
-    ours = made()
-    index = VectorStoreIndex([TextNode(text="Ladders are tall.")], embed_model=EngineEmbedding(HashingEmbedder()))
-    for mode in (ChatMode.SIMPLE, ChatMode.CONDENSE_QUESTION, ChatMode.CONTEXT, ChatMode.CONDENSE_PLUS_CONTEXT):
-        index.as_chat_engine(chat_mode=mode, llm=Talker(how_many), memory=ours).chat("Hello")
-    assert [message.role.value for message in ours.get_all()] == ["user", "assistant"] * 4
 
 
 def test_a_history_that_is_passed_begins_anew_and_resetting_empties(made: Make) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
@@ -21,8 +20,6 @@ from llama_index_infinite_memory import (
     MemoryPutEvent,
     instrumentation,
 )
-from shared_core.events import MemoryEvent
-from tests.llama_index.scripted_llm import Talker, how_many
 from tests.llama_index.test_buffer import TALK, called, ours, result, user
 
 
@@ -99,16 +96,6 @@ def test_a_put_a_get_and_what_was_recalled_are_events(events: Events, asynchrono
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_search_is_a_retrieval(events: Events, asynchronous: bool) -> None:
-    memory = ours(TALK[:4])
-    hits = asyncio.run(memory.asearch("locker", 1)) if asynchronous else memory.search("locker", 1)
-    (found,) = events.of(RetrievalEndEvent)
-    assert [(node.node.node_id, node.text, node.score) for node in found.nodes] == [
-        (hit.id, hit.message.content, hit.score) for hit in hits
-    ]
-
-
 def test_what_is_missing_and_why_is_an_event(events: Events) -> None:
     def broken(texts: list[str]) -> list[list[float]]:
         if len(texts) > 1:
@@ -151,13 +138,6 @@ def test_calls_are_spans_also_in_threads(events: Events, spans: Spans) -> None:
     assert events.of(MemoryGetEvent)[0].span_id.startswith(f"{own}.aget-")
 
 
-def test_an_engine_s_spans_hold_the_memory_s(spans: Spans) -> None:
-    SimpleChatEngine.from_defaults(llm=Talker(how_many), memory=ours()).chat("hi")
-    inside = [(name, parent) for name, parent, _ in spans._seen if name.startswith("InfiniteChatMemoryBuffer")]
-    own = "InfiniteChatMemoryBuffer"
-    assert inside[-3:] == [(f"{own}.{verb}", "SimpleChatEngine.chat") for verb in ("put", "get", "put")]
-
-
 def test_without_a_handler_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("made for nobody")
@@ -168,16 +148,3 @@ def test_without_a_handler_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> N
     memory = ours(TALK, token_limit=200)
     assert memory.get(input="what is my locker code?")
     assert memory.search("locker")
-
-
-def test_a_hook_is_told_of_the_engine_s_verbs() -> None:
-    events: list[MemoryEvent] = []
-    buffer = ours(on_event=events.append, session_id="s", user_id="ann")
-    buffer.put(user("my code is xyzzy4471"))
-    buffer.get("what is my code?")
-    assert [(event.name, event.session_id, event.user_id) for event in events] == [
-        ("add", "s", "ann"), ("context", "s", "ann"),
-    ]  # fmt: skip
-    assert "xyzzy" not in repr(events)
-    with pytest.raises(TypeError, match="on_event=5"):
-        ours(on_event=5).put(user("hello"))

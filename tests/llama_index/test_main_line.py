@@ -14,9 +14,9 @@ from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.chat_engine import SimpleChatEngine
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
-from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore
+from shared_core import SQLiteStore
 from tests.llama_index.scripted_llm import Talker, called, how_many
-from tests.llama_index.test_buffer import HASHING, TALK, assistant, ours, texts, user
+from tests.llama_index.test_buffer import TALK, assistant, ours, texts, user
 
 pytestmark = [  # what upstream's agents do
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
@@ -77,40 +77,6 @@ def test_other_sessions_recall_what_stands_and_not_what_was_cleared() -> None:
         asking = ours([user("what is my locker code?")], session_id="two", **given)
         recalled = "".join(texts(asking.get()))
         assert ("9902" in recalled, "4471" in recalled) == (True, False)
-
-
-def test_a_file_is_opened_once_for_all_buffers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with ours(store="a.db", session_id="one") as one, ours(store=tmp_path / "a.db", session_id="two") as two:
-        assert one._conversation.store is two._conversation.store
-        one.close()
-        two.put(user("hi"))
-        assert texts(two.get()) == ["hi"]
-    (tmp_path / "a.db").rename(tmp_path / "b.db")
-    with ours(store="b.db", session_id="two") as two, ours(store="a.db", session_id="two") as another:
-        assert (texts(two.get_all()), another.get_all()) == (["hi"], [])
-
-
-def test_a_pool_serves_any_number_of_buffers(tmp_path: Path) -> None:
-    with SessionPool(tmp_path / "a.db", embedder=HASHING, top_k=1) as pool:
-        for turn in range(3):
-            for number in range(12):
-                with Buffer.from_defaults(store=pool, session_id=f"s{number}", token_limit=100) as memory:
-                    assert len(memory.get_all()) == turn
-                    memory.put(user(f"turn {turn}"))
-                    engine = memory.memory
-        assert memory._conversation.settings.others == {"top_k": 1}
-        assert memory._conversation.settings.embed_model is HASHING
-        with Buffer.from_defaults(store=pool, session_id="s11", token_limit=50) as again:
-            assert again.memory is engine, "it is ready to use, with all that it has read"
-            assert (len(again.get_all()), again.memory.max_tokens) == (3, 50)
-            again.checkout(again.search("turn 0")[0].id)
-        with Buffer.from_defaults(store=pool, session_id="s11") as once_more:
-            assert once_more.current_branch == "main"
-        with Buffer.from_defaults(store=pool, session_id="s11", top_k=2) as another:
-            assert another.memory is not engine
-    with InfiniteMemory(tmp_path / "a.db", session_id="s7") as core:
-        assert len(list(core.messages())) == 3
 
 
 # A front end that sends the whole history each time
@@ -213,25 +179,6 @@ def test_set_after_a_merge_and_on_a_message(tmp_path: Path) -> None:
     memory.checkout(memory.search("locker", 1)[0].id)
     memory.set([])
     assert (memory.get_all(), memory.current_branch == "main") == ([], False)
-
-
-def test_a_history_that_cannot_be_stored_changes_nothing() -> None:
-    memory = ours(TALK[:4])
-    with pytest.raises(TypeError, match="expected a ChatMessage"):
-        memory.set([*TALK[:1], Message.user("not LlamaIndex's")])  # type: ignore[list-item]
-    assert (memory.get_all(), memory.branches()) == (TALK[:4], ["main"])
-
-
-def test_the_engine_is_at_hand(tmp_path: Path) -> None:
-    memory = ours(TALK, token_limit=200, summarizer=lambda previous, messages: f"so far {len(messages)}")
-    summary = memory.memory.summarize()
-    assert summary is not None
-    assert summary.text.startswith("so far")
-    assert memory.memory.export(tmp_path / "chat.jsonl") == len(TALK)
-    memory.memory.forget(ids=[memory.search("locker code", 1)[0].id])
-    assert memory.get_all() == TALK[1:]
-    memory.forget([memory.search("I will remember", 1, role="assistant")[0].id])
-    assert memory.get_all() == TALK[2:]
 
 
 @pytest.mark.skipif(not hasattr(types, "ThinkingBlock"), reason="this LlamaIndex has no thinking blocks")

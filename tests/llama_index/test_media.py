@@ -25,14 +25,6 @@ def shown(messages: list[ChatMessage]) -> list[tuple[str, int]]:
     return [(m.content or "", sum(block.block_type != "text" for block in m.blocks)) for m in messages]
 
 
-@pytest.mark.parametrize("media", [[PDF], [PICTURE] * 3, [PDF, PICTURE, SOUND]])
-def test_the_answer_about_media_is_kept_in_the_default_budget(media: list[object]) -> None:
-    with InfiniteChatMemoryBuffer.from_defaults() as memory:
-        talk = [user("What does it say?", *media), assistant("It says 4471."), user("Say it again.")]
-        memory.put_messages(talk)
-        assert memory.get() == memory.get_all() == talk
-
-
 def test_old_media_give_way_before_text_and_the_newest_are_always_sent() -> None:
     with InfiniteChatMemoryBuffer.from_defaults(token_limit=700) as memory:
         for number in range(4):
@@ -80,13 +72,3 @@ def test_what_media_cost_is_said_by_the_names_of_memory() -> None:
         assert plain._conversation.memory.newest(1)[0].media_tokens == 256
     with pytest.raises(ValueError, match="image_token_size_estimate=-1"):
         InfiniteChatMemoryBuffer.from_defaults(image_token_size_estimate=-1)
-
-
-def test_a_turn_that_is_recalled_comes_without_its_media() -> None:
-    with InfiniteChatMemoryBuffer.from_defaults(token_limit=900, embedder="words") as memory:
-        memory.put_messages([user("Is this the blue ladder?", PICTURE), assistant("Yes, the blue ladder.")])
-        for number in range(40):
-            memory.put_messages([user(f"Day {number} was sunny. " * 5), assistant("Good. " * 5)])
-        sent = shown(memory.get(input="Where is the blue ladder?"))
-        assert sent[:2] == [("Is this the blue ladder?\n[media left out]", 0), ("Yes, the blue ladder.", 0)]
-        assert memory.explain().total_tokens <= 900

@@ -1,17 +1,15 @@
 """LlamaIndex's multi-modal chat engines with our buffer, beside `ChatMemoryBuffer` run in the same way."""
 
-import base64
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
-from tests.llama_index.scripted_llm import QUESTIONS, Fixed, Talker, how_many, lines, said, seen
+from tests.llama_index.scripted_llm import QUESTIONS, Fixed, Talker, lines, seen
 from tests.llama_index.test_engines import Memory, achat, astream, chat, stream, talk
 
 # The oldest releases of 0.14 do not have both engines.
@@ -74,22 +72,3 @@ def test_engines_do_what_they_do_with_a_chat_memory_buffer_and_store_no_picture_
     assert last[-1]["blocks"][0]["image"] == PIXEL
     assert "Ladders are tall." in last[-1]["blocks"][1]["text"]
     assert [kinds(message) for message in seen(ours.get_all())] == [["text"]] * 6
-
-
-@pytest.mark.parametrize("build", [with_context, condense_plus])
-def test_a_history_with_a_picture_is_stored_and_sent_with_it(build: Build, ours: InfiniteChatMemoryBuffer) -> None:
-    picture = ImageBlock(image=base64.b64decode(PIXEL))
-    history = [ChatMessage(role="user", blocks=[TextBlock(text="Look!"), picture]), said("assistant", "A ladder.")]
-    theirs = ChatMemoryBuffer.from_defaults()
-    sent = []
-    for memory in (ours, theirs):
-        llm = Talker(how_many)
-        engine = build(llm, memory)
-        engine.chat("before")
-        engine.chat("How tall is it?", chat_history=list(history))
-        sent.append(llm.requests)
-    assert sent[0] == sent[1]
-    assert sent[0][-1][1:3] == seen(history)
-    assert seen(ours.get_all()) == seen(theirs.get_all())
-    assert seen(ours.get_all())[:2] == seen(history)
-    assert len(ours.get_all()) == 4

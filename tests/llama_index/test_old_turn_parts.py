@@ -15,10 +15,9 @@ from llama_index.core.prompts.default_prompts import (
 )
 
 from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
-from shared_core import InfiniteMemory, Message
-from shared_core.strippers import PASTED_CONTEXT, Stripper, set_apart
+from shared_core import Message
+from shared_core.strippers import Stripper, set_apart
 from shared_core.strippers import strip as strip_with
-from shared_core.tokens import CallableCounter
 
 
 def strip(message: Message, strippers: Sequence[Stripper] = DEFAULT_STRIPPERS) -> Message:
@@ -100,15 +99,6 @@ def test_of_react_the_last_step_stays() -> None:
     assert stripped.whole == Message.assistant(REACT)
 
 
-def test_other_replies_stay() -> None:
-    for text in (
-        "Thought: I know.\nAnswer: Two.",
-        "Thought: I need a tool.\nAction: add\nAction Input: {}\nObservation: 2",
-        "Two.\nObservation: it is",
-    ):
-        assert strip(Message.assistant(text)) == Message.assistant(text)
-
-
 def of_a_tool(text: str) -> Message:
     return Message.tool(text, "1")
 
@@ -122,30 +112,6 @@ def test_of_a_long_result_the_beginning_stays(make: Callable[[str], Message]) ->
     stripped = strip(long)
     assert stripped.content == (head + "seven " * 61)[:198].rstrip() + " […]"
     assert stripped.whole == long
-
-
-def test_what_came_with_grounding_keeps_it() -> None:
-    message = Message.user(RAG, grounding="attached")
-    assert strip(message) == message
-    assert message.whole == message
-    assert set_apart(message, 3, 8) == message
-
-
-def test_the_list_is_the_users() -> None:
-    message = Message.user(DEFAULT_STATE_PROMPT.format(state={}, msg=TAGGED))
-    assert strip(message, ()) == message
-    assert [stripper.name for stripper in DEFAULT_STRIPPERS] == [
-        "state_prompts", "pasted_context", "react_observations", "execution_results", "tool_results",
-    ]  # fmt: skip
-    assert strip(message, [PASTED_CONTEXT]) == message
-    signature = Stripper("signature", lambda given: set_apart(given, 0, given.content.find("\n--\n")))
-    assert strip(Message.user("Hello\n--\nTom, Lisbon"), [signature]).content == "Hello"
-
-
-def test_a_stripper_must_not_lose_text() -> None:
-    losing = Stripper("losing", lambda message: message.replace(content=message.content[:1]))
-    with pytest.raises(ValueError, match="'losing'"):
-        strip(Message.user("hello"), [losing])
 
 
 PIECES = st.sampled_from(
@@ -179,16 +145,3 @@ def test_parts_of_parts_are_given_back_too(message: Message, start: int, end: in
     twice = set_apart(once, then, until)
     assert once.whole == twice.whole == message
     assert twice.content in once.content
-
-
-def test_old_turns_lose_it_and_nothing_is_lost() -> None:
-    memory = InfiniteMemory(token_counter=CallableCounter(len, overhead=0), max_tokens=2_000, reserve_tokens=0)
-    asked = [text for text, _ in USER[:3]]
-    for text in asked:
-        memory.add([strip(Message.user(text)), Message.assistant("Five days.")])
-    memory.add(strip(Message.user(asked[0])))
-    sent = [message.content for message in memory.context().messages]
-    assert sent[:-1] == ["How long?", "Five days.", "How\nlong?", "Five days.", "How long?", "Five days."]
-    assert all(passage in sent[-1] for passage in PASSAGES.split("\n\n"))
-    assert [message.whole.content for message in memory.messages() if message.role == "user"] == [*asked, asked[0]]
-    memory.close()

@@ -1,12 +1,9 @@
 """LlamaIndex's node postprocessors as rerankers of what is recalled."""
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
-import pytest
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.postprocessor import SentenceTransformerRerank, SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from typing_extensions import override
@@ -14,8 +11,7 @@ from typing_extensions import override
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteMemoryBlock, as_reranker
 from llama_index_infinite_memory.settings import Settings
 from shared_core import InfiniteMemory
-from tests.embedders.test_rerankers import cross_encoder
-from tests.support.reranker_contract import QUESTION, SAID, SETTINGS, RerankerContract, found, row, without
+from tests.support.reranker_contract import QUESTION, SAID, SETTINGS, RerankerContract, row
 
 
 class LargeRows(BaseNodePostprocessor):
@@ -74,23 +70,11 @@ class TestPostprocessors(RerankerContract):
         return Awaited()
 
 
-def test_what_keeps_nothing_leaves_all_as_it_was() -> None:
-    assert found(as_reranker(SimilarityPostprocessor(similarity_cutoff=0.5))) == [(id_, None) for id_ in without()]
-
-
 def test_foreign_nodes_are_a_note() -> None:
     with InfiniteMemory(reranker=as_reranker(Foreign()), **SETTINGS) as one:
         one.add(SAID)
         [note] = one.context(QUESTION).report.degraded
     assert note.endswith("TypeError: the postprocessor returned nodes that it was not given")
-
-
-@pytest.mark.soak  # loading torch takes eight seconds
-@pytest.mark.model
-def test_llama_index_s_own_cross_encoder_orders_as_the_engine_s(tmp_path: Path) -> None:
-    folder = str(cross_encoder(tmp_path / "model"))
-    theirs = SentenceTransformerRerank(model=folder, top_n=30, device="cpu")
-    assert [id_ for id_, _ in found(as_reranker(theirs))] == [id_ for id_, _ in found(folder)]
 
 
 def test_buffers_and_blocks_pass_it_on() -> None:

@@ -5,7 +5,7 @@ import gc
 import json
 import logging
 import pickle
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,10 @@ from llama_index.core.storage.chat_store import SimpleChatStore
 from workflows.context.serializers import JsonSerializer
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
-from shared_core import InfiniteMemory, SQLiteStore, StoreError
 from shared_core.strippers import PASTED_CONTEXT
+from tests.interop.test_packages import in_new_process
 from tests.llama_index.sample_messages import EVERY, PNG, WITH_A_STREAM, chats, part
-from tests.llama_index.test_buffer import HASHING, TALK, Thing, assistant, ours, texts, user
-from tests.llama_index.test_messages import in_new_process
+from tests.llama_index.test_buffer import TALK, assistant, ours, texts, user
 
 Buffer = InfiniteChatMemoryBuffer
 
@@ -60,76 +59,6 @@ def test_every_handle_is_of_the_memory_in_use(place: str, tmp_path: Path) -> Non
         assert memory != "a text"
 
 
-def test_a_handle_keeps_the_memory_in_use() -> None:
-    memory = ours(TALK[:2])
-    other = copy.deepcopy(memory)
-    data = memory.to_dict()
-    del memory
-    gc.collect()
-    assert other.get_all() == TALK[:2]
-    assert Buffer.from_dict(data) == other
-
-
-def test_objects_and_the_live_message_are_shared_by_handles() -> None:
-    thing = Thing()
-    memory = ours(
-        [user("q"), ChatMessage(role="assistant", content="a", additional_kwargs={"thing": thing}), user("r")]
-    )
-    part(memory.get()[-1], 0).text = "state and r"
-    for other in handles(memory):
-        assert other.get()[1].additional_kwargs["thing"] is thing
-        assert other.get()[-1].content == "state and r"
-
-
-@pytest.mark.parametrize("place", ["memory", "file"])
-def test_a_memory_that_is_not_in_use_any_more_is_opened_again(place: str, tmp_path: Path) -> None:
-    store = tmp_path / "a.db" if place == "file" else None
-    memory = ours(EVERY, store=store, token_limit=7_000, chat_store_key="k", session_id="s")
-    memory.branch("other", at=len(EVERY) - 1)
-    data = memory.to_dict()
-    memory.close()
-    del memory
-    gc.collect()
-    before = copy.deepcopy(data)
-    with Buffer.from_dict(data, tokenizer_fn=str.split, embed_model=HASHING) as again:
-        assert data == before
-        assert again.get_all() == EVERY[:-1]
-        assert (again.token_limit, again.chat_store_key, again.session_id) == (7_000, "k", "s")
-        assert again.tokenizer_fn is str.split
-        assert again.current_branch == ("other" if place == "file" else "main")
-        with Buffer.from_dict(data) as once_more:
-            assert once_more == again
-
-
-def test_a_store_that_is_in_use_is_found_again() -> None:
-    with closing(SQLiteStore(":memory:")) as store:
-        memory = ours(TALK[:2], store=store)
-        memory.branch("other")
-        data = memory.to_dict()
-        assert [message["content"] for message in data["messages"]] == texts(TALK[:2])
-        del memory
-        gc.collect()
-        again = Buffer.from_dict(data)
-        assert (again.get_all(), again.current_branch) == (TALK[:2], "other")
-        again.put(user("more"))
-        with InfiniteMemory(store, session_id="chat_history") as core:
-            core.checkout("other")
-            assert len(list(core.messages())) == 3
-            core.forget(session=True)
-        assert again.to_dict()["messages"] == []
-
-
-def test_a_closed_memory_is_opened_again(tmp_path: Path) -> None:
-    with ours(TALK[:2], store=tmp_path / "a.db") as memory:
-        data = memory.to_dict()
-    with Buffer.from_dict(data) as again:
-        assert again != memory
-        assert again.get_all() == TALK[:2]
-    memory.close()
-    with pytest.raises(StoreError):
-        memory.get()
-
-
 def test_of_a_memory_that_is_gone_a_later_state_is_not_lost() -> None:
     memory = ours(TALK[:2])
     first = memory.to_dict()
@@ -157,16 +86,6 @@ def test_what_is_forgotten_is_not_written_out() -> None:
     assert len(memory.to_dict()["messages"]) == 1
 
 
-def test_a_reference_to_a_file_is_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with ours(TALK, store="a.db", top_k=3, strippers=[PASTED_CONTEXT]) as memory:
-        data = memory.to_dict()
-        assert len(json.dumps(data)) < 500
-        assert data["store"] == str(tmp_path / "a.db")
-        assert data["settings"] == {"top_k": 3, "strippers": ["pasted_context"]}
-        assert data["class_name"] == "InfiniteChatMemoryBuffer"
-
-
 def test_settings_come_back_as_far_as_they_can_be_written(tmp_path: Path) -> None:
     with ours(TALK, store=tmp_path / "a.db", top_k=0, embed_model="static", strippers=[PASTED_CONTEXT]) as memory:
         data = memory.to_dict()
@@ -177,14 +96,6 @@ def test_settings_come_back_as_far_as_they_can_be_written(tmp_path: Path) -> Non
         assert other.to_dict()["settings"] == {"top_k": 2, "embed_model": "static", "strippers": []}
     with pytest.raises(ValueError, match="Unexpected kwargs"):
         Buffer.from_dict(data, nothing=1)
-
-
-def test_a_branch_that_is_gone_becomes_main(tmp_path: Path) -> None:
-    with ours(TALK[:2], store=tmp_path / "a.db") as memory:
-        memory.branch("other")
-        data = {**memory.to_dict(), "branch": "another"}
-    with Buffer.from_dict(data) as again:
-        assert (again.current_branch, again.get_all()) == ("main", TALK[:2])
 
 
 IN_A_NEW_PROCESS = """
@@ -220,6 +131,9 @@ def test_a_new_process_goes_on(tmp_path: Path) -> None:
             assert len(memory.get_all()) == len(EVERY) + (path.stem == "file")
 
 
+# What ChatMemoryBuffer wrote
+
+
 def test_what_cannot_be_pickled_is_left_behind(tmp_path: Path) -> None:
     with ours(TALK[:2], store=tmp_path / "a.db", tokenizer_fn=lambda text: text.split()) as memory:
         pickled = pickle.dumps(memory)
@@ -235,9 +149,6 @@ def test_a_stream_in_a_message_is_written_out() -> None:
     del memory
     gc.collect()
     assert Buffer.from_dict(data).get_all()[1] == assistant("a cat")
-
-
-# What ChatMemoryBuffer wrote
 
 
 @given(chats())
@@ -256,14 +167,6 @@ def test_both_forms_of_chat_memory_buffer_are_read(talk: list[ChatMessage]) -> N
         assert ours_.get_all() == theirs.get_all() == talk
         assert ours_.chat_store_key == form.get("chat_store_key", "chat_history")
         assert Buffer.from_string(json.dumps(form)).get_all() == talk
-
-
-def test_what_it_wrote_can_be_moved_to_a_file(tmp_path: Path) -> None:
-    data = {"token_limit": 50, "chat_history": [message.model_dump(mode="json") for message in TALK[:2]]}
-    with Buffer.from_dict(data, store=tmp_path / "a.db", session_id="s", user_id="u"):
-        pass
-    with ours(store=tmp_path / "a.db", session_id="s", user_id="u") as memory:
-        assert memory.get_all() == TALK[:2]
 
 
 @pytest.mark.parametrize("kind", [Buffer, ChatMemoryBuffer])

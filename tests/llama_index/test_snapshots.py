@@ -5,7 +5,6 @@ import copy
 import gc
 import json
 import pickle
-import warnings
 import weakref
 from collections import deque
 from contextlib import closing
@@ -20,10 +19,9 @@ from llama_index.core.workflow import Context
 from pydantic import Field
 from workflows.context.serializers import JsonSerializer
 
-from llama_index_infinite_memory import InfiniteChatMemoryBuffer, RestoreWarning, Stripper, open_stores, serialization
-from shared_core import SessionPool, SQLiteStore, StoreError
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer, RestoreWarning, Stripper, serialization
+from shared_core import SQLiteStore, StoreError
 from shared_core.strippers import PASTED_CONTEXT
-from shared_core.testing import HashingEmbedder
 from tests.llama_index.scripted_llm import Talker, how_many
 from tests.llama_index.test_buffer import HASHING, TALK, assistant, ours, texts, user
 
@@ -210,53 +208,7 @@ def test_a_store_or_a_chat_store_that_cannot_be_found_again_is_said() -> None:
         assert texts(elsewhere.get_all()) == [*texts(TALK[:2]), "more"]
 
 
-def test_a_chat_store_is_kept_for_the_present_state_only() -> None:
-    there = SimpleChatStore()
-    memory = ours(TALK[:2], chat_store=there)
-    first = memory.to_dict()
-    del memory
-    gc.collect()
-    same = Buffer.from_dict(first)
-    assert same.chat_store is there
-    same.put(user("more"))
-    with pytest.warns(RestoreWarning, match="restored without chat_store"):
-        earlier = Buffer.from_dict(first)
-    earlier.put(user("other"))
-    assert texts(there.get_messages("chat_history")) == [*texts(TALK[:2]), "more"]
-    assert texts(earlier.get_all()) == [*texts(TALK[:2]), "other"]
-
-
-def test_a_chat_store_that_nobody_holds_is_not_kept() -> None:
-    there = SimpleChatStore()
-    alive = weakref.ref(there)
-    memory = ours(TALK[:2], chat_store=there)
-    data = memory.to_dict()
-    del memory, there
-    gc.collect()
-    assert alive() is None
-    with pytest.warns(RestoreWarning, match="restored without chat_store"):
-        assert Buffer.from_dict(data).get_all() == TALK[:2]
-
-
 # Models of pydantic, and subclasses
-
-
-def test_a_dump_is_validated(tmp_path: Path) -> None:
-    for store in (None, tmp_path / "a.db"):
-        with ours(TALK[:2], store=store, token_limit=70) as memory:
-            for data in (memory.model_dump(), memory.model_dump(mode="json"), json.loads(memory.model_dump_json())):
-                assert Buffer.model_validate(data) == memory
-            assert Buffer(**memory.model_dump()) == Buffer.model_validate(memory) == memory
-
-
-def test_the_constructor_uses_all_that_it_is_given(tmp_path: Path) -> None:
-    with Buffer(token_limit=50, store=tmp_path / "a.db", session_id="s", embed_model=HASHING, top_k=1) as memory:
-        memory.put(user("hi"))
-    with ours(store=tmp_path / "a.db", session_id="s") as again:
-        assert texts(again.get_all()) == ["hi"]
-    assert texts(Buffer(token_limit=50, chat_history=[user("given")]).get()) == ["given"]
-    with pytest.raises(ValueError, match=r"'stroe'.*'x\.db'.*'store'"):
-        Buffer(token_limit=50, stroe="x.db")
 
 
 class Labelled(InfiniteChatMemoryBuffer):
@@ -296,45 +248,3 @@ def test_a_subclass_keeps_its_fields_and_overrides() -> None:
     assert (memory.marks, copies[1] == memory) == (["a"], False)
     assert texts(asyncio.run(memory.aget()))[-1] == texts(memory.get())[-1] == "seen by mine"
     assert labels(memory) == ["mine"] * 3
-
-
-def test_agents_use_a_subclass_s_overrides() -> None:
-    memory = Labelled.from_defaults(label="mine", embed_model=HASHING)
-
-    async def run() -> list[str]:
-        context = Context(agent())
-        return [str(await agent().run("hi", ctx=context, memory=memory)), str(await agent().run("so", ctx=context))]
-
-    assert asyncio.run(run()) == ["I was shown 2 messages.", "I was shown 4 messages."]
-    assert labels(memory) == ["mine"] * 4
-
-
-def test_settings_of_a_pool_are_defaults() -> None:
-    with SessionPool(embedder=HASHING, min_score=0.5, top_k=2) as pool, warnings.catch_warnings():
-        warnings.simplefilter("error")
-        memory = Buffer.from_defaults(store=pool, top_k=1, embed_model=HashingEmbedder(16))
-        assert dict(memory._conversation.settings.others) == {"min_score": 0.5, "top_k": 1}
-        assert Buffer.from_dict(memory.to_dict()) == memory
-        memory.put(user("hi"))
-        data = memory.to_dict()
-        memory.close()
-        assert texts(Buffer.from_dict(data).get_all()) == ["hi"], "from the pool, which is still there"
-
-
-def test_buffers_of_a_pool_with_models_of_their_own_keep_few_pools_which_close_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(open_stores, "POOLS", 2)
-    with SessionPool(tmp_path / "a.db") as pool:
-        tokenizers = [lambda text: text.split() for _ in range(4)]
-        buffers = [ours(store=pool, session_id=f"s{at}", tokenizer_fn=one) for at, one in enumerate(tokenizers)]
-        kept = [one for _, one in open_stores._pools[pool].values()]
-        assert [settings.tokenizer_fn for settings, _ in open_stores._pools[pool].values()] == tokenizers[2:]
-        for buffer in buffers:  # those of a pool that was closed to make room go on
-            buffer.put(user(buffer.session_id))
-            assert texts(buffer.get()) == [buffer.session_id]
-            buffer.close()
-        assert [len(one._idle) for one in kept] == [1, 1]
-    assert [len(one._idle) for one in kept] == [0, 0]
-    with SessionPool(tmp_path / "a.db") as pool:
-        assert sorted(info.session_id for info in pool.sessions()) == ["s0", "s1", "s2", "s3"]
