@@ -10,7 +10,6 @@ import pytest
 from starlette.responses import JSONResponse
 
 from shared_core import InfiniteMemory
-from shared_core.openai_proxy import asides
 from shared_core.store import Store
 from tests.openai_proxy.servers import ModelServer, proxied
 
@@ -111,19 +110,6 @@ def test_a_prompt_in_other_words_is_an_aside_after_the_first_whole_history(store
         webui.http.close()
         new_only.http.close()
     assert store.overview(None)[0].messages == 4 + 6 + 2
-
-
-def test_few_clients_are_kept_in_mind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asides, "MOST", 1)
-    with proxied(lambda body: f"Answer to {body['messages'][-1]['content']}", store) as (url, model):
-        for name in "ab":
-            webui = OpenWebUI(url, model, {"x-session-id": name})
-            with webui.http:
-                webui.ask("My boat is Heron")
-                webui.ask("Which rivers")
-        heads = [httpx.post(f"{url}/chat/completions", json={"messages": [{"role": "user", "content": OWN_WORDS}]},
-                                 headers={"x-session-id": name}).headers.get("x-memory") for name in "ab"]  # fmt: skip
-    assert heads == [None, "aside"], "only the newest is kept"
 
 
 @pytest.mark.parametrize(
@@ -247,17 +233,3 @@ def test_the_limit_is_what_the_models_server_tells(store: Store, models: Any, li
                 answer = httpx.post(f"{url}/chat/completions", json=body, headers=headers).json()
                 assert answer["memory_report"]["budget"] == most - 100
         assert model.paths.count("/v1/models") == 1
-
-
-def test_a_server_that_fails_to_tell_is_asked_later(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.openai_proxy.upstream.ASKED_EVERY", 0.0)
-    told = JSONResponse({"data": [{"id": "m", "max_model_len": 900}]})
-    answers = [JSONResponse({"error": {}}, 401), JSONResponse(["no", "object"]), told, JSONResponse("no", 500)]
-    body = {"model": "m", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 100}
-    reported = {"x-memory-report": "1"}
-    with proxied(lambda _: "Yes.", store, settings={"max_tokens": 5000}, listed=answers) as (url, _):
-        budgets = [
-            httpx.post(f"{url}/chat/completions", json=body, headers=reported).json()["memory_report"]["budget"]
-            for _ in range(4)
-        ]
-    assert budgets == [4900, 4900, 800, 800]

@@ -2,8 +2,6 @@
 
 import itertools
 import json
-import shutil
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,8 +14,8 @@ from pydantic import SecretStr
 from starlette.responses import JSONResponse, Response
 
 from shared_core.store import Store
-from tests.openai_proxy.servers import ModelServer, chunk, proxied, served, stream
-from tests.openai_proxy.weather_model import CALL, FACT, TOOL, small_talk, weather_model
+from tests.openai_proxy.servers import ModelServer, chunk, proxied, stream
+from tests.openai_proxy.weather_model import FACT, TOOL, small_talk, weather_model
 
 PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
 
@@ -124,61 +122,6 @@ def test_langchain_chats_streams_and_calls_tools(servers: tuple[str, ModelServer
     assert with_tools.invoke(asked).content == "It is sunny."
 
 
-CURL = ["curl", "-sSN", "--noproxy", "*", "-H", "Content-Type: application/json", "--data-binary", "@-"]
-with_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-
-
-def curled(url: str, *messages: Any, **fields: Any) -> str:
-    """Return what curl writes, to which the request is sent as its input."""
-    body = json.dumps({"model": "m", "messages": messages, **fields})
-    done = subprocess.run([*CURL, f"{url}/chat/completions"], input=body, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    return done.stdout
-
-
-@with_curl
-def test_curl(servers: tuple[str, ModelServer]) -> None:
-    asked = {"role": "user", "content": "By hand"}
-    assert json.loads(curled(servers[0], asked))["choices"][0]["message"]["content"] == "I see 1."
-    called = json.loads(curled(servers[0], asked, tools=[TOOL]))["choices"][0]["message"]
-    assert called["tool_calls"] == [CALL]
-    told = [asked, called, {"role": "tool", "tool_call_id": "call-1", "content": "sunny"}]
-    assert json.loads(curled(servers[0], *told))["choices"][0]["message"]["content"] == "It is sunny."
-
-
-@with_curl
-@pytest.mark.parametrize("tools", [{}, {"tools": [TOOL]}])
-def test_curl_gets_the_bytes_of_the_model_s_stream(servers: tuple[str, ModelServer], tools: dict[str, Any]) -> None:
-    bare = ModelServer(weather_model)
-    with served(bare.app) as (bare_url, _):
-        through, direct = (
-            curled(url, {"role": "user", "content": "By hand, in pieces"}, stream=True, **tools)
-            for url in (servers[0], f"{bare_url}/v1")
-        )
-    assert through == direct
-    assert through.count("data: ") > 4
-    assert through.endswith("data: [DONE]\n\n")
-
-
-@pytest.mark.parametrize("tools", [None, [TOOL]])
-def test_the_chunks_are_those_without_the_server(servers: tuple[str, ModelServer], tools: Any) -> None:
-    """In their order, for the SDK and for LangChain, which makes its own ids."""
-    words, bare = "Hello, in pieces", ModelServer(weather_model)
-    got: list[Any] = []
-    with served(bare.app) as (bare_url, _):
-        for url in (servers[0], f"{bare_url}/v1"):
-            with OpenAI(base_url=url, api_key="k") as client:
-                fields: Any = {} if tools is None else {"tools": tools}
-                asked: Any = [{"role": "user", "content": words}]
-                chunks = client.chat.completions.create(model="m", messages=asked, stream=True, **fields)
-                of_sdk = [chunk.model_dump() for chunk in chunks]
-            llm = ChatOpenAI(base_url=url, api_key=SecretStr("k"), model="m")
-            pieces = [one.model_dump(exclude={"id"}) for one in llm.stream([HumanMessage(words)], **fields)]
-            got.append((of_sdk, pieces))
-    assert got[0] == got[1]
-    assert all(len(chunks) > 3 for chunks in got[0])
-
-
 # A fact of the third turn, asked for in the three hundredth: the whole history is many times as large as the window
 
 
@@ -203,15 +146,3 @@ def test_the_sdk_gets_a_fact_of_the_third_turn(history: list[Any], named: bool) 
     report = json.loads(raw.text)["memory_report"]
     assert report["total_tokens"] <= report["budget"] == 3596
     assert raw.headers["x-memory-session"].startswith("long" if named else "chat-")
-
-
-def test_langchain_gets_a_fact_of_the_third_turn(history: list[Any]) -> None:
-    with proxied(weather_model) as (url, _):
-        llm = ChatOpenAI(base_url=url, api_key=SecretStr("k"), model="m", max_retries=0)
-        assert llm.invoke(history).content == "4471."
-
-
-@with_curl
-def test_curl_gets_a_fact_of_the_third_turn(history: list[Any]) -> None:
-    with proxied(weather_model) as (url, _):
-        assert json.loads(curled(url, *history))["choices"][0]["message"]["content"] == "4471."

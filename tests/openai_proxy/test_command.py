@@ -101,29 +101,6 @@ def test_what_was_acknowledged_survives_the_end_of_the_server(tmp_path: Path, en
     assert told(tmp_path / "chat.db", "two") == [("The second?", False), *part]
 
 
-def test_a_stream_ends_while_the_server_stops(tmp_path: Path) -> None:
-    """It arrives and is stored as if nothing was; nobody new is let in."""
-    over = threading.Event()
-    words: list[str | None] = [*spoken("All of it.")]
-    model = ModelServer(lambda _: stream([*words[:2], None, *words[2:], "[DONE]"], wait=over))
-    with (
-        served(model.app) as (model_url, _),
-        serving(tmp_path, ["--upstream", f"{model_url}/v1"]) as (url, process),
-        httpx.stream(
-            "POST", f"{url}/chat/completions", headers={"x-session-id": "s"}, timeout=60,
-            json={"model": "m", "stream": True, "messages": [{"role": "user", "content": "How much?"}]},
-        ) as response,
-    ):  # fmt: skip
-        lines = response.iter_lines()
-        assert next(lines).startswith("data: ")
-        process.send_signal(signal.SIGTERM)
-        until(lambda: is_closed(url))
-        over.set()
-        assert [line for line in lines if line][-1] == "data: [DONE]"
-        assert process.wait(30) == -signal.SIGTERM
-    assert told(tmp_path / "chat.db", "s") == [("How much?", False), ("All of it.", False)]
-
-
 def is_closed(url: str) -> bool:
     """Return whether nothing listens at an address."""
     try:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -130,23 +129,3 @@ def test_a_question_that_comes_while_another_is_stored_is_not_in_its_prompt() ->
         for prompt, own in ((first.result(60), "My secret-1."), (second, "My secret-2.")):
             assert prompt.session == second.session
             assert [message["content"] for message in prompt.messages or ()] == ["Hello", "Hi.", own]
-
-
-def test_exchanges_of_one_conversation_at_a_time_are_all_stored_once(tmp_path: Path) -> None:
-    def ask(url: str, number: int) -> None:
-        sent = {"messages": [{"role": "user", "content": f"Question {number}?"}]}
-        answer = httpx.post(f"{url}/chat/completions", json=sent, headers={"x-session-id": "s"}, timeout=60)
-        assert answer.status_code == 200
-
-    with (
-        proxied(lambda body: f"To {body['messages'][-1]['content']}", tmp_path / "a.db") as (url, _),
-        ThreadPoolExecutor(8) as threads,
-    ):
-        list(threads.map(lambda number: ask(url, number), range(8)))
-    with InfiniteMemory(tmp_path / "a.db", session_id="s") as memory:
-        assert memory.stats()["messages"] == 16
-        said = set()
-        for branch in memory.branches():
-            memory.checkout(branch.name)
-            said |= {message.content for message in memory.messages()}
-    assert said == {text for number in range(8) for text in (f"Question {number}?", f"To Question {number}?")}

@@ -1,15 +1,13 @@
 """Which conversation a request belongs to: never another one by accident."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse
 
-from shared_core import InfiniteMemory, Message, SessionPool
-from shared_core.openai_proxy.prompts import Prompts, _standing_still
+from shared_core import InfiniteMemory
 from shared_core.store import Store
 from tests.openai_proxy.servers import ModelServer, completion, proxied
 
@@ -65,44 +63,6 @@ def test_two_that_begin_alike_are_two_and_meet_in_no_prompt(caller: Caller) -> N
     caller.say("Hello", one, "My code is 4471", secret, "Which code did I say")
     assert caller.prompt().count("4471") == 2
     assert sorted(caller.sessions().values()) == [4, 6]
-
-
-def test_one_of_several_that_begin_alike_is_found_after_the_oldest_is_renamed(caller: Caller) -> None:
-    first = caller.say("Hello")
-    caller.say("Hello")
-    oldest, younger = sorted(caller.sessions())
-    with InfiniteMemory(caller.store, session_id=younger) as memory:
-        memory.add([Message.user("My code is 4471"), Message.assistant("Noted")])
-    with InfiniteMemory(caller.store, session_id=oldest) as memory:
-        memory.rename_session("kept")
-    caller.say("Hello", first, "My code is 4471", "Noted", "What is my code")
-    assert caller.sessions() == {"kept": 2, younger: 6}
-
-
-def test_many_that_begin_alike_share_a_tree_and_no_prompt(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.openai_proxy.identity.ALIKE", 2)
-    for _ in range(4):
-        first = caller.say("Hello")
-    assert len(caller.sessions()) == 4
-    for number in range(4):
-        caller.say("Hello", first, f"My number is {number}00{number}")
-    for number in range(4):
-        mine = f"My number is {number}00{number}"
-        caller.say("Hello", first, mine, f"Answer to {number}00{number}", "What is my number")
-        assert caller.model.texts() == ["Hello", first, mine, f"Answer to {number}00{number}", "What is my number"]
-
-
-def test_examples_in_front_are_not_one_conversation(caller: Caller) -> None:
-    """A program puts the same made-up exchange before each of its questions."""
-    caller.say("2 + 2", "4", "My code is 4471")
-    caller.say("2 + 2", "4", "What is my code")
-    assert "4471" not in caller.prompt()
-
-
-def test_a_history_from_elsewhere_becomes_a_conversation(caller: Caller) -> None:
-    caller.say("My code is 4471", "Noted", "What is my code")
-    caller.say("My code is 4471", "Noted", "What is my code", "Answer to code", "Thanks")
-    assert list(caller.sessions().values()) == [6]
 
 
 @pytest.mark.parametrize(
@@ -183,38 +143,6 @@ def test_without_memory_nothing_is_stored_and_all_is_sent(caller: Caller) -> Non
     assert caller.sessions() == {}
 
 
-def test_without_memory_an_answer_of_any_form_is_passed_on(caller: Caller) -> None:
-    caller.model.script = lambda _: Response(b'{"choices": [], "score": NaN}', media_type="application/json")
-    messages = [{"role": "user", "content": "Hi"}]
-    response = caller.http.post("/chat/completions", json={"messages": messages}, headers={"x-memory": "off"})
-    assert (response.status_code, response.content) == (200, b'{"choices": [], "score": NaN}')
-    kept = caller.http.post("/chat/completions", json={"messages": messages}, headers={"x-memory": "on"})
-    assert kept.status_code == 502
-
-
-@pytest.mark.parametrize("role", ["system", "developer", "assistant"])
-def test_what_asks_nothing_goes_on_as_it_is(caller: Caller, role: str) -> None:
-    messages = [{"role": role, "content": "Say something new"}]
-    response = caller.http.post("/chat/completions", json={"messages": messages})
-    assert response.headers["x-memory"] == "off"
-    assert caller.model.bodies[-1]["messages"] == messages
-    assert caller.sessions() == {}
-    named = caller.http.post("/chat/completions", json={"messages": messages}, headers={"x-session-id": "s"})
-    assert named.status_code == 200
-    assert caller.model.bodies[-1]["messages"] == messages
-
-
-def test_a_retried_question_of_a_named_conversation_is_stored_once(caller: Caller) -> None:
-    named = {"x-session-id": "s"}
-    caller.say("Hi", headers=named)
-    script, caller.model.script = caller.model.script, lambda _: JSONResponse({"error": {"message": "later"}}, 529)
-    sent = {"messages": [{"role": "user", "content": "Where to"}]}
-    assert caller.http.post("/chat/completions", json=sent, headers=named).status_code == 529
-    caller.model.script = script
-    caller.say("Where to", headers=named)
-    assert caller.sessions() == {"s": 4}
-
-
 @pytest.mark.parametrize("headers", [{}, {"x-stainless-retry-count": "0"}])
 def test_the_same_words_in_a_named_conversation_are_said_again(caller: Caller, headers: dict[str, str]) -> None:
     named = {"x-session-id": "s", **headers}
@@ -225,19 +153,6 @@ def test_the_same_words_in_a_named_conversation_are_said_again(caller: Caller, h
     with InfiniteMemory(caller.store, session_id="s") as memory:
         assert [message.content for message in memory.messages()] == [*answered, "Answer to next"]
         assert len(memory.branches()) == 1
-
-
-def test_the_same_words_unanswered_are_asked_once_more(caller: Caller) -> None:
-    named = {"x-session-id": "s"}
-    for text in ("Tell me a story", "next"):
-        caller.say(text, headers=named)
-    script, caller.model.script = caller.model.script, lambda _: JSONResponse({"error": {"message": "later"}}, 529)
-    sent = {"messages": [{"role": "user", "content": "next"}]}
-    for _ in range(2):
-        assert caller.http.post("/chat/completions", json=sent, headers=named).status_code == 529
-    caller.model.script = script
-    caller.say("next", headers=named)
-    assert caller.sessions() == {"s": 6}
 
 
 @pytest.mark.parametrize(
@@ -299,32 +214,3 @@ def test_the_window_of_a_model_and_the_reply_bound_the_prompt(store: Store) -> N
         large = caller.http.post("/chat/completions", json={"model": "small", "messages": messages})
         caller.http.close()
         assert (large.status_code, large.headers["x-memory"]) == (200, "over-limit")
-
-
-def test_memories_that_search_all_of_a_user_s_conversations_are_not_served(store: Store) -> None:
-    with SessionPool(store, scope="user") as pool, pytest.raises(ValueError, match='scope="session"'):
-        Prompts(pool)
-
-
-def test_a_prompt_that_fails_leaves_the_memory_on_its_branch(store: Store) -> None:
-    with InfiniteMemory(store, session_id="s") as memory:
-        history = memory.follow([Message.user("Hi")])
-        memory.add(Message.assistant("Of another request"))
-        with suppress(KeyError), _standing_still(memory, history):
-            assert [message.content for message in memory.newest(2)] == ["Hi"]
-            raise KeyError
-        assert memory.branch == "main"
-
-
-def test_a_retry_is_recognized_on_any_branch_by_a_server_that_has_just_begun(store: Store) -> None:
-    named, again = {"x-session-id": "s"}, {"x-session-id": "s", "x-stainless-retry-count": "1"}
-    answers = iter(["Answer 0", "Answer 1", "Answer 2", "Answer 3"])
-    for said in [("Hi", named), ("Hi", again), ("Where to", named), ("Where to", again)]:
-        with proxied(lambda _: next(answers), store) as (url, model):
-            opened = Caller(url, model, store)
-            with opened.http:
-                opened.say(said[0], headers=said[1])
-    assert model.texts() == ["Hi", "Answer 1", "Where to"]
-    with InfiniteMemory(store, session_id="s") as memory:
-        told = [entry.message for entry in memory.log() if entry.message is not None]
-    assert [message.content for message in told if message.role == "user"] == ["Where to", "Hi"]

@@ -1,8 +1,6 @@
 """The data of the inspector: each user's own alone, from the inspector's own page alone, and erased only as shown."""
 
-import logging
 import re
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,13 +8,13 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from shared_core import InfiniteMemory, Message
+from shared_core import InfiniteMemory
 from shared_core.openai_proxy.inspector import live_sessions
 from shared_core.openai_proxy.inspector.endpoints import API, PAGE
 from shared_core.openai_proxy.inspector.live_page import live_page
 from shared_core.serving.bearer_tokens import BearerTokens
 from shared_core.store import Store
-from tests.openai_proxy.servers import proxied, stream, until
+from tests.openai_proxy.servers import proxied
 
 ANN, BEN, GATEWAY = "ann-secret-0123456789", "ben-secret-0123456789", "gateway-secret-0123456789"
 TOKENS = BearerTokens({ANN: "ann", BEN: "ben", GATEWAY: "*"})
@@ -172,34 +170,6 @@ def test_no_other_site_is_let_in_by_a_header_of_the_response(mine: Page) -> None
     assert mine.client.get(f"{API}/me").headers["cross-origin-resource-policy"] == "same-origin"
 
 
-def test_the_page_is_off_unless_it_is_asked_for(store: Store) -> None:
-    with proxied(lambda _: "", store) as (url, _), httpx.Client(base_url=url.removesuffix("/v1")) as client:
-        for path in (PAGE, f"{API}/me"):
-            assert client.get(path, headers=OWN).status_code == 404
-
-
-def test_a_session_shows_the_prompts_that_were_sent_and_others_on_demand(mine: Page) -> None:
-    for number in range(8):
-        mine.say(f"What of amber {number}?", session="s")
-    sent = mine.get("session", session="s")
-    assert [node["text"] for node in sent["nodes"][::2]] == [f"What of amber {number}?" for number in range(8)]
-    assert {row: report["sent"]["model"] for row, report in sent["reports"].items()} == {
-        f"{row}": "m" for row in range(0, 16, 2)
-    }
-    assert (sent["session"], sent["user"]) == ("s", None)
-
-
-def test_what_was_not_sent_by_this_server_is_built(store: Store, mine: Page) -> None:
-    with InfiniteMemory(store, session_id="s", **SETTINGS) as memory:
-        for number in range(4):
-            memory.add([Message.user(f"amber {number}?", id=f"q{number}"), Message.assistant("Yes.", id=f"a{number}")])
-    asked_for: tuple[dict[str, Any], ...] = ({}, {"ask": "q1"})
-    rows = [set(mine.get("session", session="s", questions=1, **each)["reports"]) for each in asked_for]
-    assert rows == [{"6"}, {"2", "6"}]
-    mine.get("session", 400, session="s", questions=51)
-    mine.get("session", 400, session="s", questions="-1")
-
-
 def test_a_session_that_is_too_long_is_refused_with_what_to_do(mine: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     mine.say("Hello", session="s")
     monkeypatch.setattr(live_sessions, "MOST_MESSAGES", 1)
@@ -227,42 +197,6 @@ def test_the_report_of_a_request_is_there_as_it_happens(mine: Page) -> None:
     assert [node["id"] for node in nodes if node["text"] == newest["question"]] == [newest["id"]]
 
 
-def test_a_new_session_has_its_name_as_soon_as_it_is_stored(store: Store) -> None:
-    go_on = threading.Event()
-    events: list[str | None] = [
-        '{"choices": [{"index": 0, "delta": {"content": "Yes."}, "finish_reason": "stop"}]}',
-        None,
-        "[DONE]",
-    ]
-    with proxied(lambda _: stream(events, wait=go_on), store, inspector=True) as (url, _):
-        page = Page(url)
-        with page.client, httpx.Client() as client:
-            body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Who are you?"}]}
-            with client.stream("POST", f"{url}/chat/completions", json=body) as answer:
-                until(lambda: bool(page.get("requests")["requests"]))
-                listed = page.get("requests")
-                waiting = listed["requests"][0]
-                assert (waiting["session"], waiting["seconds"], waiting["question"]) == (None, None, "Who are you?")
-                assert page.get("request", number=waiting["number"])["session"] is None
-                go_on.set()
-                answer.read()
-            news = page.get("requests", after=listed["stamp"])
-            (done,) = news["requests"]
-            assert done["number"] == waiting["number"]
-            assert [one["session_id"] for one in page.get("sessions")["sessions"]] == [done["session"]]
-            assert done["id"] in [node.get("id") for node in page.get("session", session=done["session"])["nodes"]]
-
-
-def test_what_is_kept_off_the_memory_is_in_no_list(mine: Page) -> None:
-    mine.client.headers["x-memory"] = "off"
-    mine.say("Hello", session="s")
-    assert mine.get("requests") == {
-        "stamp": 0,
-        **{key: mine.get("requests")[key] for key in ("kinds", "bands", "reasons")},
-        "requests": [],
-    }
-
-
 def test_search_finds_messages_of_all_sessions_of_the_user(pages: Callable[..., Page]) -> None:
     ann, ben = pages(ANN), pages(BEN)
     for session, text in (
@@ -278,15 +212,6 @@ def test_search_finds_messages_of_all_sessions_of_the_user(pages: Callable[..., 
     ]  # fmt: skip
     assert "safe" not in str(found)
     ann.get("search", 400, query="")
-
-
-def test_search_without_a_user_puts_the_closest_of_all_sessions_first(mine: Page) -> None:
-    mine.say("The harbour is closed on Monday", session="a")
-    mine.say("The harbour of Bergen has a fish market on Monday", session="b")
-    mine.say("The fish market", session="c")
-    found = mine.get("search", query="fish market in the harbour of Bergen")["found"]
-    assert next(hit["session"] for hit in found if hit["role"] == "user") == "b"
-    assert {hit["band"] for hit in found} <= {"strong", "fair"}
 
 
 def test_a_branch_begins_where_it_was_asked_for(mine: Page) -> None:
@@ -324,18 +249,6 @@ def test_nothing_is_erased_that_was_not_shown_before(mine: Page) -> None:
     assert done == {"erased": 1, "scrubbed": True, "reason": None}
     assert first not in [node.get("id") for node in mine.get("session", session="s")["nodes"]]
     mine.post("forget", 404, session="s", ids=[first])
-
-
-def test_a_session_to_which_something_was_added_since_is_not_erased(mine: Page) -> None:
-    mine.say("Hello", session="s")
-    dry = mine.post("forget", session="s", whole=True)
-    mine.say("One more thing", session="s")
-    mine.post("forget", 409, session="s", whole=True, confirmation=dry["confirmation"])
-    assert len(mine.get("session", session="s")["nodes"]) == 4
-    again = mine.post("forget", session="s", whole=True)
-    assert mine.post("forget", session="s", whole=True, confirmation=again["confirmation"])["erased"] == 4
-    assert mine.get("sessions")["sessions"] == []
-    assert mine.get("requests")["requests"] == []
 
 
 def test_a_confirmation_is_for_one_user(pages: Callable[..., Page]) -> None:
@@ -380,26 +293,3 @@ def test_a_change_of_another_form_is_refused(mine: Page) -> None:
     for body in WRONG:
         mine.post("forget", 400, **body)
     mine.post("forget", 413, session="s", ids=["x" * 70_000])
-
-
-def test_the_log_names_no_session_and_does_not_fill_with_polls(mine: Page, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "shared_core.openai_proxy.access")
-    mine.get("requests")
-    mine.get("session", 404, session="secret")
-    mine.get("requests", 400, after="x")
-    mine.client.get(PAGE)
-    until(lambda: len(caplog.records) == 3)
-    lines = [record.getMessage().rsplit(" ", 2)[0] for record in caplog.records]
-    assert lines == ["GET /inspector/api/* 404", "GET /inspector/api/* 400", "GET / 200"]
-
-
-def test_a_poll_drops_what_another_process_has_forgotten(mine: Page, store: Store) -> None:
-    for session in ("s", "t"):
-        mine.say("My code is 4471", session=session)
-    seen = mine.get("requests")["stamp"]
-    assert mine.get("requests", after=seen) == {"stamp": seen}
-    with InfiniteMemory(store, session_id="t") as memory:
-        memory.forget(session=True)
-    polled = mine.get("requests", after=seen)
-    assert [one["session"] for one in polled["requests"]] == ["s"]
-    assert polled["stamp"] > seen

@@ -93,37 +93,6 @@ def test_what_was_said_is_shown_as_text(tab: Tab, server: str) -> None:
     quiet(tab, server)
 
 
-def test_a_session_opens_on_its_tree_and_reads_like_a_page_of_view(tab: Tab, server: str) -> None:
-    visit(tab, server)
-    sees(tab, "We sail to Norway", ".entry")
-    tab.run("document.querySelector('.entry').focus()")
-    tab.key("Enter")
-    sees(tab, "The tree", "#overview")
-    press(tab, "Messages")
-    sees(tab, "to m", "#message .card")
-    assert "Sent on" in shown(tab, "#message .card")
-    tab.key("/")
-    tab.type("noted")
-    until(lambda: "2 of 4 messages" in shown(tab, "#found"))
-    tab.key("Escape")
-    tab.key("Home")
-    until(lambda: NASTY in shown(tab, "#message .said"))
-    quiet(tab, server)
-
-
-def test_search_finds_a_message_and_leads_to_it(tab: Tab, server: str) -> None:
-    visit(tab, server)
-    sees(tab, "2 sessions")
-    tab.run("document.getElementById('find').focus()")
-    tab.type("Norway")
-    tab.key("Enter")
-    sees(tab, "found, the best first")
-    assert shown(tab, ".entry mark") == "Norway"
-    tab.click(".entry")
-    sees(tab, "We sail to Norway", "#message .said")
-    quiet(tab, server)
-
-
 def test_a_request_and_its_report_appear_as_they_happen(tab: Tab, server: str) -> None:
     visit(tab, server, "#/requests")
     sees(tab, "3 requests")
@@ -132,18 +101,6 @@ def test_a_request_and_its_report_appear_as_they_happen(tab: Tab, server: str) -
     sees(tab, "Which boat do we take?", ".panel h2")
     assert "We sail to Norway" in shown(tab, ".entries")
     assert "of 300 tokens" in shown(tab, ".panel")
-    quiet(tab, server)
-
-
-def test_a_session_that_is_open_says_that_it_goes_on(tab: Tab, server: str) -> None:
-    visit(tab, server, "#/session/trip")
-    sees(tab, "2 messages", "#counts")
-    say(server, "home", "Something else")
-    say(server, "trip", "Which boat do we take?")
-    sees(tab, "Something new was said here.", "#notice")
-    press(tab, "Show it")
-    sees(tab, "Which boat do we take?", "#message .said")
-    assert shown(tab, "#notice") == ""
     quiet(tab, server)
 
 
@@ -179,33 +136,6 @@ def test_what_came_in_while_it_was_shown_is_shown_before_it_is_erased(tab: Tab, 
     sees(tab, "1 session.")
     assert shown(tab, ".entry .head") == NASTY
     quiet(tab, server)
-
-
-def test_a_branch_begins_at_a_message(tab: Tab, server: str) -> None:
-    visit(tab, server, "#/session/trip")
-    press(tab, "Messages")
-    press(tab, "Branch from here")
-    tab.type("by train")
-    tab.key("Enter")
-    sees(tab, "by train", "#branches")
-    assert not tab.run("document.getElementById('dialog').open")
-    quiet(tab, server)
-
-
-def test_no_view_is_wider_than_a_phone(tab: Tab, server: str) -> None:
-    visit(tab, server, width=360)
-    views = {"": ".entry", "#/requests": ".entries .bar", "#/session/home": "#overview .card"}
-    for fragment, there in views.items():
-        tab.run(f"location.hash = {json.dumps(fragment)}")
-        until(lambda there=there: bool(tab.run(f"!!document.querySelector('{there}')")))  # type: ignore[misc]
-        assert tab.run("document.documentElement.scrollWidth") <= 360
-
-
-def test_an_address_of_nothing_says_so(tab: Tab, server: str) -> None:
-    visit(tab, server, "#/session/unknown")
-    sees(tab, "There is no such session", ".warn")
-    tab.run("location.hash = '#/requests/7'")
-    sees(tab, "There is no such request", ".warn")
 
 
 def test_nothing_is_asked_for_before_there_is_a_token(tab: Tab) -> None:

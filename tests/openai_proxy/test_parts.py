@@ -82,21 +82,3 @@ def test_what_a_request_may_not_hold_is_not_stored() -> None:
     refusal = answer_of({"choices": [{"message": {"content": None, "refusal": "No."}}]})
     assert refusal is not None
     assert refusal.to_openai() == {"role": "assistant", "content": None, "refusal": "No."}
-
-
-@pytest.mark.parametrize("body", [{}, {"choices": None}, {"choices": []}, {"choices": [7]}, {"choices": [{}]}])
-def test_a_body_without_an_answer(body: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="no answer"):
-        answer_of(body)
-
-
-@pytest.mark.parametrize(
-    "chunk",
-    [{}, {"choices": None}, {"choices": [None]}, {"choices": [{"delta": None}]},
-     {"choices": [{"delta": {"content": 7}}]}, {"choices": [{"delta": {"tool_calls": "x"}}]},
-     {"choices": [{"delta": {"tool_calls": [None]}}]}],
-)  # fmt: skip
-def test_a_strange_chunk_says_nothing(chunk: dict[str, Any]) -> None:
-    answer = StreamedAnswer()
-    answer.add(chunk)
-    assert (answer.message(), answer.ended, answer.failed, answer.part("client")) == (None, False, False, None)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,7 +20,6 @@ from shared_core.store import Store
 from tests.openai_proxy.response_shapes import (
     call_item,
     named,
-    numbered,
     reasoning_item,
     response,
     said_item,
@@ -123,23 +121,6 @@ def test_the_sdk_sends_what_is_new_after_a_response(
     assert [item["type"] for item in servers[1].bodies[-1]["input"]].count("reasoning") == 0
 
 
-def test_what_the_client_sends_goes_on_unchanged(client: OpenAI, servers: tuple[str, ModelServer]) -> None:
-    content = [{"type": "input_text", "text": "Which boat?", "x_part": 1}, PICTURE]
-    own: list[Any] = [
-        {"type": "x_before", "id": "a"},
-        {"role": "user", "content": content, "x_field": {"a": [1.5, None]}},
-        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "boat"}},
-        {"type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot", "file_id": "f"}},
-        {"id": "msg_1"},
-    ]
-    fields = {"reasoning": {"effort": "low"}, "text": {"format": {"type": "text"}}, "x_unknown": {"deep": [True]}}
-    fields |= {"user": "ann-1", "store": True, "metadata": {"a": "b"}, "max_output_tokens": 99, "instructions": "Be."}
-    ask(client, own, extra_body=fields)
-    assert servers[1].bodies[-1] == {"model": "m", "input": own, **fields}
-    assert servers[1].paths[-1] == "/v1/responses"
-    assert servers[1].headers[-1]["authorization"] == "Bearer a key"
-
-
 def test_a_stream_arrives_byte_by_byte_as_without_the_server() -> None:
     whole = response([said_item("Héllo"), {"type": "x_item", "id": "x"}])
     events = [*map(named, spoken_events(whole)), ": ping\n\n", "[DONE]"]
@@ -156,38 +137,6 @@ def test_a_stream_arrives_byte_by_byte_as_without_the_server() -> None:
         assert (through.headers["content-type"], off.headers["x-memory"]) == ("text/event-stream; charset=utf-8", "off")
 
 
-def test_a_fact_of_the_third_turn_is_there_at_the_sixtieth(tmp_path: Path) -> None:
-    """The client sends only what is new; the window is small, and the server is restarted twice."""
-    path, previous = tmp_path / "chat.db", None
-    for start in (1, 25, 45):
-        with (
-            proxied(lambda _: "Noted.", path, settings={"max_tokens": 1200}) as (url, model_server),
-            OpenAI(base_url=url, api_key="k") as client,
-        ):
-            for turn in range(start, {1: 25, 25: 45, 45: 60}[start]):
-                told = (
-                    "My locker code is 4471." if turn == 3 else f"Small talk number {turn} about tea and trains. " * 4
-                )
-                previous = ask(client, told, previous_response_id=previous).id
-            if start < 45:
-                continue
-            asked: Any = {"model": "m", "input": "What is my locker code?", "previous_response_id": previous}
-            raw = client.responses.with_raw_response.create(**asked, extra_headers={"x-memory-report": "1"})
-    sent = model_server.bodies[-1]["input"]
-    assert "My locker code is 4471." in json.dumps(sent)
-    assert 4 < len(sent) < 60
-    report = json.loads(raw.text)["memory_report"]
-    assert report["total_tokens"] <= report["budget"] == 700
-    assert raw.headers["x-memory-session"].startswith("chat-")
-
-
-def test_an_image_is_there_after_its_response(client: OpenAI, servers: tuple[str, ModelServer]) -> None:
-    content: list[Any] = [{"type": "input_text", "text": "Which train is this?"}, PICTURE]
-    first = ask(client, [{"role": "user", "content": content}])
-    ask(client, "And what colour?", previous_response_id=first.id)
-    assert servers[1].bodies[-1]["input"][0] == {"type": "message", "role": "user", "content": content}
-
-
 def test_an_older_response_is_gone_on_after_on_a_branch(store: Store) -> None:
     with proxied(model, store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
         first = ask(client, "Where to?")
@@ -201,31 +150,6 @@ def test_an_older_response_is_gone_on_after_on_a_branch(store: Store) -> None:
     (info,) = store.overview(None)
     assert info.branches == 3
     assert texts(store, info.session_id) == ["Where to?", "I see 1.", "To Porto", "I see 3."]
-
-
-def test_two_responses_that_say_the_same_can_both_be_gone_on_after(store: Store) -> None:
-    with proxied(lambda _: "Yes.", store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
-        first = ask(client, "Really?")
-        one, other = (ask(client, "And so?", previous_response_id=first.id) for _ in range(2))
-        for each, question in ((one, "One"), (other, "Other")):
-            ask(client, question, previous_response_id=each.id)
-            said = [("user", "Really?"), ("assistant", "Yes."), ("user", "And so?"), ("assistant", "Yes.")]
-            assert shown(model_server.bodies[-1]["input"]) == [*said, ("user", question)]
-
-
-def test_of_responses_with_one_id_the_newest_is_meant(store: Store) -> None:
-    """Some servers draw ids by chance, or number every response alike."""
-
-    def alike(body: dict[str, Any]) -> Response:
-        return JSONResponse(response([said_item(f"I see {len(body['input'])}.")], id="resp_1"))
-
-    with proxied(alike, store) as (url, model_server), OpenAI(base_url=url, api_key="k") as client:
-        ask(client, "Of another conversation")
-        ask(client, "One")
-        for number, question in enumerate(("Two", "Three"), 2):
-            last = ask(client, question, previous_response_id="resp_1")
-            assert last.output_text == f"I see {2 * number - 1}."
-        assert shown(model_server.bodies[-1]["input"])[0] == ("user", "One")
 
 
 def test_a_response_of_another_user_or_of_none_is_refused(store: Store) -> None:
@@ -398,17 +322,6 @@ def test_langchain_chats_streams_and_calls_tools(servers: tuple[str, ModelServer
     assert [(call["name"], call["args"]) for call in called.tool_calls] == [("weather", {"city": "Porto"})]
 
 
-def test_the_report_comes_before_the_end(store: Store) -> None:
-    with proxied(lambda _: "It is 4471.", store) as (url, _), OpenAI(base_url=url, api_key="k") as client:
-        extra = {"x-memory-report": "true"}
-        with client.responses.stream(model="m", input="What is the code?", extra_headers=extra) as events:
-            *_, last, end = events
-            assert events.get_final_response().output_text == "It is 4471."
-    assert end.type == "response.completed"
-    report = last.model_dump()["memory_report"]
-    assert [line["kind"] for line in report["lines"] if line["included"]] == ["question"]
-
-
 def test_echo_needs_no_model(store: Store) -> None:
     app = create_app(SessionPool(store), Upstream("http://echo.invalid/v1", transport=EchoTransport()))
     with served(app) as (url, _), OpenAI(base_url=f"{url}/v1", api_key="k") as client:
@@ -424,25 +337,6 @@ def test_echo_needs_no_model(store: Store) -> None:
             asked = ask(client, items, extra_headers={"x-memory": "off"})
             number = items.count(question)
             assert asked.output_text.startswith(f"Noted. I was shown {number}" if number else "I was shown 0 messages")
-
-
-def test_instructions_take_part_of_the_window_and_are_sent_with_their_request_alone(store: Store) -> None:
-    long = "Answer in verse. " * 60
-    with proxied(lambda _: "Yes.", store, settings={"max_tokens": 600}) as (url, model_server):
-        client = OpenAI(base_url=url, api_key="k", default_headers={**SESSION, "x-memory-report": "1"})
-        budgets = []
-        for number in range(12):
-            given: dict[str, Any] = {"instructions": long} if number == 10 else {}
-            whole = ask(client, f"Small talk number {number} about tea and trains. " * 3, max_output_tokens=50, **given)
-            budgets.append((whole.to_dict()["memory_report"]["budget"], len(model_server.bodies[-1]["input"])))
-        assert budgets[9][0] == budgets[11][0] == 550
-        assert budgets[10][0] < 350
-        assert budgets[10][1] < budgets[9][1]
-        assert [body.get("instructions") for body in model_server.bodies].count(long) == 1
-        ask(client, "And now?", instructions=long * 4)
-        assert len(model_server.bodies[-1]["input"]) == 1, "what does not fit goes on as it came"
-        client.close()
-    assert long not in " ".join(texts(store, "s"))
 
 
 @pytest.mark.parametrize("given", [{"prompt": {"id": "pmpt_1"}}, {"input": []}, {"input": [{"id": "msg_1"}]}])
@@ -473,7 +367,3 @@ def test_a_call_in_a_reference_keeps_its_result(store: Store) -> None:
         httpx.post(f"{url}/responses", json={"input": history}, headers=SESSION)
         assert model_server.bodies[-1]["input"] == history
     assert texts(store, "s") == ["How is it?", "Sunny."]
-
-
-def test_a_stream_is_numbered() -> None:
-    assert [event["sequence_number"] for event in numbered([{}, {}])] == [0, 1]

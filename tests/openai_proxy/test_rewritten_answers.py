@@ -1,6 +1,5 @@
 """Clients that change an answer before they send it again: its space, its thoughts, how its arguments are written."""
 
-import json
 import os
 from typing import Any
 
@@ -8,7 +7,7 @@ import httpx
 import pytest
 from starlette.responses import JSONResponse
 
-from shared_core import InfiniteMemory, Message, ToolCall
+from shared_core import InfiniteMemory
 from shared_core.store import Store
 from tests.openai_proxy.response_shapes import call_item, response
 from tests.openai_proxy.servers import completion, proxied
@@ -100,25 +99,3 @@ def test_a_conversation_stays_one_line_through_the_proxy(store: Store, api: str,
         assert messages[-1].content == answer(TURNS - 1)[0], "what is stored stays as it came"
         assert [call.arguments for message in messages for call in message.tool_calls] == [CALLED] * (TURNS // 4)
         assert memory.search(f"Answer {TURNS - 1}")
-
-
-def test_a_conversation_stays_one_line_in_python(store: Store) -> None:
-    """By `follow`."""
-    said: list[Message] = []
-    with InfiniteMemory(store) as memory:
-        for turn in range(TURNS):
-            said.append(Message.user(f"Question {turn}"))
-            history = memory.follow(said)
-            stored, sent_again = answer(turn)
-            if turn % 4 == 0:
-                call = ToolCall(id=f"call-{turn}", name=TOOL, arguments=CALLED)
-                new = [Message.assistant("", tool_calls=(call,)), Message.tool("sunny", tool_call_id=call.id)]
-                memory.follow([*new, Message.assistant(stored)], after=history)
-                again = call.model_copy(update={"arguments": json.dumps(json.loads(SENT_AGAIN))})
-                said += [Message.assistant("", tool_calls=(again,)), new[1]]
-            else:
-                memory.follow([Message.assistant(stored)], after=history)
-            said.append(Message.assistant(sent_again))
-        assert len(memory.messages()) == 2 * TURNS + 2 * (TURNS // 4)
-        assert [branch.name for branch in memory.branches()] == ["main"]
-        assert memory.messages()[-1].content == answer(TURNS - 1)[0]
