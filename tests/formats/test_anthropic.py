@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import Context, ContextReport, Grounding, InfiniteMemory, Message, ToolCall
+from shared_core import Context, ContextReport, Message, ToolCall
 from tests.formats.requests import PDF, PNG, chat_dicts, check_anthropic, messages
 
 PICTURE = {"type": "image_url", "image_url": {"url": PNG}}
@@ -90,16 +90,6 @@ def test_calls_with_the_same_id_are_told_apart() -> None:
     assert results == {id_: f"{name}'s" for id_, name in ids.items()}
 
 
-def test_without_a_system_message_there_is_no_system() -> None:
-    assert request([Message.user("hi")]) == {"messages": [{"role": "user", "content": "hi"}]}
-
-
-def test_blank_messages_are_left_out_and_their_neighbours_joined() -> None:
-    made = request([Message.system(" "), Message.user("a"), Message.assistant("\n"), Message.user("b")])
-    texts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
-    assert made == {"messages": [{"role": "user", "content": texts}]}
-
-
 def test_images_and_files_are_blocks() -> None:
     text = {"type": "file", "file": {"file_data": "data:text/plain,caf%C3%A9", "filename": "a.txt"}}
     document = {"type": "file", "file": {"file_data": PDF}}
@@ -115,11 +105,6 @@ def test_images_and_files_are_blocks() -> None:
         {"type": "document", "source": plain, "title": "a.txt"},
         {"type": "image", "source": {"type": "url", "url": "https://example.org/a.png"}},
     ]
-
-
-def test_grounding_stands_before_the_text_and_the_image() -> None:
-    made = request([user(PICTURE).replace(content="look", grounding=Grounding.of("found"))])
-    assert [block.get("text") for block in made["messages"][0]["content"]] == ["found\n\nlook", None]
 
 
 def part(kind: str, **fields: Any) -> Message:
@@ -165,19 +150,6 @@ def test_a_request_is_valid_or_the_message_is_named(said: list[Message]) -> None
         assert sum(block["type"] == "tool_result" for block in results) == count
 
 
-def test_the_prompt_of_a_memory_is_a_request() -> None:
-    picture = {"type": "image_url", "image_url": {"url": PNG, "detail": "low"}}
-    with InfiniteMemory(max_tokens=900, embedder="words") as memory:
-        memory.add({"role": "user", "content": "My locker code is 4471."})
-        for day in range(60):
-            memory.add([Message.user(f"Day {day} was sunny and dry."), Message.assistant("Noted.")])
-        made = memory.context({"role": "user", "content": [{"type": "text", "text": "My locker code?"}, picture]})
-    check_anthropic(made.to_anthropic())
-    recalled, question, image = made.to_anthropic()["messages"][-1]["content"]
-    assert "4471" in recalled["text"]
-    assert (question["text"], image["type"]) == ("My locker code?", "image")
-
-
 MARK = {"type": "ephemeral", "ttl": "1h"}
 TALK = [
     Message.system("Be brief."),
@@ -204,18 +176,3 @@ def test_a_mark_is_where_the_part_ends_that_the_next_prompt_begins_with() -> Non
     result = {"type": "tool_result", "tool_use_id": "c1", "content": "18 degrees", "cache_control": MARK}
     assert marked(5)["messages"][-1]["content"] == [result, {"type": "text", "text": "And tomorrow?"}]
     assert marked(6)["messages"][-1]["content"][-1] == {"type": "text", "text": "And tomorrow?", "cache_control": MARK}
-
-
-def test_a_memory_marks_what_stands_before_its_question() -> None:
-    with InfiniteMemory(system="Be brief.") as memory:
-        memory.add(Message.user("Weather?"))
-        made = memory.context().to_anthropic(cache_control=MARK)
-        assert made["system"][0]["cache_control"] == MARK
-        assert made["messages"] == [{"role": "user", "content": "Weather?"}]
-        memory.add([Message.assistant("Rain."), Message.user("And tomorrow?")])
-        made = memory.context().to_anthropic(cache_control=MARK)
-    check_anthropic(made)
-    assert made["messages"][1:] == [
-        {"role": "assistant", "content": [{"type": "text", "text": "Rain.", "cache_control": MARK}]},
-        {"role": "user", "content": "And tomorrow?"},
-    ]

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, SessionPool, prune, sliding_window
-from shared_core.history.normal_form import normal_forms
+from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, SessionPool
 from shared_core.messages import MessageLike, content_of
+from shared_core.normal_form import normal_forms
 from shared_core.prompt.context import Context
 from tests.formats.requests import chat_dicts
-from tests.support.histories import with_ids
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 TALK: list[dict[str, Any]] = [
@@ -63,7 +62,7 @@ def test_the_digests_of_a_dict_are_those_of_the_message_it_becomes_after_a_round
 
 def ask(question: str | MessageLike) -> Context:
     numbers = count()
-    memory = with_ids(InfiniteMemory(clock=lambda: datetime(2026, 1, 1, tzinfo=UTC)), lambda: f"m{next(numbers)}")
+    memory = InfiniteMemory(new_id=lambda: f"m{next(numbers)}", clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))
     memory.add(TALK)
     return memory.context(question)
 
@@ -80,19 +79,6 @@ def test_context_and_count_take_a_dict() -> None:
         memory.context({"role": "you", "content": "x"})
     with pytest.raises(TypeError):
         memory.count(5)  # type: ignore[arg-type]
-
-
-def test_a_question_of_an_image_alone_is_a_question() -> None:
-    picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
-    question = {"role": "user", "content": [picture]}
-    assert ask(question).to_openai() == [*TALK, question]
-
-
-def test_windows_of_lists_take_dicts() -> None:
-    assert sliding_window(TALK, max_tokens=1000) == sliding_window(READ, max_tokens=1000) == READ
-    kept = prune(TALK, QUESTION, top_k=0)
-    assert kept == prune(READ, Message.from_openai(QUESTION), top_k=0)
-    assert kept[-1].content == "And tomorrow?"
 
 
 def test_the_asynchronous_memory_and_the_pool_take_dicts() -> None:

@@ -69,11 +69,6 @@ def test_reasoning_words_and_calls_in_a_row_are_one_message() -> None:
     assert read[4].tool_calls == ()
 
 
-def test_what_the_model_says_twice_without_a_call_are_two_messages() -> None:
-    read = message_list([SAID, SAID | {"id": "msg_2"}, REASONING, SAID | {"id": "msg_3"}])
-    assert [message.to_responses()[-1]["id"] for message in read] == ["msg_1", "msg_2", "msg_3"]
-
-
 def test_a_conversation_of_items_is_sent_to_chat_completions_and_back() -> None:
     picture = {"type": "input_image", "image_url": PNG, "detail": "low"}
     question = {"role": "user", "content": [{"type": "input_text", "text": "Where is this?"}, picture]}
@@ -137,10 +132,6 @@ def test_the_mark_of_a_cached_prompt_is_kept_in_both_apis() -> None:
     check_chat([chat])
     assert [part["prompt_cache_breakpoint"] for part in chat["content"]] == 3 * [mark["prompt_cache_breakpoint"]]
     assert Message.from_openai(chat).to_responses() == [{"type": "message", "role": "user", "content": items}]
-
-
-def test_a_name_stands_before_the_text() -> None:
-    assert Message.user("hi", name="Ann").to_responses()[0]["content"] == "Ann: hi"
 
 
 SCREEN = {"type": "computer_screenshot", "image_url": PNG}

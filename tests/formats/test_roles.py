@@ -32,27 +32,6 @@ def test_the_result_of_a_function_is_a_tool_s() -> None:
     assert Message(role="function", content="2").role == "tool"  # type: ignore[arg-type]
 
 
-def test_several_roles_can_be_searched_at_once() -> None:
-    with InfiniteMemory(embedder="words") as memory:
-        call_ = {"id": "1", "name": "weigh", "arguments": "{}"}
-        memory.add(
-            [
-                Message.system("Say what a ladder weighs."), Message.user("Which ladder?"),
-                Message.model_validate({"role": "assistant", "tool_calls": [call_]}),
-                Message.tool("The ladder weighs twelve kilos.", "1"), Message.assistant("That one."),
-            ]
-        )  # fmt: skip
-
-        def found(**arguments: object) -> set[str]:
-            return {hit.message.role for hit in memory.search("ladder weighs", **arguments)}  # type: ignore[arg-type]
-
-        assert found() == {"user", "assistant"}
-        assert found(role=["user", "tool"]) == found(role=("human", "function")) == {"user", "tool"}
-        assert found(role="tool") == {"tool"}
-        with pytest.raises(ValueError, match=r"^role='boss'"):
-            found(role=["user", "boss"])
-
-
 def test_an_unknown_role_is_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match="'boss'"):
         Message.from_openai({"role": "boss", "content": "x"})

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from openai import BadRequestError, NotFoundError, OpenAI
+from openai import NotFoundError, OpenAI
 
 from shared_core import InfiniteMemory, Message, ToolCall
-from shared_core.testing.chat_server import ChatServer, quote
+from shared_core.testing.chat_server import ChatServer
 from tests.formats.requests import check_anthropic, check_chat, check_responses
 
 QUESTION = "Weather in Porto and Lisbon?"
@@ -116,25 +116,8 @@ def test_a_streamed_tool_loop_with_chat_completions(client: OpenAI, memory: Infi
     assert said(memory) == TALK
 
 
-@pytest.mark.parametrize("text", ["", " ", "one", " one\n two \n"])
-def test_the_pieces_of_a_stream_are_the_text(text: str) -> None:
-    with ChatServer(lambda _: Message.assistant(text)) as server, OpenAI(base_url=server.url, api_key="none") as client:
-        request: list[Any] = [{"role": "user", "content": "?"}]
-        chunks = client.chat.completions.create(model="m", messages=request, stream=True)
-        assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == text
-        with pytest.raises(BadRequestError, match="leave out stream=True"):
-            client.responses.create(model="m", input="?", stream=True)
-
-
 def test_the_server_knows_three_paths(server: ChatServer, client: OpenAI) -> None:
     with pytest.raises(NotFoundError):
         client.embeddings.create(model="m", input="x")
     assert client.responses.create(model="m", input="hello").output[0].type == "function_call"
     assert [request["input"] for request in server.requests] == ["hello"]
-
-
-def test_a_server_without_a_model_quotes_the_line_that_answers() -> None:
-    prompt = [Message.user("My locker code is 4471.\nIt rains."), Message.assistant("Noted.")]
-    assert quote([*prompt, Message.user("What is my locker code?")]).content == "You said: My locker code is 4471."
-    assert quote([*prompt, Message.user("And the boat?")]).content == "I was shown 3 messages, and nothing matches."
-    assert quote([*prompt, Message.user("My locker was moved.")]).content == "Noted. I was shown 3 messages."

@@ -149,16 +149,6 @@ def test_the_names_of_many_branches_leave_room_for_what_was_said(store: SQLiteSt
     talk(store, steps)
 
 
-def test_a_new_branch_is_named_as_on_one_line(store: SQLiteStore) -> None:
-    fill(store, 1)
-
-    async def steps(client: Client) -> None:
-        text, _ = await said(client, "fork", name="</records>")
-        assert "</records>" not in text
-
-    talk(store, steps)
-
-
 def test_a_message_is_read_whole_and_a_long_one_in_parts(store: SQLiteStore) -> None:
     fill(store, 9)
     long = " ".join(f"word{number}" for number in range(3_000))
@@ -220,33 +210,6 @@ def test_a_conversation_that_is_empty_can_be_asked_and_forked(store: SQLiteStore
         for tool, arguments in calls:
             await said(client, tool, **arguments)
         assert "no branch or message 'm1'" in await refused(client, "read", id="m1")
-
-    talk(store, steps)
-
-
-def test_a_long_id_and_name_leave_no_room_for_a_text(store: SQLiteStore) -> None:
-    with InfiniteMemory(store, user_id="ann", embedder=HashingEmbedder()) as memory:
-        memory.add(Message.user("Hello.", id="\u2603" * 150, name="\u2602" * 150))
-
-    async def steps(client: Client) -> None:
-        text, data = await said(client, "read", id="\u2603" * 150, max_tokens=100)
-        assert (text.splitlines()[0], data["records"], data["left_out"]) == ("there is nothing to read", [], 1)
-        _, data = await said(client, "read", id="\u2603" * 150)
-        assert data["records"][0]["text"] == "Hello."
-
-    talk(store, steps)
-
-
-def test_contradictions_of_branches_are_listed(store: SQLiteStore) -> None:
-    async def steps(client: Client) -> None:
-        _, stored = await said(client, "remember", messages=[{"text": "When do we go?"}])
-        await said(client, "fork", name="b")
-        await said(client, "remember", messages=[{"text": "In May.", "role": "assistant"}])
-        await said(client, "remember", messages=[{"text": "In June.", "role": "assistant"}], branch="b")
-        _, data = await said(client, "merge", source="b", how="three-way")
-        (conflict,) = data["conflicts"]
-        assert conflict["about"] == f"the answer to '{stored['ids'][0]}'"
-        assert len(conflict["ours"]) == len(conflict["theirs"]) == 1
 
     talk(store, steps)
 

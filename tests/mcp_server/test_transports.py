@@ -161,20 +161,6 @@ def test_two_users_never_see_what_the_other_one_said(url: str) -> None:
     ask(url, look, user=user)
 
 
-def test_users_who_call_at_the_same_time_get_their_own(url: str) -> None:
-    async def run() -> None:
-        async def calls(user: str) -> None:
-            async with bearer(user) as web, Client(streamable_http_client(url, http_client=web)) as client:
-                for number in range(5):
-                    await said(client, "remember", messages=[{"text": f"{user} {number}"}], session="both")
-                _, data = await said(client, "log", session="both", limit=100)
-                assert [one["text"] for one in data["records"]] == [f"{user} {number}" for number in range(5)]
-
-        await asyncio.gather(*map(calls, TOKENS))
-
-    asyncio.run(run())
-
-
 def test_a_request_is_that_of_its_token(tmp_path: Path) -> None:
     """In this process, as an application of any ASGI server."""
     tokens = BearerTokens({token: user for user, token in TOKENS.items()})

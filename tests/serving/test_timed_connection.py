@@ -100,12 +100,6 @@ def test_headers_that_trickle_in(opened: socket.socket, piece: bytes) -> None:
     trickle(opened, piece)  # the answer may be lost, because there is more to read when the connection is closed
 
 
-def test_a_body_that_trickles_in_after_the_answer(opened: socket.socket) -> None:
-    opened.sendall(b"POST /at-once HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n")
-    assert opened.recv(2**16).startswith(b"HTTP/1.1 200")
-    trickle(opened, b"x")
-
-
 def test_a_request_that_takes_long_is_the_application_s_affair(opened: socket.socket) -> None:
     """Bodies may take as long as it allows."""
     opened.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 4\r\n\r\n")
