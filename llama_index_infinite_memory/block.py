@@ -110,7 +110,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
             raise TypeError("summarizer: a block recalls and does not summarize; InfiniteChatMemoryBuffer does both")
         if settings.get("reranker") is not None:
             settings["reranker"] = as_reranker(settings["reranker"])
-        embedder = as_embedder(embed_model)
+        embedder = "words" if embed_model == "words" else as_embedder(embed_model)
         if not isinstance(store, SessionPool):
             self._pool = SessionPool(store, embedder=embedder, **settings)
             weakref.finalize(self, self._pool.close)

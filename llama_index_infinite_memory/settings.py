@@ -165,7 +165,7 @@ class Settings:
             "reserve_tokens": 0,
             "token_counter": self.counter,
             "strippers": known_strippers.DEFAULT_STRIPPERS if self.strippers is None else self.strippers,
-            "embedder": as_embedder(self.embed_model),
+            "embedder": "words" if self.embed_model == "words" else as_embedder(self.embed_model),
         }
 
     def to_dict(self) -> dict[str, Any]:

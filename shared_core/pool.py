@@ -41,7 +41,7 @@ class SessionPool:
         for name in {"session_id", "user_id"} & settings.keys():
             raise TypeError(f"{name}: a pool serves all sessions; pass it to use()")
         self._size = whole_number("size", size, least=0)
-        if settings.get("embedder") is not None:
+        if settings.get("embedder") not in (None, "words"):
             settings["embedder"] = as_embedder(settings["embedder"])  # one model for all
         if settings.get("on_event") is not None:
             settings["on_event"] = as_hook(settings["on_event"])  # what it raises is logged once for all
