@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, SessionPool
+from shared_core.history.normal_form import normal_forms
 from shared_core.messages import MessageLike, content_of
-from shared_core.normal_form import normal_forms
 from shared_core.prompt.context import Context
 from tests.formats.requests import chat_dicts
+from tests.support.histories import with_ids
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 TALK: list[dict[str, Any]] = [
@@ -62,7 +63,7 @@ def test_the_digests_of_a_dict_are_those_of_the_message_it_becomes_after_a_round
 
 def ask(question: str | MessageLike) -> Context:
     numbers = count()
-    memory = InfiniteMemory(new_id=lambda: f"m{next(numbers)}", clock=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    memory = with_ids(InfiniteMemory(clock=lambda: datetime(2026, 1, 1, tzinfo=UTC)), lambda: f"m{next(numbers)}")
     memory.add(TALK)
     return memory.context(question)
 

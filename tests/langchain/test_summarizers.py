@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableLambda
 
 from langchain_infinite_memory import as_summarizer
-from shared_core import ContextReport, Message, SummaryTemplate
+from shared_core import ContextReport, Message, RecallTemplate
 from tests.langchain.agents import Model, agent, ask, config, memory, size
 from tests.support.event_loop import nothing_blocks
 
@@ -21,7 +21,7 @@ SETTINGS: dict[str, Any] = {
     "recall_tokens": 0,
     "summary_tokens": 20,
     "summarizer_tokens": 120,
-    "summary_template": SummaryTemplate("<sum>", "</sum>"),
+    "recall_template": RecallTemplate(summary_header="<sum>", summary_footer="</sum>"),
 }
 
 

@@ -225,6 +225,6 @@ def test_what_is_wrong_is_said_at_once(made: Make) -> None:
     with pytest.raises(ValueError, match="recall"):
         made(recall="best")
     pool = SessionPool()
-    with pytest.raises(TypeError, match="embed_model, top_k: the pool given has its own settings"):
-        made(store=pool, embed_model=HashingEmbedder(), top_k=1)
+    with pytest.raises(TypeError, match="embed_model, min_score"):
+        made(store=pool, embed_model=HashingEmbedder(), min_score=0.5)
     pool.close()

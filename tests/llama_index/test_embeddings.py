@@ -15,7 +15,7 @@ from pydantic import PrivateAttr
 
 from llama_index_infinite_memory.embeddings import EngineEmbedding, as_embedder
 from shared_core import Embedder
-from shared_core.base import Fingerprint
+from shared_core.plugins.base import Fingerprint
 from shared_core.plugins.embedders import StaticEmbedder
 from shared_core.testing import HashingEmbedder
 

@@ -75,7 +75,7 @@ def pasted(number: int) -> str:
 @pytest.mark.parametrize("limit", [700, 100_000])
 def test_pasted_passages_are_sent_with_their_question_and_with_no_later_one(limit: int, made: Make) -> None:
     llm = Talker(lambda messages: "Noted.")
-    ours = made(token_limit=limit, embedder="words")
+    ours = made(token_limit=limit, embed_model="words")
     engine = SimpleChatEngine.from_defaults(llm=llm, memory=ours)
     asked = [pasted(number) for number in range(9)]
     for question in asked:

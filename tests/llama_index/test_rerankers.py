@@ -90,7 +90,7 @@ def test_buffers_and_blocks_pass_it_on() -> None:
     assert Settings.of(reranker="org/model").to_dict()["reranker"] == "org/model"
 
     async def recalled() -> str:
-        block = InfiniteMemoryBlock(reranker=postprocessor, embedder="words")
+        block = InfiniteMemoryBlock(reranker=postprocessor, embed_model="words")
         await block.aput([ChatMessage(message.content) for message in SAID])
         return str(await block.aget(input=QUESTION))
 
