@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,8 @@ MICROSECONDS = 1_000_000
 
 PLACE_BITS = 32
 """Bits for the number of a scope, and of a message on its line."""
+
+TOKENS, ORDER = attrgetter("tokens"), attrgetter("order")
 
 Floats = npt.NDArray[np.float64]
 
@@ -145,21 +148,33 @@ class Reader:
         read = self._taken(hits)
         read = self._once_each(self._with_newer(read) if follow else read)
         read = self._marked(read, statement_code(question))
-        return read if size is None else [self._with_excerpts(hit, size) for hit in read]
+        if size is None:
+            return read
+        longest = WHOLE * size
+        return [
+            self._with_excerpts(hit, size) if hit.reason is None and max(map(TOKENS, hit.entries)) > longest else hit
+            for hit in read
+        ]
 
     def _taken(self, hits: Iterable[Hit]) -> list[Hit]:
         """Read the messages of all hits together."""
-        units = [(hit, self._members(hit.place)) for hit in hits]
+        units = [(hit, self._turn(hit.place) if self._by_turn else [hit.place]) for hit in hits]
         places = [place for _, members in units for place in members]
         records = records_in(self._found.scopes, places, partial(self._live.records_of, epoch=self._epoch))
         self._keep(records, [members for _, members in units])
-        there = [(hit, [self._entries[place] for place in members if place in self._entries]) for hit, members in units]
-        return [self._as_recalled(hit, entries) for hit, entries in there if entries]
+        if self._by_turn:
+            there = [(hit, list(filter(None, map(self._entries.get, members)))) for hit, members in units]
+            return [self._of_turn(hit, entries) for hit, entries in there if entries]
+        return [
+            hit._replace(entries=(_bare(self._entries[hit.place]),), id=records[hit.place].message.id)
+            for hit, _ in units
+            if hit.place in records
+        ]
 
-    def _members(self, place: Place) -> list[Place]:
-        """Return the places of what a hit recalls: its own, or those of its turn up to the question."""
+    def _turn(self, place: Place) -> list[Place]:
+        """Return the places of the messages of a turn up to the question, given that of one of them."""
         number, index = place
-        return [(number, member) for member in self._found.scopes[number].turn(index)] if self._by_turn else [place]
+        return [(number, member) for member in self._found.scopes[number].turn(index)]
 
     def _keep(self, records: Mapping[Place, Record], units: Sequence[Sequence[Place]]) -> None:
         """Keep messages with what the index knows of them."""
@@ -194,29 +209,24 @@ class Reader:
                 orders |= {place: unit | place[1] for place in members if place in records}
         return orders
 
-    def _as_recalled(self, hit: Hit, entries: Sequence[Entry]) -> Hit:
-        """Return a hit with its messages as recall shows them; grounding was retrieved for an old question."""
-        message = self._entries[hit.place].message if hit.place in self._entries else None
-        hit = hit._replace(id=message.id if message is not None else None)
-        if self._by_turn:
-            hit, entries = self._of_turn(hit, entries)
-        return hit._replace(entries=tuple([_bare(entry) if entry.message.grounding else entry for entry in entries]))
-
-    def _of_turn(self, hit: Hit, entries: Sequence[Entry]) -> tuple[Hit, Sequence[Entry]]:
-        """Return a hit and those messages of its turn that can be recalled."""
-        size = self._live.sizer.size
+    def _of_turn(self, hit: Hit, entries: Sequence[Entry]) -> Hit:
+        """Return a hit with those messages of its turn that can be recalled."""
+        size, match = self._live.sizer.size, self._entries.get(hit.place)
         turn = Turn(entries[0].message.turn_id or "", entries[0].turn_no, tuple(entries)).whole(size)
         kept: Sequence[Entry] = [entry for entry in turn.entries if self._returns(entry)]
-        if not kept or (self._as_messages and kept[0].message.role != "user"):
-            hit = hit.because(hit.reason or Reason.INCOMPLETE)
-        kept = kept or entries
-        if self._as_messages:  # media would be sent with them
-            light = [(entry, lighter(entry.message, size)) for entry in kept]
-            kept = [
-                entry if entry.message is message else replace(entry, message=message, tokens=size(message))
-                for entry, message in light
-            ]
-        return hit, kept
+        alone = not kept or (self._as_messages and kept[0].message.role != "user")
+        return hit._replace(
+            entries=tuple([self._light(_bare(entry)) for entry in kept or entries]),
+            id=match.message.id if match is not None else None,
+            reason=hit.reason or (Reason.INCOMPLETE if alone else None),
+        )
+
+    def _light(self, entry: Entry) -> Entry:
+        """Return an entry without the media that would be sent with whole messages."""
+        message = lighter(entry.message, self._live.sizer.size) if self._as_messages else entry.message
+        if message is entry.message:
+            return entry
+        return replace(entry, message=message, tokens=self._live.sizer.size(message))
 
     def _returns(self, entry: Entry) -> bool:
         """Return whether recall brings back a message of a turn."""
@@ -261,7 +271,7 @@ class Reader:
         said: dict[tuple[int, ...], list[Hit]] = {}
         for hit in hits:
             if hit.reason is None:
-                said.setdefault(tuple([self._said[entry.order] for entry in hit.entries]), []).append(hit)
+                said.setdefault(tuple(map(self._said.__getitem__, map(ORDER, hit.entries))), []).append(hit)
         repeated: set[Place] = set()
         for codes, alike in said.items():
             if codes == (question,):
@@ -275,8 +285,6 @@ class Reader:
 
     def _with_excerpts(self, hit: Hit, size: int) -> Hit:
         """Return a hit with its long messages cut to excerpts of so many tokens."""
-        if hit.reason is not None or max([entry.tokens for entry in hit.entries]) <= WHOLE * size:
-            return hit
         entries = tuple([self._cut(entry, size) for entry in hit.entries])
         cut = [after.message.id for before, after in zip(hit.entries, entries, strict=True) if after is not before]
         return hit._replace(entries=entries, cut=tuple(cut))
@@ -292,5 +300,5 @@ class Reader:
 
 
 def _bare(entry: Entry) -> Entry:
-    """Return an entry without grounding."""
-    return replace(entry, message=entry.message.replace(grounding=None))
+    """Return an entry without grounding, which was retrieved for an old question."""
+    return entry if entry.message.grounding is None else replace(entry, message=entry.message.replace(grounding=None))
