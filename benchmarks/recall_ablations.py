@@ -49,7 +49,7 @@ class Ablation:
                 setattr(owner, name, value)
 
 
-RANKING, LIFTING = "shared_core.recall.ranking", "shared_core.recall.ranking"
+RANKING, LIFTING = "shared_core.recall.rank", "shared_core.recall.rank"
 SIGNALS, QUERY = "shared_core.recall.signals", "shared_core.recall.query"
 READ, SEARCH = "shared_core.recall.read", "shared_core.recall.search"
 WORTH = "shared_core.recall.worth"

@@ -20,7 +20,7 @@ from shared_core.prompt.frame import Frame
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.window import SKIP_LIMIT, Window
 from shared_core.recall.embedding import EmbedderChoice
-from shared_core.recall.grounding_hits import grounding_hits, with_grounding_hits
+from shared_core.recall.rank import grounding_hits, with_grounding_hits
 from shared_core.recall.read import Reader, read_messages, shortlist
 from shared_core.recall.reranking import RERANKED, Reranking, RerankReply, RerankRequest
 from shared_core.recall.scope import Filter, reading

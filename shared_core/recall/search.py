@@ -39,7 +39,7 @@ from shared_core.recall.query import (
     towards,
     with_parts,
 )
-from shared_core.recall.ranking import POOL, RankedResults, rank
+from shared_core.recall.rank import POOL, RankedResults, rank
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import (
     Filter,

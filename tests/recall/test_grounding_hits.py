@@ -10,7 +10,7 @@ import pytest
 from shared_core import InfiniteMemory, Message
 from shared_core.index.text import terms
 from shared_core.prompt.hits import Hit
-from shared_core.recall.grounding_hits import with_grounding_hits
+from shared_core.recall.rank import with_grounding_hits
 from shared_core.strippers import PASTED_CONTEXT, TOOL_RESULTS
 
 DOCUMENT = "The voucher expires in March. Ladders weigh twelve kilos."

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.prompt.hits import Hit
-from shared_core.recall import ranking, signals
-from shared_core.recall import ranking as lifting
+from shared_core.recall import rank as ranking
+from shared_core.recall import signals
 from shared_core.recall.scope import Scope
 from tests.recall.test_ranking import Said, ranked, scope_of
 
@@ -23,8 +23,8 @@ def lifts(scope: Scope, alone: list[Hit], strong: int, reach: int) -> dict[int, 
         for index in range(max(0, one.place[1] - reach), min(scope.line.upto, one.place[1] + reach + 1)):
             if not one.reason and scope.line.sittings[index] == scope.line.sittings[one.place[1]]:
                 share = 1 - abs(index - one.place[1]) / (reach + 1)
-                found[index] = found.get(index, 0) + lifting.LIFT * max(0, one.score - bar) * share / (reach + 1)
-    return {index: lift for index, lift in found.items() if lift >= lifting.MIN_LIFT and scope.eligible[index]}
+                found[index] = found.get(index, 0) + ranking.LIFT * max(0, one.score - bar) * share / (reach + 1)
+    return {index: lift for index, lift in found.items() if lift >= ranking.MIN_LIFT and scope.eligible[index]}
 
 
 @given(
@@ -42,10 +42,10 @@ def test_rows_around_strong_matches_are_lifted(
     scope = scope_of(said, without=sorted(without))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(signals, "AROUND", {})
-        patch.setattr(lifting, "STRONG", 1_000)
+        patch.setattr(ranking, "STRONG", 1_000)
         alone = ranked(QUESTION, scope, words=0.2, floor=0.2, pool=6)
-        patch.setattr(lifting, "STRONG", strong)
-        patch.setattr(lifting, "REACH", reach)
+        patch.setattr(ranking, "STRONG", strong)
+        patch.setattr(ranking, "REACH", reach)
         patch.setattr(ranking, "FIRST", first)
         found = ranked(QUESTION, scope, words=0.2, floor=0.2, pool=6)
     lift = lifts(scope, alone, strong, reach) if len(alone) > strong else {}

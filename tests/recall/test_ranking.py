@@ -18,9 +18,9 @@ from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message, Role
 from shared_core.plugins.base import Vectors
 from shared_core.prompt.hits import Hit
-from shared_core.recall import ranking
+from shared_core.recall import rank as ranking
 from shared_core.recall.query import parse_query
-from shared_core.recall.ranking import RankedResults, rank
+from shared_core.recall.rank import RankedResults, rank
 from shared_core.recall.scope import RecallUnit, Scope
 from shared_core.recall.signals import (
     AROUND_TERMS,

@@ -1,7 +1,7 @@
 """Rank messages by how well they answer a question, by words, meaning and neighbours together."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import partial
 
@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.arrays import distinct_with_inverse
-from shared_core.index.lexical import Occurrences
+from shared_core.index.lexical import K1, B, Occurrences, Postings, idf_of
 from shared_core.plugins.base import Vectors
-from shared_core.prompt.hits import Hit
+from shared_core.prompt.hits import Hit, Place
 from shared_core.prompt.reasons import Reason
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
@@ -157,22 +157,19 @@ class RankedResults:
 
     Args:
         signals: the signals of the messages, in any order.
-        score: the score of each; of equal scores, the newer message comes first.
+        scores: the score of each; of equal scores, the newer message comes first.
         weak: which match too little.
-        own: which match by their own words or meaning.
+        matches: which match by their own words or meaning.
     """
 
-    def __init__(self, signals: Signals, score: Floats, weak: Mask, own: Mask) -> None:
+    def __init__(self, signals: Signals, scores: Floats, weak: Mask, matches: Mask) -> None:
         # `lexsort` sorts by its last key first.
-        order = np.lexsort((-signals.indices, -score))
-        self.scopes = signals.scopes[order]
-        self.indices = signals.indices[order]
-        self.weak = weak[order]
-        self.scores = score[order]
-        self.lexical = signals.lexical[order]
-        self.present = signals.present[order]
-        self.dense = signals.dense[order]
-        self._own = own[order]
+        order = np.lexsort((-signals.indices, -scores))
+        self.scopes, self.indices = signals.scopes[order], signals.indices[order]
+        self.scores, self.weak, self.matches = scores[order], weak[order], matches[order]
+        self.lexical, self.present, self.dense = (
+            column[order] for column in (signals.lexical, signals.present, signals.dense)
+        )
         self._reranked: dict[int, float] = {}
 
     def __len__(self) -> int:
@@ -181,7 +178,7 @@ class RankedResults:
     def hits(self, which: Indices) -> list[Hit]:
         """Return the results at some ranks, counted from 0."""
         places = zip(self.scopes[which].tolist(), self.indices[which].tolist(), strict=True)
-        every = (self.scores, self.lexical, self.dense, self.weak, self._own)
+        every = (self.scores, self.lexical, self.dense, self.weak, self.matches)
         columns = (column[which].tolist() for column in every)
         return [
             Hit(
@@ -200,7 +197,7 @@ class RankedResults:
             reranked: the reranker's score of the result at each of `which`; minus infinity: none.
         """
         after = copy(self)
-        for name in ("scopes", "indices", "lexical", "present", "dense", "_own"):
+        for name in ("scopes", "indices", "lexical", "present", "dense", "matches"):
             column = getattr(self, name).copy()
             column[which] = column[which[order]]
             setattr(after, name, column)
@@ -350,3 +347,66 @@ def _cosines(found: Signals) -> Floats:
     """Return the cosines; without a vector, one that reaches no floor."""
     cosines: Floats = np.where(np.isnan(found.dense), np.float32(-np.inf), found.dense)
     return cosines
+
+
+# Grounding: documents around a question, and the ends of long results. Only `search` looks there: a question of the
+# conversation would be found by every word of the documents pasted around it.
+
+
+def grounding_hits(
+    words: Sequence[str], scopes: Sequence[Scope], forms: Mapping[str, Sequence[str]] | None = None
+) -> list[Hit]:
+    """Return the messages whose grounding matches enough of the words (BM25), best first; of equals, the newest.
+
+    `forms` are other terms that count as the same as a word.
+    """
+    groups = [(word, *(forms or {}).get(word, ())) for word in words]
+    hits: list[Hit] = []
+    for number, scope in enumerate(scopes):
+        lengths = scope.line.along(scope.session_index.column("apart"))
+        if not lengths.any():
+            continue
+        share = _shares(groups, scope, lengths)
+        found = np.flatnonzero((share >= MIN_LEXICAL) & scope.eligible)
+        for index, value in zip(found.tolist(), share[found].tolist(), strict=True):
+            hits.append(Hit((number, index), value, value, grounding=True))
+    return sorted(hits, key=lambda hit: (-hit.score, hit.place[0], -hit.place[1]))
+
+
+def _shares(groups: Sequence[Sequence[str]], scope: Scope, lengths: npt.NDArray[np.int32]) -> Floats:
+    """Return the share of the words' weight that each message of a line matches, about 0 to 1."""
+    mean, ceiling = float(lengths[lengths > 0].mean()), 0.0
+    shares = np.zeros(len(lengths), dtype=np.float32)
+    for group in groups:
+        indices, frequency = _on_line(scope.session_index.grounding, group, scope)
+        idf = idf_of(len(indices), len(lengths))
+        weights = frequency / (1 - B + B / mean * lengths[indices])
+        shares[indices] += (idf * (K1 + 1) * weights / (weights + K1)).astype(np.float32)
+        ceiling += idf
+    return shares / np.float32(max(ceiling, 1e-9))
+
+
+def _on_line(postings: Postings, group: Sequence[str], scope: Scope) -> tuple[npt.NDArray[np.int32], Floats]:
+    rows, frequency = postings.of_any(group)
+    indices = scope.line.indices(rows)
+    inside = (indices >= 0) & (indices < scope.line.upto)
+    return indices[inside], frequency[inside].astype(np.float32)
+
+
+def with_grounding_hits(found: Sequence[Hit], hits: Sequence[Hit]) -> list[Hit]:
+    """Return results in their order, with the hits among them.
+
+    A hit comes before the results that match less than it does, by words and by meaning. It takes the score of the one
+    it comes before, because the scores of two rankings cannot be compared.
+    """
+    merged: dict[Place, Hit] = {}
+    left = list(hits)
+    for one in found:
+        while left and left[0].lexical > max(one.lexical, one.dense or 0.0):
+            hit = left.pop(0)
+            merged.setdefault(hit.place, hit._replace(score=one.score))
+        merged.setdefault(one.place, one)
+    last = found[-1].score if found else float("inf")
+    for hit in left:
+        merged.setdefault(hit.place, hit._replace(score=min(hit.score, last)))
+    return list(merged.values())
