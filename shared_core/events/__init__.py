@@ -198,16 +198,9 @@ def as_hook(on_event: OnEvent | None) -> SafeHook | None:
 
 def log_event(event: MemoryEvent) -> None:
     """Log an event on one line to the logger `shared_core.events`: a warning if something went wrong, else as info."""
-    level = logging.WARNING if event.error or event.degraded else logging.INFO
-    if not events_log.isEnabledFor(level):
-        return
-    numbers = {
-        "messages": event.count, "tokens": sum(event.tokens.values()), "candidates": event.candidates,
-        "embedded": event.embedded, "read": event.rows_read,
-    }  # fmt: skip
-    said = [f"{count} {name}" for name, count in numbers.items() if count]
-    said += [*event.degraded, *([event.error] if event.error else [])]
+    wrong = [*event.degraded, *([event.error] if event.error else [])]
     events_log.log(
-        level, "%s of session %r took %.1f ms%s", event.name, event.session_id, event.seconds * 1000,
-        f": {', '.join(said)}" if said else "",
+        logging.WARNING if wrong else logging.INFO, "%s of session %r took %.1f ms: %d messages, %d tokens%s",
+        event.name, event.session_id, event.seconds * 1000, event.count, sum(event.tokens.values()),
+        "".join(f", {code}" for code in wrong),
     )  # fmt: skip

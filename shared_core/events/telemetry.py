@@ -8,19 +8,17 @@ import atexit
 import json
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from json.encoder import encode_basestring
 
 from shared_core.arguments import in_range
-from shared_core.events import EventHook, EventName, MemoryEvent, SafeHook, Stage
+from shared_core.events import EventHook, EventName, MemoryEvent, SafeHook
 from shared_core.plugins.embedders.checks import require
 from shared_core.runtime.forks import Depth, fork_safe_lock
 
 require("opentelemetry.trace", 'pip install "infinite-memory[otel]"')
 
 from opentelemetry import metrics, trace  # noqa: E402
-from opentelemetry.context import Context  # noqa: E402
 from opentelemetry.trace import Span, SpanKind, StatusCode  # noqa: E402
 from opentelemetry.util.types import AttributeValue  # noqa: E402
 
@@ -173,9 +171,7 @@ class OpenTelemetryEvents(EventHook):
             span.set_attributes(attributes_of(event))
             if event.error is not None:
                 span.set_status(StatusCode.ERROR)
-            stages = [stage for stage in event.stages if stage.seconds >= self._stages_from]
-            if stages:
-                self._add_stages(span, event.time_ns, stages)
+            self._add_stages(span, event)
         span.end(event.time_ns + int(event.seconds * NANOSECONDS))
 
     def _record(self, event: MemoryEvent) -> None:
@@ -187,21 +183,21 @@ class OpenTelemetryEvents(EventHook):
         for code in event.degraded:
             self._degraded.add(1, {**labels, "infinite_memory.degradation": code})
 
-    def _add_stages(self, span: Span, time_ns: int, stages: Iterable[Stage]) -> None:
-        """Make the children of a span, which began at `time_ns`. A stage inside another one is that one's child."""
-        around: list[tuple[float, Context]] = [(float("inf"), trace.set_span_in_context(span))]
-        for stage in sorted(stages, key=lambda one: (one.began, -one.seconds)):
-            while around[-1][0] <= stage.began:
-                around.pop()
+    def _add_stages(self, span: Span, event: MemoryEvent) -> None:
+        """Make a child for each stage that took long enough."""
+        parent = trace.set_span_in_context(span)
+        for stage in event.stages:
+            if stage.seconds < self._stages_from:
+                continue
+            told = {"infinite_memory.texts": stage.texts, "infinite_memory.outcome": stage.outcome}
+            start = event.time_ns + int(stage.began * NANOSECONDS)
             child = self._tracer.start_span(
-                f"infinite_memory.{stage.name}", around[-1][1], attributes=_of_stage(stage),
-                start_time=time_ns + int(stage.began * NANOSECONDS),
+                f"infinite_memory.{stage.name}", parent, start_time=start,
+                attributes={name: value for name, value in told.items() if value},
             )  # fmt: skip
             if stage.outcome == "failed":
                 child.set_status(StatusCode.ERROR)
-            end = stage.began + stage.seconds
-            child.end(time_ns + int(end * NANOSECONDS))
-            around.append((end, trace.set_span_in_context(child)))
+            child.end(start + int(stage.seconds * NANOSECONDS))
 
 
 def captures_content() -> bool:
@@ -253,24 +249,12 @@ def _ids(event: MemoryEvent) -> str:
     One text costs the SDK and an exporter a twentieth of an array, each of whose items they check and wrap.
     """
     ids = event.ids[:MOST_IDS]
-    if not ids:
-        return ""
-    quoted = map(encode_basestring, ids)
-    if not event.scores:
-        return f"[{','.join(quoted)}]"
-    return "{" + ",".join([f"{id_}:{score:.3f}" for id_, score in zip(quoted, event.scores, strict=False)]) + "}"
+    scored = {id_: round(score, 3) for id_, score in zip(ids, event.scores, strict=False)}
+    return json.dumps(scored or ids, ensure_ascii=False) if ids else ""
 
 
 def _records(event: MemoryEvent) -> str:
     """Return messages as JSON, in the schema of the convention."""
-    scores: Iterable[float | None] = event.scores or [None] * len(event.ids)
-    records = [
-        {"id": id_, "content": text} | ({"score": score} if score is not None else {})
-        for id_, text, score in zip(event.ids, event.texts, scores, strict=True)
-    ]
-    return json.dumps(records[:MOST_IDS], ensure_ascii=False)
-
-
-def _of_stage(stage: Stage) -> dict[str, AttributeValue]:
-    texts: dict[str, AttributeValue] = {"infinite_memory.texts": stage.texts} if stage.texts else {}
-    return {**texts, "infinite_memory.outcome": stage.outcome} if stage.outcome else texts
+    records = [{"id": id_, "content": text} for id_, text in zip(event.ids, event.texts, strict=True)]
+    scored = [{"score": score} for score in event.scores] or [{}] * len(records)
+    return json.dumps([record | score for record, score in zip(records[:MOST_IDS], scored, strict=False)])

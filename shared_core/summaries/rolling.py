@@ -21,7 +21,6 @@ from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path, Span, beginning
 from shared_core.session.turns import Turn
 from shared_core.summaries.requests import (
-    Backlog,
     SummaryFailure,
     SummaryInput,
     SummaryReply,
@@ -83,42 +82,8 @@ class _Failure:
 
     after: Position | None
     count: int
-    reason: Note
+    note: Note
     left: int = PAUSE
-
-
-class SummarizerPause:
-    """Skips calls for a while after a failure of the summarizer."""
-
-    def __init__(self) -> None:
-        self._failure: _Failure | None = None
-        self._warned = False
-
-    def begin(self, previous: Summary | None, count: int, failure: SummaryFailure) -> Note:
-        """Note a failure and return the note for the report. The first one also warns."""
-        reason = Note(f"the summary is not renewed, as the summarizer failed ({failure})", "summarizer_failed")
-        self._failure = _Failure(_end_of(previous), count, reason)
-        if not self._warned:
-            self._warned = True
-            warnings.warn(reason, RuntimeWarning, stacklevel=2)
-        return reason
-
-    def reason(self, previous: Summary | None, count: int) -> Note | None:
-        """Return why no call is made for this question; None if one may be made.
-
-        Args:
-            previous: the summary so far.
-            count: how many messages there are between its end and the window.
-        """
-        failed = self._failure
-        if failed is None or failed.after != _end_of(previous) or count >= 2 * failed.count or failed.left <= 0:
-            return None
-        failed.left -= 1
-        return failed.reason
-
-
-def _end_of(summary: Summary | None) -> Position | None:
-    return summary.upto if summary is not None else None
 
 
 RENEW_SHARE = 0.25
@@ -163,7 +128,7 @@ class RollingSummary:
         self._clock = clock
         self._counter = assembler.framer.counter
         self._busy = False
-        self._pause = SummarizerPause()
+        self._failure: _Failure | None = None
         self._epoch = 0
         self._size = lru_cache(maxsize=VERSIONS)(assembler.size)
 
@@ -232,7 +197,7 @@ class RollingSummary:
                 if isinstance(summary, SummaryFailure):
                     if urgent:
                         raise summary.error
-                    notes.append(self._pause.begin(batch.previous, batch.count, summary))
+                    notes.append(self._failed(batch, summary))
                     return replace(summarized, notes=(*summarized.notes, *notes))
                 if not self._keep(summary, prompt.epoch, notes):
                     return None
@@ -298,13 +263,28 @@ class RollingSummary:
             without={entry.message.turn_id for entry in prompt.asked.stays},
         )  # fmt: skip
         enough = 0 if urgent else min(RENEW_SHARE * prompt.asked.open, room / 2)
-        if not _is_enough(backlog, enough):
+        if not backlog.inputs or (backlog.ends and backlog.tokens < enough):
             return None
-        paused = None if urgent else self._pause.reason(previous, start - first)
-        if paused is not None:
+        if not urgent and (paused := self._paused(previous, start - first)):
             notes.append(paused)
             return None
         return _Batch(previous, *next_batch(backlog, room), count=start - first)
+
+    def _failed(self, batch: _Batch, failure: SummaryFailure) -> Note:
+        """Note a failure and return the note for the report. The first one also warns."""
+        note = Note(f"the summary is not renewed, as the summarizer failed ({failure})", "summarizer_failed")
+        if self._failure is None:
+            warnings.warn(note, RuntimeWarning, stacklevel=2)
+        self._failure = _Failure(batch.previous.upto if batch.previous is not None else None, batch.count, note)
+        return note
+
+    def _paused(self, previous: Summary | None, count: int) -> Note | None:
+        """Return why no call is made for this question, for which `count` messages wait; None if one may be made."""
+        failed, after = self._failure, previous.upto if previous is not None else None
+        if failed is None or failed.after != after or count >= 2 * failed.count or failed.left <= 0:
+            return None
+        failed.left -= 1
+        return failed.note
 
     def _room(self, previous: Summary | None) -> int:
         """Return how many tokens of messages fit into a call."""
@@ -343,10 +323,6 @@ class RollingSummary:
         except StoreError as error:
             notes.append(Note(f"the new summary is used and not stored: {error}"))
             return True
-
-
-def _is_enough(backlog: Backlog, enough: float) -> bool:
-    return bool(backlog.inputs) and (not backlog.ends or backlog.tokens >= enough)
 
 
 def _start(selection: Selection, end: int) -> int:

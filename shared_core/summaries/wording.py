@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from shared_core.messages import Message, ToolCall
 from shared_core.plugins.base import TokenCounter
@@ -95,16 +95,11 @@ def without_middle(text: str, tokens: int, counter: TokenCounter) -> str:
     """Return a text of at most this many tokens, without its middle if needed; empty if not even the gap fits."""
     if counter(text) <= tokens:
         return text
-    most = min(len(text) // 2, LONGEST_TOKEN * tokens)
 
     def ends(length: int) -> str:
         return f"{text[:length].rstrip()}{GAP}{text[len(text) - length :].lstrip()}"
 
-    length = bisect_left(range(1, most + 1), True, key=lambda length: counter(ends(length)) > tokens)
-    # A tokenizer may need more tokens for a shorter text, so the result is checked.
-    while length > 0 and counter(ends(length)) > tokens:
-        length //= 2
-    return ends(length) if length > 0 else ""
+    return _longest(ends, min(len(text) // 2, LONGEST_TOKEN * tokens), tokens, counter)
 
 
 # The text that it returns
@@ -115,11 +110,18 @@ def shortened(text: str, tokens: int, counter: TokenCounter) -> str:
     text = text.strip()
     if counter(text) <= tokens:
         return text
-    text = text[: LONGEST_TOKEN * tokens]
-    length = bisect_left(range(1, len(text) + 1), True, key=lambda length: counter(text[:length]) > tokens)
-    while length > 0 and counter(_whole(text, length)) > tokens:  # as above
+    fits = _longest(lambda length: text[:length], min(len(text), LONGEST_TOKEN * tokens), tokens, counter)
+    whole = _whole(text, len(fits))
+    return whole if counter(whole) <= tokens else fits
+
+
+def _longest(cut: Callable[[int], str], most: int, tokens: int, counter: TokenCounter) -> str:
+    """Return the longest cut of at most `most` characters that has at most this many tokens; empty if there is none."""
+    length = bisect_left(range(1, most + 1), True, key=lambda length: counter(cut(length)) > tokens)
+    # A tokenizer may need more tokens for a shorter text, so the result is checked.
+    while length > 0 and counter(cut(length)) > tokens:
         length -= max(1, length // 16)
-    return _whole(text, length)
+    return cut(length) if length > 0 else ""
 
 
 def _whole(text: str, length: int) -> str:

@@ -261,7 +261,6 @@ def test_the_past_and_a_summary() -> None:
 def test_a_line_of_log_for_each_event(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "shared_core.events"):
         log_event(MemoryEvent(name="add", session_id="s", time_ns=0, seconds=0.0012, count=2))
-        log_event(MemoryEvent(name="fork", session_id="s", time_ns=0, seconds=0.0))
         log_event(
             MemoryEvent(
                 name="context", session_id="s", time_ns=0, seconds=0.01, tokens={"window": 7, "recalled": 5},
@@ -269,14 +268,9 @@ def test_a_line_of_log_for_each_event(caplog: pytest.LogCaptureFixture) -> None:
             )
         )  # fmt: skip
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
-        ("INFO", "add of session 's' took 1.2 ms: 2 messages"),
-        ("INFO", "fork of session 's' took 0.0 ms"),
-        ("WARNING", "context of session 's' took 10.0 ms: 12 tokens, words_alone, BudgetError"),
+        ("INFO", "add of session 's' took 1.2 ms: 2 messages, 0 tokens"),
+        ("WARNING", "context of session 's' took 10.0 ms: 0 messages, 12 tokens, words_alone, BudgetError"),
     ]
-    caplog.clear()
-    with caplog.at_level(logging.WARNING, "shared_core.events"):
-        log_event(MemoryEvent(name="add", session_id="s", time_ns=0, seconds=0.0012, count=2))
-    assert not caplog.records
 
 
 def test_an_event_as_plain_data() -> None:

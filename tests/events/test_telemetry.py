@@ -99,12 +99,12 @@ def test_the_spans_of_storing_searching_and_erasing() -> None:
     added, searched, erased, erased_all, forked = map(attributes, recorded.spans)
     assert added == common | {
         "gen_ai.operation.name": "upsert_memory", "infinite_memory.operation": "add",
-        "gen_ai.memory.record.count": 2, "infinite_memory.records": '["u1","a1"]',
+        "gen_ai.memory.record.count": 2, "infinite_memory.records": '["u1", "a1"]',
     }  # fmt: skip
     assert searched.pop("infinite_memory.rows.read") > 0
     assert searched == common | {
         "gen_ai.operation.name": "search_memory", "infinite_memory.operation": "search",
-        "gen_ai.memory.record.count": 1, "infinite_memory.records": f'{{"u1":{hits[0].score:.3f}}}',
+        "gen_ai.memory.record.count": 1, "infinite_memory.records": json.dumps({"u1": round(float(hits[0].score), 3)}),
         "infinite_memory.candidates": 2, "infinite_memory.index.cached": False,
     }  # fmt: skip
     assert erased == common | {
@@ -121,14 +121,13 @@ def test_the_span_of_a_prompt_and_its_stages() -> None:
     with InfiniteMemory(on_event=recorded.hook, embedder=HashingEmbedder(), **SMALL) as memory:
         talk(memory)
         report = memory.context(f"What is the code {SECRET}?").report
-    *_, plan, recall, question, messages, compose, prompt = recorded.spans
-    names = [span.name for span in (plan, recall, question, messages, compose, prompt)]
-    assert names == [f"infinite_memory.{name}" for name in ("plan", "recall", "embed", "embed", "compose")] + [
+    *_, plan, question, messages, recall, compose, prompt = recorded.spans
+    names = [span.name for span in (plan, question, messages, recall, compose, prompt)]
+    assert names == [f"infinite_memory.{name}" for name in ("plan", "embed", "embed", "recall", "compose")] + [
         "search_memory"
     ]
     parents = [span.parent and span.parent.span_id for span in (plan, recall, question, messages, compose, prompt)]
-    whole, inner = map(id_of, (prompt, recall))
-    assert parents == [whole, whole, inner, inner, whole, None]
+    assert parents == [*[id_of(prompt)] * 5, None]
     assert attributes(question) == {"infinite_memory.texts": 1}
     found = prompt.attributes or {}
     assert {name: found[f"infinite_memory.tokens.{name}"] for name in ("question", "recalled", "window")} == {
@@ -243,22 +242,14 @@ def test_the_caller_s_span_is_the_parent_also_in_threads() -> None:
     assert sorted(found) == sorted((name, one) for name in ("search_memory", "upsert_memory") for one in callers)
 
 
-def test_stages_are_nested_as_they_lie() -> None:
+def test_stages_that_took_long_have_spans_of_their_own() -> None:
     recorded = Recorded(stages_from=0.5)
-    stages = (
-        Stage("embed", 1.0, 1.0, 2), Stage("rerank", 2.0, 0.4), Stage("recall", 0.5, 2.5), Stage("compose", 3.0, 1.0),
-    )  # fmt: skip
+    stages = (Stage("embed", 1.0, 1.0, 2), Stage("rerank", 2.0, 0.4), Stage("recall", 0.5, 2.5))
     recorded.hook(MemoryEvent(name="context", session_id="s", time_ns=1_000, seconds=4.0, stages=stages))
-    ids = {id_of(span): span.name for span in recorded.spans}
-    tree = [
-        (span.name, ids[span.parent.span_id] if span.parent is not None else None, span.start_time, span.end_time)
-        for span in recorded.spans
-    ]
-    assert tree == [
-        ("infinite_memory.recall", "search_memory", 500_001_000, 3_000_001_000),
-        ("infinite_memory.embed", "infinite_memory.recall", 1_000_001_000, 2_000_001_000),
-        ("infinite_memory.compose", "search_memory", 3_000_001_000, 4_000_001_000),
-        ("search_memory", None, 1_000, 4_000_001_000),
+    assert [(span.name, span.start_time, span.end_time) for span in recorded.spans] == [
+        ("infinite_memory.embed", 1_000_001_000, 2_000_001_000),
+        ("infinite_memory.recall", 500_001_000, 3_000_001_000),
+        ("search_memory", 1_000, 4_000_001_000),
     ]
 
 
