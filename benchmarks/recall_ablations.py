@@ -8,6 +8,7 @@ from math import inf
 from types import MappingProxyType
 from typing import Any
 
+from shared_core import RecallTemplate
 from shared_core.recall.query import Query, parse_query
 from shared_core.recall.worth import ASKED, BY_MEANING, Depth
 
@@ -75,7 +76,7 @@ ABLATIONS = (
     Ablation("neighbours' words", {("shared_core.index.lexical", "NEIGHBOURS"): {1: 0.0}}),
     # The words are parsed once; who asks for them gets none.
     Ablation("words about the talk", {(QUERY, "_about_talk"): lambda language: frozenset()}),
-    Ablation("excerpts", arguments={"excerpt_tokens": None}),
+    Ablation("excerpts", arguments={"recall_template": RecallTemplate(excerpt_tokens=None)}),
     Ablation("relaxed floor", {(RANKING, "RELAXED"): 1.0}),
     Ablation("meaning", weight=0.0),
     Ablation("the first by themselves", {(RANKING, "FIRST"): 0}),

@@ -79,7 +79,10 @@ NO_SESSION = -1
 class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     """The memory of one conversation: it stores every message and builds the best prompt for each question.
 
-    It calls no model except its embedder and, if you pass one, the summarizer.
+    It calls no model except its embedder and, if you pass them, the summarizer and the reranker.
+
+    The arguments stand in four groups: what every program sets, up to `embedder`; recall, up to `recall_template`;
+    summaries, the next three; and what few programs set, from `window_turns` on.
 
     Args:
         store: where messages are stored. A path opens an SQLite database, which is created if it does not exist
@@ -91,21 +94,16 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         system: the system prompt, as a setting: a text, or a function that returns one for each question. It comes
             first in every prompt, takes part of the budget, and is never stored. It is sent instead of a system prompt
             that is stored; pinned system messages are sent, too. Assign `memory.system` to change it.
-        scope: what recall searches: `"session"` is this conversation, on the branch that is checked out; `"user"` also
-            searches the main branches of the user's other sessions and needs a `user_id`.
         max_tokens: the context limit of your model, in tokens: prompt and reply together.
         reserve_tokens: the part of `max_tokens` that is kept free for the reply.
         token_counter: counts the tokens of a text: a `TokenCounter`, a `callable(str) -> int`, or the name of a
             tiktoken encoding or model. None uses tiktoken's `o200k_base`, or, if its table can neither be found nor
             downloaded, a counter that never counts too few.
-        window_turns: the largest number of turns in the window beside the question, such as 1 for the last exchange
-            alone; recall brings what matters of the rest. None: tokens alone limit the window.
         embedder: makes the vectors for recall by meaning: an `Embedder`, or the name of a sentence-transformers model.
             None uses the embedder whose vectors the session already has, else static word vectors, else none: then
             recall goes by words alone, as it does with `"words"`.
-        recall_unit: what is recalled: a single `"message"` or a whole `"turn"`.
-        embed_text: returns the text that is embedded for a unit, given its messages. None: the text of each message,
-            after its speaker's name.
+        scope: what recall searches: `"session"` is this conversation, on the branch that is checked out; `"user"` also
+            searches the main branches of the user's other sessions and needs a `user_id`.
         recall: how likely a message must help to be recalled: `"balanced"` recalls what is worth its tokens, and
             nothing if the conversation hardly holds an answer; `"precise"` asks for more; `"thorough"` fills
             `recall_tokens` with all that matches. `min_score` is a condition besides.
@@ -117,29 +115,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         min_score: the cosine with the question that a unit must reach to be recalled; at least one must exceed it.
             Units without a vector are recalled by their words. None: words that match are enough, or the embedder's own
             floor, and for what was said around strong matches less than that.
-        excerpt_tokens: the size of an excerpt, in tokens. A recalled message that is longer than one and a half times
-            this is replaced by the passage that matches the question, marked with the message's id. Excerpts get
-            shorter, down to 60 tokens, if more messages are worth recalling than fit. None: messages are recalled
-            whole.
-        placement: where recalled text goes: `"grounding"` puts it next to the question, `"messages"` puts real messages
-            before the window, `"system"` puts it into a system message.
-        recall_template: the wording around recalled text and the summary. None: the default `RecallTemplate`.
-        keep_grounding: which user messages keep their grounding in the prompt: the `"newest"`, `"all"`, `"none"`, or
-            the newest n, as an int.
-        shorten_grounding: a function that returns the text of a `GroundingItem` in less detail, such as its title. If
-            grounding does not fit, passages are given so, the weakest first, before any is dropped. It may be called
-            several times for a question; an empty or longer text changes nothing. None: passages are whole or dropped.
-        on_overflow: what happens if the question does not fit: `"raise"` raises a `MessageTooLargeError`, `"keep"`
-            sends it anyway and says so in the report.
-        fill: how turns fill the window. `"steady"` ends it at the first turn that does not fit, and leaves up to a
-            quarter unused so that its start stays where it is for several turns and a provider's prompt cache keeps
-            working; in prompts of more than 4,000 tokens it also leaves a quarter, at most 12,000 tokens, to questions
-            and what they recall. `"stop"` ends it there, too, and uses it fully. `"skip"` leaves such a turn out and
-            tries older ones.
-        summarizer: sums up what has left the window, given the previous summary (None the first time) and the messages
-            since then. With `AsyncInfiniteMemory`, it may be a coroutine function. None: nothing is summed up.
-        summary_tokens: the largest size of the summary, in tokens, without the wording around it.
-        summarizer_tokens: the largest input of one call of the summarizer, in tokens, the previous summary included.
+        recall_unit: what is recalled: a single `"message"` or a whole `"turn"`.
+        embed_text: returns the text that is embedded for a unit, given its messages. None: the text of each message,
+            after its speaker's name.
         embed_budget_ms: in how many milliseconds one question may ask its embedder for vectors: first for its own, then
             for those of messages that have none yet, the newest first. The others are found by their words until
             `index` or a later question embeds them. A call that has begun is awaited for a second in all, or the budget
@@ -150,6 +128,28 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             hub name of a sentence-transformers cross-encoder. If it fails or takes too long, the order stays as it is,
             and the report says why. None: no reranker.
         rerank_budget_ms: how many milliseconds one question waits for the reranker.
+        placement: where recalled text goes: `"grounding"` puts it next to the question, `"messages"` puts real messages
+            before the window, `"system"` puts it into a system message.
+        recall_template: the wording around recalled text and the summary, and the size of excerpts. None: the default
+            `RecallTemplate`.
+        summarizer: sums up what has left the window, given the previous summary (None the first time) and the messages
+            since then. With `AsyncInfiniteMemory`, it may be a coroutine function. None: nothing is summed up.
+        summary_tokens: the largest size of the summary, in tokens, without the wording around it.
+        summarizer_tokens: the largest input of one call of the summarizer, in tokens, the previous summary included.
+        window_turns: the largest number of turns in the window beside the question, such as 1 for the last exchange
+            alone; recall brings what matters of the rest. None: tokens alone limit the window.
+        fill: how turns fill the window. `"steady"` ends it at the first turn that does not fit, and leaves up to a
+            quarter unused so that its start stays where it is for several turns and a provider's prompt cache keeps
+            working; in prompts of more than 4,000 tokens it also leaves a quarter, at most 12,000 tokens, to questions
+            and what they recall. `"stop"` ends it there, too, and uses it fully. `"skip"` leaves such a turn out and
+            tries older ones.
+        keep_grounding: which user messages keep their grounding in the prompt: the `"newest"`, `"all"`, `"none"`, or
+            the newest n, as an int.
+        shorten_grounding: a function that returns the text of a `GroundingItem` in less detail, such as its title. If
+            grounding does not fit, passages are given so, the weakest first, before any is dropped. It may be called
+            several times for a question; an empty or longer text changes nothing. None: passages are whole or dropped.
+        on_overflow: what happens if the question does not fit: `"raise"` raises a `MessageTooLargeError`, `"keep"`
+            sends it anyway and says so in the report.
         strippers: set apart text that only serves one turn when a message is stored, such as documents pasted around a
             question: `shared_core.strippers` has `PASTED_CONTEXT` and `TOOL_RESULTS`. The current turn is sent with it,
             older ones without. What is set apart is not recalled, but `search` finds it.
@@ -168,19 +168,19 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     @suggests_names
     def __init__(
         self, store: str | Path | Store | None = None, *, session_id: str = "default", user_id: str | None = None,
-        system: SystemPrompt | None = None, scope: RecallScope = "session", max_tokens: int = 4096,
-        reserve_tokens: int = 500, token_counter: TokenCounter | Callable[[str], int] | str | None = None,
-        window_turns: int | None = None,
-        embedder: Embedder | str | None = None,
-        recall_unit: RecallUnit = "message", embed_text: EmbedText | None = None,
-        recall: Recall = "balanced", top_k: int | None = None,
-        recall_tokens: float | int | None = None, min_score: float | None = None,
-        excerpt_tokens: int | None = 100, placement: Placement = "grounding",
-        recall_template: RecallTemplate | None = None, keep_grounding: KeepGrounding = "newest",
-        shorten_grounding: Shorten | None = None,
-        on_overflow: OnOverflow = "raise", fill: Fill = "steady",
+        system: SystemPrompt | None = None, max_tokens: int = 4096, reserve_tokens: int = 500,
+        token_counter: TokenCounter | Callable[[str], int] | str | None = None, embedder: Embedder | str | None = None,
+        # Recall
+        scope: RecallScope = "session", recall: Recall = "balanced", top_k: int | None = None,
+        recall_tokens: float | int | None = None, min_score: float | None = None, recall_unit: RecallUnit = "message",
+        embed_text: EmbedText | None = None, embed_budget_ms: float = 200, reranker: AnyReranker | str | None = None,
+        rerank_budget_ms: float = 1_000, placement: Placement = "grounding",
+        recall_template: RecallTemplate | None = None,
+        # Summaries
         summarizer: AnySummarizer | None = None, summary_tokens: int = 500, summarizer_tokens: int = 4000,
-        embed_budget_ms: float = 200, reranker: AnyReranker | str | None = None, rerank_budget_ms: float = 1_000,
+        # Advanced
+        window_turns: int | None = None, fill: Fill = "steady", keep_grounding: KeepGrounding = "newest",
+        shorten_grounding: Shorten | None = None, on_overflow: OnOverflow = "raise",
         strippers: Iterable[Stripper] = (), on_event: OnEvent | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:  # fmt: skip
@@ -204,7 +204,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         )  # fmt: skip
         rules = RecallRules(
             embedder=None if embedder in (None, "words") else as_embedder(embedder), words_alone=embedder == "words",
-            recall_unit=recall_unit, embed_text=embed_text, min_score=min_score, excerpt_tokens=excerpt_tokens,
+            recall_unit=recall_unit, embed_text=embed_text, min_score=min_score, excerpt_tokens=template.excerpt_tokens,
             scope=scope, embed_budget_ms=embed_budget_ms, recall=recall,
             reranker=None if reranker is None else as_reranker(reranker), rerank_budget_ms=rerank_budget_ms,
         )  # fmt: skip

@@ -124,7 +124,6 @@ WRONG: dict[str, st.SearchStrategy[Any]] = {
     "recall_unit": none_of("message", "turn"),
     "top_k": below(0),
     "recall_tokens": st.one_of(NO_NUMBER, st.integers(max_value=-1), outside(0, 1)),
-    "excerpt_tokens": below(1),
     "min_score": outside(-1, 1),
     "placement": none_of("grounding", "messages", "system"),
     "keep_grounding": st.one_of(st.integers(max_value=-1), none_of("newest", "all", "none")),

@@ -58,7 +58,7 @@ PICTURES = Scenario(
     arguments={
         "fill": "steady", "placement": "grounding",
         "recall_unit": "message", "recall_tokens": 0.5, "keep_grounding": "newest", "on_overflow": "raise",
-        "top_k": None, "min_score": None, "excerpt_tokens": None, "summarizer": None,
+        "top_k": None, "min_score": None, "summarizer": None,
     },
     budget=Budget("past", 10, 3),
     ask=Ask("stored"),

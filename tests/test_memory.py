@@ -500,7 +500,6 @@ DEFAULTS: dict[str, Any] = {
     "top_k": None,
     "recall_tokens": None,
     "min_score": None,
-    "excerpt_tokens": 100,
     "placement": "grounding",
     "recall_template": None,
     "keep_grounding": "newest",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import get_args
 
-from shared_core.arguments import in_range, one_of, whole_number
+from shared_core.arguments import in_range, one_of
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.reranker import AnyReranker
 from shared_core.recall.embedding import (
@@ -21,7 +21,7 @@ from shared_core.recall.worth import Recall
 
 @dataclass(frozen=True, slots=True)
 class RecallRules:
-    """What may be recalled and how it is found. Every field is the argument of `InfiniteMemory` of that name.
+    """What may be recalled and how it is found. A field is the argument of `InfiniteMemory` of that name.
 
     `words_alone` stands for `embedder="words"`.
 
@@ -51,8 +51,6 @@ class RecallRules:
         in_range("rerank_budget_ms", self.rerank_budget_ms, 0, float("inf"))
         if self.min_score is not None:
             in_range("min_score", self.min_score, -1, 1)
-        if self.excerpt_tokens is not None:
-            whole_number("excerpt_tokens", self.excerpt_tokens, least=1)
 
     @property
     def text_of(self) -> EmbedText:

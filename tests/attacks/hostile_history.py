@@ -6,6 +6,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -137,8 +138,8 @@ class Attacker:
             "token_counter": counter if counter is None else CallableCounter(counter, overhead=chance.choice([0, 4])),
             "embedder": chance.choice(["words", HashingEmbedder()]),
             "embed_budget_ms": 1e6, "placement": chance.choice(["grounding", "grounding", "messages", "system"]),
-            "recall_template": chance.choice(TEMPLATES), "keep_grounding": chance.choice(["newest", "all", "none"]),
-            "excerpt_tokens": chance.choice([None, 20]),
+            "recall_template": replace(chance.choice(TEMPLATES), excerpt_tokens=chance.choice([None, 20])),
+            "keep_grounding": chance.choice(["newest", "all", "none"]),
             **(sums if chance.random() < 0.4 else {}),
         }  # fmt: skip
 

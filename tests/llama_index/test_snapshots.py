@@ -170,7 +170,7 @@ def as_in_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     signature = Stripper("signature", lambda message: message)
     with ours(
-        TALK[:2], store=tmp_path / "a.db", excerpt_tokens=None, top_k=3, strippers=[PASTED_CONTEXT, signature],
+        TALK[:2], store=tmp_path / "a.db", window_turns=None, top_k=3, strippers=[PASTED_CONTEXT, signature],
         summarizer=lambda before, messages: "sum",
     ) as memory:  # fmt: skip
         text = memory.to_string()
@@ -183,7 +183,7 @@ def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path, monkeypatch
     with pytest.warns(RestoreWarning) as caught:
         again = Buffer.from_string(text)
     with again:
-        assert again._conversation.settings.others == {"excerpt_tokens": None, "top_k": 3}
+        assert again._conversation.settings.others == {"window_turns": None, "top_k": 3}
         assert again._conversation.settings.strippers == (PASTED_CONTEXT,)
     assert str(caught[0].message) == (
         "restored without embed_model, strippers, summarizer, which JSON cannot hold: pass from_dict(data, "

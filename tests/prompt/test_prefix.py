@@ -22,10 +22,10 @@ def hundreds(text: str) -> int:
     return 100 * len(text.split())
 
 
-TEMPLATE = RecallTemplate(header="", footer="", day="", item="{text}", separator="\n")
+TEMPLATE = RecallTemplate(header="", footer="", day="", item="{text}", separator="\n", excerpt_tokens=None)
 SETTINGS: dict[str, Any] = {
     "max_tokens": 16_000, "reserve_tokens": 0, "token_counter": CallableCounter(hundreds, overhead=0),
-    "embedder": "words", "recall": "thorough", "recall_template": TEMPLATE, "excerpt_tokens": None,
+    "embedder": "words", "recall": "thorough", "recall_template": TEMPLATE,
 }  # fmt: skip
 """A quarter, 4,000 tokens, is left to questions; the window takes 12,000."""
 

@@ -1,6 +1,7 @@
 """Each reason in a report says what really happened: the codes, a case for each, and the sums behind the rooms."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
@@ -164,7 +165,8 @@ def test_an_excerpt_of_a_long_message_in_a_turn_is_named_alone() -> None:
     ]  # fmt: skip
     with InfiniteMemory(
         **SETTINGS
-        | {"max_tokens": 200, "embedder": "words", "recall_unit": "turn", "recall_tokens": 90, "excerpt_tokens": 30}
+        | {"max_tokens": 200, "embedder": "words", "recall_unit": "turn", "recall_tokens": 90}
+        | {"recall_template": replace(TEMPLATE, excerpt_tokens=30)}
     ) as memory:
         memory.add(talk)
         report = memory.context("locker code").report

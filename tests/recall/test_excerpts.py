@@ -1,10 +1,12 @@
 """The excerpt of a long message that is recalled."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import InfiniteMemory, Message
+from shared_core import InfiniteMemory, Message, RecallTemplate
 from shared_core.prompt.context import Context
 from shared_core.prompt.reasons import Reason
 from shared_core.recall.excerpts import WHOLE, excerpt
@@ -84,16 +86,17 @@ def test_a_long_message_comes_back_in_part_and_the_report_says_so() -> None:
 
 
 def test_or_whole_or_not_at_all() -> None:
-    [line] = [line for line in asked(excerpt_tokens=None).report.lines if line.id == "long"]
+    whole = RecallTemplate(excerpt_tokens=None)
+    [line] = [line for line in asked(recall_template=whole).report.lines if line.id == "long"]
     assert (line.included, line.reason) == (False, Reason.NO_ROOM)
-    whole = asked(excerpt_tokens=None, max_tokens=6_000, recall_tokens=5_000)
-    assert LONG.strip() in whole.messages[0].content or any(message.content == LONG for message in whole.messages)
+    context = asked(recall_template=whole, max_tokens=6_000, recall_tokens=5_000)
+    assert LONG.strip() in context.messages[0].content or any(message.content == LONG for message in context.messages)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 1.5, "all"])
-def test_its_size_is_a_whole_number(wrong: object) -> None:
+def test_its_size_is_a_whole_number(wrong: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="excerpt_tokens"):
-        asked(excerpt_tokens=wrong)
+        RecallTemplate(excerpt_tokens=wrong)
 
 
 def test_the_prompt_stays_within_the_budget(subtests: pytest.Subtests) -> None:

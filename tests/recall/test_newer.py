@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, UnknownReferenceError
+from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, RecallTemplate, UnknownReferenceError
 from shared_core.prompt.reasons import Kind
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {"embedder": "words", "reserve_tokens": 0, "token_cou
 @pytest.fixture
 def memory() -> Iterator[InfiniteMemory]:
     """Sixty days of weather, in which the budget changes on day 40, in other words."""
-    with InfiniteMemory(max_tokens=300, excerpt_tokens=None, **SETTINGS) as memory:
+    with InfiniteMemory(max_tokens=300, recall_template=RecallTemplate(excerpt_tokens=None), **SETTINGS) as memory:
         for day in range(60):
             text = {
                 5: "The budget for the kitchen is 2,800.",

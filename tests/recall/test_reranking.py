@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from shared_core import AsyncInfiniteMemory, Hit, InfiniteMemory, Message, RerankerModel, SQLiteStore
+from shared_core import AsyncInfiniteMemory, Hit, InfiniteMemory, Message, RecallTemplate, RerankerModel, SQLiteStore
 from shared_core.prompt.context import Context, ReportLine
 from shared_core.recall.reranking import RERANKED
 from shared_core.results import Kind, Reason
@@ -101,7 +101,7 @@ def test_it_sees_the_best_as_recall_shows_them() -> None:
 
 def test_whole_messages_are_seen_where_recall_shows_them_whole() -> None:
     reranker = Scripted()
-    memory(reranker, excerpt_tokens=None).search("the sauna beside locker number 7")
+    memory(reranker, recall_template=RecallTemplate(excerpt_tokens=None)).search("the sauna beside locker number 7")
     assert f"assistant: {LONG}" in reranker.calls[0][1]
 
 

@@ -153,7 +153,7 @@ class Scenario:
     ask: Ask
     reuse_call_ids: bool = False
     overhead: int = 0
-    template: RecallTemplate = RecallTemplate()  # noqa: RUF009 - frozen
+    template: RecallTemplate = RecallTemplate(excerpt_tokens=None)  # noqa: RUF009 - frozen
 
     @property
     def token_counter(self) -> TokenCounter:

@@ -169,7 +169,6 @@ _others_of_memory = st.fixed_dictionaries(
         "on_overflow": st.sampled_from(("raise", "keep")),
         "top_k": st.sampled_from((None,) * 6 + (0, 1, 2)),
         "min_score": st.sampled_from((None, -1.0)),
-        "excerpt_tokens": st.just(None),
     }
 )
 _arguments = st.builds(lambda others, summing: others | summing, _others_of_memory, _summing)
@@ -210,6 +209,7 @@ _plain = st.builds(
         header=st.sampled_from(("<old>", "<old>", RecallTemplate().header)),
         footer=st.sampled_from(("</old>", "</old>", RecallTemplate().footer)),
         order=st.sampled_from(("time", "time", "score")),
+        excerpt_tokens=st.none(),
         summary_header=st.just("<sum>"),
         summary_footer=st.just("</sum>"),
     ),
