@@ -99,13 +99,20 @@ class Told:
 
     @cached_property
     def key(self) -> dict[str | None, tuple[int, int, int]]:
-        """Message -> where it stands in a prompt: number of the turn, place of its tool group, own place."""
+        """Message -> where it stands in a prompt that has no room for all turns."""
+        return self.keys(front=True)
+
+    def keys(self, *, front: bool) -> dict[str | None, tuple[int, int, int]]:
+        """Message -> where it stands in a prompt: number of the turn, place of its tool group, own place.
+
+        The system prompt stands in front, or where it was said.
+        """
         place = {message.id: place for place, message in enumerate(self.messages)}
         keys, opened = {}, -1
         for message in self.messages:
             opened += message.role == "user"
-            front = message.role == "system" and not message.pinned
-            keys[message.id] = (-2 if front else opened, place[message.id], place[message.id])
+            first = front and message.role == "system" and not message.pinned
+            keys[message.id] = (-2 if first else opened, place[message.id], place[message.id])
         for turn, members in self.turns.items():
             for unit in units(members):
                 keys |= {m.id: (self.number[turn], place[unit[0].id], place[m.id]) for m in unit}
