@@ -22,7 +22,7 @@ from shared_core.arguments import (
 )
 from shared_core.errors import UnknownReferenceError
 from shared_core.events import OnEvent, as_hook
-from shared_core.events.source import EventSource, of_hits, of_messages, reported
+from shared_core.events.source import EventSource, Watch, reported
 from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed, follow
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
@@ -229,7 +229,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     # Storing
 
-    @reported("add", of_messages)
+    @reported("add", Watch.told)
     def add(self, messages: MessageLike | Sequence[MessageLike], *, turn: str | None = None) -> list[Message]:
         """Store messages at the head of the branch, in one transaction. They are durable when the method returns.
 
@@ -293,7 +293,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         one_of("removed", removed, get_args(Removed))
         return self._follow(given, after or FollowedHistory(), removed, since)[0]
 
-    @reported("follow", lambda watch, result: of_messages(watch, result[1]))
+    @reported("follow", lambda watch, result: watch.told(result[1]))
     def _follow(
         self, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None
     ) -> tuple[FollowedHistory, list[Message]]:
@@ -551,7 +551,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             return self._prompts.search_steps(query, top_k, wanted)
         watch = self._events.watch("search")
         watch.ask(query)
-        return self._events.steps(watch, self._prompts.search_steps(query, top_k, wanted, watch), of_hits)
+        return self._events.steps(watch, self._prompts.search_steps(query, top_k, wanted, watch), Watch.hits)
 
     def index(self, progress: Progress | None = None) -> None:
         """Embed all messages that have no vector yet, and save the index, so that the next question does not wait.

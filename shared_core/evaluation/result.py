@@ -1,7 +1,7 @@
 """What an evaluation found, as values, as JSON data and as text."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
@@ -84,10 +84,7 @@ class Outcome:
     """What one setting brings: its name, and the answers to each line, in the same order for all settings."""
 
     name: str
-    answers: tuple[Answer, ...]
-
-    def __repr__(self) -> str:
-        return f"<Outcome: {self.name}, {len(self.answers):,} answers>"
+    answers: tuple[Answer, ...] = field(repr=False)
 
     @property
     def embedder(self) -> str | None:
@@ -109,9 +106,8 @@ class Outcome:
         return _sums(self.own)
 
     def kinds(self) -> dict[str, Sums]:
-        """Return what it brings for each kind of question; empty unless there are several."""
-        kinds = _by(lambda one: one.question.kind, sorted(self.own, key=lambda one: one.question.kind))
-        return kinds if len(kinds) > 1 else {}
+        """Return what it brings for each kind of question."""
+        return _by(lambda one: one.question.kind, self.own)
 
     def silence(self) -> dict[str, Sums]:
         """Return what it recalls for lines without an answer, by what they are."""
@@ -211,15 +207,12 @@ class Evaluation:
                 ["setting", "evidence, %", "more than now", "recalled", "prompt", "ms"],
                 map(self._cells, self.outcomes),
             )
-        if kinds := [one.kinds() for one in self.outcomes if one.kinds()]:
-            rows = [[name or "(none)", f"{first.lines:,}", *(_short(one[name].evidence, one[name]) for one in kinds)]
-                    for name, first in kinds[0].items()]  # fmt: skip
+        if len(self.present.kinds()) > 1:
+            rows = _side_by_side([one.kinds() for one in self.outcomes], lambda one: one.evidence)
             yield from _table("Evidence in %, and tokens recalled, by kind:", ["kind", "questions", *names], rows)
         yield from self._missed()
-        silences = [one.silence() for one in self.outcomes]
-        rows = [[name, f"{first.lines:,}", *(_short(one[name].often, one[name]) for one in silences)]
-                for name, first in silences[0].items()]  # fmt: skip
         title = "Lines that need nothing: how often anything is recalled, in %, and how many tokens:"
+        rows = _side_by_side([one.silence() for one in self.outcomes], lambda one: one.often)
         yield from _table(title, ["line", "lines", *names], rows)
         yield ""
         yield from (f"! {outcome.name}: {note}" for outcome in self.outcomes for note in outcome.notes)
@@ -246,8 +239,12 @@ class Evaluation:
             yield f"... and {len(missed) - MISSED_SHOWN:,} more"
 
 
-def _short(share: Lead, sums: Sums) -> str:
-    return f"{100 * share.mean:.1f}, {sums.recalled:,.0f}"
+def _side_by_side(settings: Sequence[Mapping[str, Sums]], share: Callable[[Sums], Lead]) -> Iterator[list[str]]:
+    """Yield a row for each group of lines: its size, and in each setting a share in per cent and tokens recalled."""
+    for name, first in sorted(settings[0].items()):
+        found = [one[name] for one in settings]
+        cells = [f"{100 * share(one).mean:.1f}, {one.recalled:,.0f}" for one in found]
+        yield [name or "(none)", f"{first.lines:,}", *cells]
 
 
 def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

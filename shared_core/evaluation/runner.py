@@ -49,15 +49,11 @@ Setting = Mapping[str, Any]
 """Arguments for `InfiniteMemory`."""
 
 
-def _silent(what: str, done: int, total: int) -> None:
-    pass
-
-
 def evaluate(
     store: str | Path | Store,
     questions: str | os.PathLike[str] | Iterable[Question | Mapping[str, Any] | str], *,
     tries: Mapping[str, Sequence[Any]] = NOTHING, session_id: str = "default", user_id: str | None = None,
-    branch: str | None = None, progress: Progress = _silent, **arguments: Any,
+    branch: str | None = None, progress: Progress = lambda *_: None, **arguments: Any,
 ) -> Evaluation:  # fmt: skip
     """Return how much of what answers your questions is in the prompts for them, and what the prompts cost.
 
@@ -159,21 +155,19 @@ def _place(
         of_user = f" of user {user!r}" if user is not None else ""
         problems.append(f"{asked[0].where}: no session {session!r}{of_user} with a branch {name!r}; sessions: {known}")
         return Place(user, session, name, 0, ())
-    others = [one.session_id for one in store.sessions(user) if one.session_id != session] if by_user else []
     with InfiniteMemory(store, session_id=session, user_id=user, embedder="words") as memory:
         memory.checkout(name)
         ids = [message.id or "" for message in memory.messages()]
-        known_ids = dict.fromkeys([*ids, *(id_ for other in others for id_ in _ids(store, user, other))])
-        found = [_located(memory, one, known_ids, problems) for one in asked]
+        others = [one.key for one in store.sessions(user)] if by_user else []
+        found = [_located(memory, one, ids, problems, lambda id_: any(store.get(other, [id_]) for other in others))
+                 for one in asked]  # fmt: skip
     return Place(user, session, name, len(ids), tuple(found))
 
 
-def _ids(store: Store, user: str | None, session: str) -> list[str]:
-    with InfiniteMemory(store, session_id=session, user_id=user, embedder="words") as memory:
-        return [message.id or "" for message in memory.messages()]
-
-
-def _located(memory: InfiniteMemory, question: Question, known: Mapping[str, None], problems: list[str]) -> Question:
+def _located(
+    memory: InfiniteMemory, question: Question, known: Sequence[str], problems: list[str],
+    elsewhere: Callable[[str], bool],
+) -> Question:  # fmt: skip
     """Return a question with the whole ids of its evidence."""
     try:
         memory.search(" ", as_of=question.at)
@@ -182,9 +176,9 @@ def _located(memory: InfiniteMemory, question: Question, known: Mapping[str, Non
     ids = []
     for id_ in question.ids:
         near = [id_] if id_ in known else [one for one in known if one.startswith(id_)]
-        if len(near) != 1:
+        if len(near) != 1 and not elsewhere(id_):
             problems.append(f"{question.where}: {id_!r} is no message of the branch of session {memory.session_id!r}")
-        ids += near[:1]
+        ids.append(near[0] if len(near) == 1 else id_)
     return question.model_copy(update={"ids": tuple(ids)})
 
 

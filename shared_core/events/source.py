@@ -1,7 +1,7 @@
 """EventSource: makes the events of one memory; a `Watch` notes what a verb does while it runs."""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
@@ -76,11 +76,17 @@ class Watch:
                 return
         self._stages.append(Stage(name, since - self._began, now - since, texts, outcome))
 
-    def tell(self, ids: Sequence[str], texts: Iterable[str], scores: Sequence[float] = ()) -> None:
+    def told(self, messages: Sequence[Message], scores: Sequence[float] = ()) -> None:
         """Note the messages that a verb was about, and their texts if they are wanted."""
-        self.fields.update(ids=tuple(ids), count=len(ids), scores=tuple(scores))
+        self.fields.update(
+            ids=tuple(message.id or "" for message in messages), count=len(messages), scores=tuple(scores)
+        )
         if self.content:
-            self.fields["texts"] = tuple(texts)
+            self.fields["texts"] = tuple(message.content for message in messages)
+
+    def hits(self, hits: Sequence[Hit]) -> None:
+        """Note the results of a search."""
+        self.told([one.message for one in hits], [float(one.score) for one in hits])
 
     def searched(self, found: Found) -> None:
         """Note what was found."""
@@ -94,7 +100,7 @@ class Watch:
         """Note a prompt. The report's lines are not made for that."""
         report = context.report
         entries = [(entry.message, float(one.score)) for one in selection.recalled for entry in one.entries]
-        of_messages(self, [message for message, _ in entries], [score for _, score in entries])
+        self.told([message for message, _ in entries], [score for _, score in entries])
         self.fields.update(
             tokens={kind.value: tokens for kind, tokens in report.totals.items() if tokens}, budget=report.budget
         )
@@ -156,30 +162,22 @@ class EventSource:
         )  # fmt: skip
 
     @contextmanager
-    def _told(self, watch: Watch) -> Iterator[None]:
+    def telling(self, watch: Watch) -> Iterator[Watch]:
         """Tell the hook when the block has ended; nothing if a caller gives up, as a task that is cancelled does."""
         try:
-            yield
+            yield watch
         except Exception as error:
             self._hook(watch.event(error))
             raise
         if not watch.silent:
             self._hook(watch.event())
 
-    def call(self, name: EventName, method: Callable[[], Result], describe: Describe) -> Result:
-        """Call a verb and tell the hook."""
-        watch = self.watch(name)
-        with self._told(watch):
-            result = method()
-            describe(watch, result)
-        return result
-
     def steps(
         self, watch: Watch, steps: Generator[Any, Any, Result], describe: Describe = nothing
     ) -> Generator[Any, Any, Result]:
         """Pass on the requests of a verb's steps, and tell the hook when they have ended."""
         reply: Any = None
-        with self._told(watch):
+        with self.telling(watch):
             try:
                 while True:
                     request = steps.send(reply)
@@ -207,18 +205,11 @@ def reported(name: EventName, describe: Describe = nothing) -> Callable[[Method]
             events: EventSource | None = self._events
             if events is None:
                 return method(self, *args, **kwargs)
-            return events.call(name, lambda: method(self, *args, **kwargs), describe)
+            with events.telling(events.watch(name)) as watch:
+                result = method(self, *args, **kwargs)
+                describe(watch, result)
+            return result
 
         return call  # type: ignore[return-value]
 
     return decorated
-
-
-def of_messages(watch: Watch, messages: Sequence[Message], scores: Sequence[float] = ()) -> None:
-    """Note messages that a verb stored or found."""
-    watch.tell([message.id or "" for message in messages], (message.content for message in messages), scores)
-
-
-def of_hits(watch: Watch, hits: Sequence[Hit]) -> None:
-    """Note the results of a search."""
-    of_messages(watch, [one.message for one in hits], [float(one.score) for one in hits])

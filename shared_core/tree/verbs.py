@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from shared_core.arguments import function, one_of, texts, whole_number
-from shared_core.events.source import EventSource, Watch, of_messages, reported
+from shared_core.events.source import EventSource, Watch, reported
 from shared_core.messages import Message
 from shared_core.plugins.base import drive
 from shared_core.records import Branch
@@ -18,7 +18,7 @@ from shared_core.tree.merge import How, MergeResult, MergeSteps
 
 
 def _of_copies(watch: Watch, result: CherryPickResult | MergeResult) -> None:
-    of_messages(watch, result.messages)
+    watch.told(result.messages)
 
 
 def _of_stash(watch: Watch, result: Stash | None) -> None:
