@@ -17,7 +17,7 @@ from shared_core.prompt.frame import Framer, KeepGrounding, OnOverflow, Shorten
 from shared_core.prompt.window import Fill
 from shared_core.records import Newest
 from shared_core.session.turns import Entry, Size, Turn, assign_turns, group_turns, tool_groups, turns_before
-from shared_core.tokens import as_counter, message_tokens
+from shared_core.tokens import as_counter
 
 
 def sliding_window(
@@ -55,7 +55,7 @@ def sliding_window(
     one_of("unit", unit, ("turn", "message"))
     framer = Framer(as_counter(token_counter), keep_grounding, on_overflow, shorten_grounding)
     assembler = Assembler(framer, fill=fill, recall_tokens=0, window_turns=window_turns)
-    entries = entries_of(listed, framer.counter)
+    entries = _entries_of(listed, assembler.size)
     turns = group_turns(entries)
     newest = next((turn for turn in reversed(turns) if turn.asks), None)
     current = newest.whole(assembler.size, pending=True) if newest is not None else None
@@ -71,12 +71,12 @@ def sliding_window(
     return [_as_given(message, given[message.id]) for message in context.messages]
 
 
-def entries_of(messages: Sequence[Message], counter: TokenCounter) -> list[Entry]:
+def _entries_of(messages: Sequence[Message], size: Size) -> list[Entry]:
     """Return the messages of a list with their sizes and turns. Their indexes serve as ids: not all have one."""
     named = [message.replace(id=f"{index}") for index, message in enumerate(messages)]
     turns = assign_turns(named, Newest(None, -1), None)
     return [
-        Entry(message.replace(turn_id=turn_id), message_tokens(message, counter), turn_no, index)
+        Entry(message.replace(turn_id=turn_id), size(message), turn_no, index)
         for index, (message, (turn_id, turn_no)) in enumerate(zip(named, turns, strict=True))
     ]
 
@@ -122,7 +122,7 @@ def prune(
         embedder = as_embedder(embedder)  # a wrong one fails even if nothing has to be dropped
     question = user_message("query", query)
     listed = message_list(messages)
-    stays, old = _split_off_kept(_uncounted_entries(listed))
+    stays, old = _split_off_kept(_entries_of(listed, lambda message: 0))
     units = _by_turn(old) if unit == "turn" else old
     kept = units if len(units) <= top_k else _nearest(units, question.content, top_k, embedder)
     sent = {entry.order: entry.message for group in [*stays, *kept] for entry in group}
@@ -131,15 +131,6 @@ def prune(
 
 def _without_calls_of(sent: Message, given: Message) -> Message:
     return given if sent.tool_calls == given.tool_calls else _as_given(sent, given)
-
-
-def _uncounted_entries(messages: Sequence[Message]) -> list[Entry]:
-    named = [message.replace(id=f"{index}") for index, message in enumerate(messages)]
-    turns = assign_turns(named, Newest(None, -1), None)
-    return [
-        Entry(message.replace(turn_id=turn.turn_id), 0, turn.turn_no, index)
-        for index, (message, turn) in enumerate(zip(named, turns, strict=True))
-    ]
 
 
 def _split_off_kept(entries: Sequence[Entry]) -> tuple[list[Unit], list[Unit]]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 
 from shared_core.formats.parts import OPENAI_FORMAT
@@ -145,16 +145,10 @@ def _without_parts(message: Message) -> Payload | None:
     return Payload(format=payload.format, data=kept) if kept else None
 
 
-@dataclass(frozen=True, slots=True)
-class FittedGroups:
-    """The groups as they are sent, in order, and those that are not; see `fit_groups`."""
-
-    sent: tuple[Entry, ...]
-    left_out: tuple[Entry, ...]
-
-
-def fit_groups(groups: Sequence[Group], needed: Sequence[bool], stubs: Mapping[int, Entry], room: int) -> FittedGroups:
-    """Return the groups that fit: the newest ones whole, older ones with stubs, and the oldest not at all.
+def fit_groups(
+    groups: Sequence[Group], needed: Sequence[bool], stubs: Mapping[int, Entry], room: int
+) -> tuple[Group, Group]:
+    """Return what is sent of the groups, and what is not: the newest are whole, older ones have stubs, the oldest go.
 
     From the first group that does not fit whole, all older ones have stubs; from the first that does not fit with stubs
     either, all older ones are left out. So the turn has one gap, and what follows it is complete.
@@ -166,27 +160,27 @@ def fit_groups(groups: Sequence[Group], needed: Sequence[bool], stubs: Mapping[i
         room: tokens for the other groups.
     """
     short = [group if must else _with_stubs(group, stubs) for group, must in zip(groups, needed, strict=True)]
-    older = sum(tokens(group) for group, must in zip(short, needed, strict=True) if not must)
+    older = sum(tokens_of(group) for group, must in zip(short, needed, strict=True) if not must)
     reserve = int(STUBS_SHARE * max(0, room))
     sent: list[Group] = []
     left_out: list[Group] = []
     whole = True
     for group, stubbed, must in zip(reversed(groups), reversed(short), reversed(needed), strict=True):
-        older -= 0 if must else tokens(stubbed)
-        whole = whole and (must or tokens(group) + min(older, reserve) <= room)
+        older -= 0 if must else tokens_of(stubbed)
+        whole = whole and (must or tokens_of(group) + min(older, reserve) <= room)
         given = group if must or whole else stubbed
-        if must or (not left_out and tokens(given) <= room):
+        if must or (not left_out and tokens_of(given) <= room):
             sent.insert(0, given)
-            room -= 0 if must else tokens(given)
+            room -= 0 if must else tokens_of(given)
         else:
             left_out.insert(0, group)
-    return FittedGroups(tuple(chain(*sent)), tuple(chain(*left_out)))
+    return tuple(chain(*sent)), tuple(chain(*left_out))
 
 
 def _with_stubs(group: Group, stubs: Mapping[int, Entry]) -> Group:
     return tuple(stubs.get(entry.order, entry) for entry in group)
 
 
-def tokens(entries: Iterable[Entry]) -> int:
+def tokens_of(entries: Iterable[Entry]) -> int:
     """Return the size of messages as sent."""
     return sum(entry.tokens for entry in entries)

@@ -11,8 +11,7 @@ from typing import Literal, get_args
 from shared_core.arguments import in_range, instance, one_of, whole_number
 from shared_core.events import Note
 from shared_core.messages import Message
-from shared_core.prompt.abridged import abridged
-from shared_core.prompt.abridged import tokens as _tokens
+from shared_core.prompt.abridged import abridged, tokens_of
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.frame import (
     Frame,
@@ -323,7 +322,7 @@ class Assembler:
         names: dict[str | None, int] = {None: 0}
         for entry in entries:
             said = entry.message
-            if not said.tool_calls and said.tool_call_id is None:  # else, its size is not that of its text and name
+            if not said.tool_calls:  # else, its size is not that of its text and name
                 if said.name not in names:
                     names[said.name] = counter(said.name or "")
                 beside = counter.overhead + said.media_tokens + names[said.name]
@@ -450,9 +449,9 @@ def _totals(frame: Frame, selection: Selection) -> dict[Kind, int]:
     """Return the tokens of each part of the prompt, which are those of the report's lines."""
     asked = frame.question is not None
     return {
-        Kind.SYSTEM: _tokens(frame.stays),
+        Kind.SYSTEM: tokens_of(frame.stays),
         Kind.TOOLS: frame.tools,
-        Kind.QUESTION: (frame.bare if asked else 0) + _tokens(frame.groups),
+        Kind.QUESTION: (frame.bare if asked else 0) + tokens_of(frame.groups),
         Kind.GROUNDING: frame.grounding_tokens if asked and frame.grounding.text else 0,
         Kind.SUMMARY: frame.summary.tokens if frame.summary is not None else 0,
         Kind.RECALLED: selection.recall_tokens,

@@ -12,8 +12,7 @@ from shared_core.events import Note
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.messages import join as join
 from shared_core.plugins.base import TokenCounter
-from shared_core.prompt.abridged import fit_groups, stubs_of
-from shared_core.prompt.abridged import tokens as _size
+from shared_core.prompt.abridged import fit_groups, stubs_of, tokens_of
 from shared_core.prompt.fence import defused
 from shared_core.session.turns import Entry, Turn, chronological, tool_groups
 from shared_core.tokens import message_tokens
@@ -218,7 +217,7 @@ class Frame:
     @property
     def open(self) -> int:
         """Tokens left beside pinned messages and tool schemas."""
-        return self.budget - self.tools - _size(self.stays)
+        return self.budget - self.tools - tokens_of(self.stays)
 
     @property
     def stubbed(self) -> tuple[Entry, ...]:
@@ -230,7 +229,7 @@ class Frame:
     def room(self) -> int:
         """Tokens left for recalled messages and the window; negative if the frame alone is too large."""
         summary = self.summary.tokens if self.summary is not None else 0
-        return self.open - self.bare - self.grounding_tokens - _size(self.groups) - summary
+        return self.open - self.bare - self.grounding_tokens - tokens_of(self.groups) - summary
 
     @property
     def rest(self) -> int:
@@ -279,7 +278,7 @@ class Framer:
             return frame
         question, *answers = current.entries
         asked = self._with_grounding(replace(frame, question=question, bare=question.tokens, answers=tuple(answers)))
-        if _size(answers) > asked.open - asked.bare:
+        if tokens_of(answers) > asked.open - asked.bare:
             asked = replace(asked, stubs=stubs_of(answers, lambda message: self._sent(message, "")))
         # Check with the answers so far but return without them: `Assembler.settle` adds as many as fit.
         self._check(self.answered(asked, len(answers)) if answers else asked)
@@ -295,15 +294,15 @@ class Framer:
         groups = list(tool_groups(asked.answers[:count]))
         # Without the newest results, which the model asked for, the turn could not go on.
         must = [group is groups[-1] or any(entry.message.pinned for entry in group) for group in groups]
-        room = asked.open - asked.bare - sum(map(_size, compress(groups, must)))
-        if sum(size for size, needed in zip(map(_size, groups), must, strict=True) if not needed) > room > 0:
+        room = asked.open - asked.bare - sum(map(tokens_of, compress(groups, must)))
+        if sum(size for size, needed in zip(map(tokens_of, groups), must, strict=True) if not needed) > room > 0:
             room -= int(slack * room)
-        fitted = fit_groups(groups, must, asked.stubs, room)
-        return self._with_grounding(replace(asked, groups=fitted.sent, left_out=fitted.left_out))
+        sent, left_out = fit_groups(groups, must, asked.stubs, room)
+        return self._with_grounding(replace(asked, groups=sent, left_out=left_out))
 
     def _check(self, frame: Frame) -> None:
         """Raise MessageTooLargeError if the question and its answers so far cannot be sent."""
-        needed = frame.bare + _size(frame.groups)
+        needed = frame.bare + tokens_of(frame.groups)
         if needed > frame.open and self.on_overflow == "raise":
             beside = f" and its newest tool group {needed - frame.bare:,}" if frame.groups else ""
             raise MessageTooLargeError(
@@ -319,7 +318,7 @@ class Framer:
         given, message = frame.question.message.grounding, self.safe(frame.question.message)
         if given is None or self.keep_grounding in ("none", 0):
             return frame
-        available = frame.open - _size(frame.groups)
+        available = frame.open - tokens_of(frame.groups)
         fitted = fit_grounding(
             message.grounding, lambda text: self._sent(message, text) <= available, content=message.content,
             shorten=None if self.shorten is None else lambda index: self._shortened(given.items[index]),
@@ -420,37 +419,21 @@ def trimming_notes(frame: Frame, *, reaches_all: bool) -> list[Note]:
         frame: the frame of the prompt.
         reaches_all: whether the prompt holds all turns.
     """
-    return [*_grounding_notes(frame), *_turn_notes(frame), *_tools_notes(frame, reaches_all)]
-
-
-def _grounding_notes(frame: Frame) -> list[Note]:
+    fitted, stubbed, left_out = frame.grounding, frame.stubbed, frame.left_out
     grounding = frame.question.message.grounding if frame.question is not None else None
-    fitted, notes = frame.grounding, list[Note]()
-    if grounding is None:
-        return []
-    of_all, cut = f"of {len(grounding.filled)} retrieved passages", ", and the last one cut" if fitted.cut else ""
-    if fitted.shortened:
-        notes.append(Note(f"{fitted.shortened} {of_all} given in less detail: they do not fit whole", "left_out"))
-    if fitted.trimmed:
-        notes.append(Note(f"{fitted.omitted} {of_all} left out{cut}: they do not fit", "left_out"))
-    return notes
+    passages = f"of {len(grounding.filled)} retrieved passages" if grounding is not None else ""
+    cut = ", and the last one cut" if fitted.cut else ""
+    texts = [
+        fitted.shortened and f"{fitted.shortened} {passages} given in less detail: they do not fit whole",
+        fitted.trimmed and f"{fitted.omitted} {passages} left out{cut}: they do not fit",
+        stubbed and f"tool results of this turn replaced by stubs: {_counted(stubbed)} do not fit",
+        left_out and f"messages of this turn left out: {_counted(left_out)} do not fit",
+        not reaches_all
+        and frame.tools >= LARGE_TOOLS * frame.budget
+        and f"tool schemas take {frame.tools:,} of {frame.budget:,} tokens, so little of the conversation fits",
+    ]
+    return [Note(text, "left_out") for text in texts if text]
 
 
-def _turn_notes(frame: Frame) -> list[Note]:
-    notes = []
-    if stubbed := frame.stubbed:
-        size = sum(entry.tokens for entry in stubbed)
-        text = f"tool results of this turn replaced by stubs: {len(stubbed):,} ({size:,} tokens) do not fit"
-        notes.append(Note(text, "left_out"))
-    if frame.left_out:
-        size = sum(entry.tokens for entry in frame.left_out)
-        text = f"messages of this turn left out: {len(frame.left_out):,} ({size:,} tokens) do not fit"
-        notes.append(Note(text, "left_out"))
-    return notes
-
-
-def _tools_notes(frame: Frame, reaches_all: bool) -> list[Note]:
-    if reaches_all or frame.tools < LARGE_TOOLS * frame.budget:
-        return []
-    text = f"tool schemas take {frame.tools:,} of {frame.budget:,} tokens, so little of the conversation fits"
-    return [Note(text, "left_out")]
+def _counted(entries: Sequence[Entry]) -> str:
+    return f"{len(entries):,} ({tokens_of(entries):,} tokens)"

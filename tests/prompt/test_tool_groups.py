@@ -91,6 +91,18 @@ def test_what_is_left_of_an_item_keeps_its_form() -> None:
     assert answer.to_responses() == [{**output, "call_id": "a"}]
 
 
+def test_recalled_words_are_counted_without_the_call_that_came_with_them() -> None:
+    plan = "I shall look for the locker code of the climbing hall " * 3
+    call = ToolCall(id="c", name="find", arguments='{"what": "' + "the locker code " * 9 + '"}')
+    with InfiniteMemory(max_tokens=500, reserve_tokens=0, embedder="words", recall_unit="turn") as memory:
+        memory.add([Message.user("find it", id="q"), Message.assistant(plan.strip(), id="plan", tool_calls=(call,))])
+        memory.add([Message.tool("4471", "c"), Message.assistant("It is 4471.")])
+        memory.add([Message.user("and so on " * 9) for _ in range(30)])
+        context = memory.context("what is the locker code of the climbing hall?")
+        assert any(line.included and line.id == "plan" for line in context.report.lines)
+        assert context.tokens == sum(map(memory.count, context.messages))
+
+
 def test_grounding_gives_way_to_results() -> None:
     def words(text: str) -> int:
         return len(text.split())

@@ -62,6 +62,18 @@ def test_it_begins_and_ends_between_sentences() -> None:
     assert passage == f"… The code is 4471. {FILLER}{FILLER.strip()} …"
 
 
+def test_it_reaches_the_end_of_the_text() -> None:
+    text = FILLER * 9 + "The code is 4471. It is new. Keep it"
+    assert excerpt(text, ["code"], 60, characters, len(text)) == "… The code is 4471. It is new. Keep it"
+
+
+def test_of_equal_passages_it_is_the_first() -> None:
+    text = "".join(f"{FILLER * 3}The code is {number}. {FILLER * 3}" for number in (4471, 4472))
+    passage = excerpt(text, ["code"], 100, characters, len(text))
+    assert passage is not None
+    assert "4471" in passage
+
+
 LONG = FILLER * 60 + "The locker code at the climbing hall is 4093. " + FILLER * 60
 
 

@@ -56,6 +56,16 @@ def test_a_message_is_found_by_what_is_set_apart_and_by_what_it_carries(memory: 
     assert half.score == pytest.approx(hit.score * found / (found + missing), rel=1e-5)
 
 
+def test_it_finds_what_the_branch_begins_with_and_nothing_of_other_branches(memory: InfiniteMemory) -> None:
+    memory.add([Message.user("What?", id="first", grounding=DOCUMENT), Message.assistant("Wait.")])
+    memory.fork("side")
+    memory.add(Message.user("And?", id="side", grounding=DOCUMENT))
+    memory.checkout("main")
+    memory.add(Message.user("And then?", id="main", grounding="The voucher is lost."))
+    assert ids(memory, "voucher ladders") == ["first", "main"]
+    assert ids(memory, "voucher ladders", as_of="first") == ["first"]
+
+
 def test_recall_does_not_look_there(memory: InfiniteMemory) -> None:
     memory.add([Message.user(pasted(DOCUMENT, "What now?"), id="q"), Message.assistant("Wait.")])
     memory.add([message for _ in range(40) for message in (Message.user("so " * 20), Message.assistant("well " * 20))])
