@@ -111,6 +111,15 @@ def test_a_client_that_sends_only_the_end_of_its_history(store: SQLiteStore, *, 
     assert one.stats() == {**one.stats(), "messages": 9, "branches": 1}
 
 
+def test_a_long_end_of_a_history_is_known_on_any_line(store: SQLiteStore) -> None:
+    texts = [f"{'qa'[n % 2]}{n}" for n in range(100)]
+    memory(store).follow(talk(*texts, ids=False))
+    memory(store).follow(talk(*texts[:98], "other", ids=False))
+    one = memory(store)
+    one.follow(talk(*texts[30:], "new", ids=False))
+    assert (said(one), one.branch) == ([*texts, "new"], "main")
+
+
 def test_what_is_put_before_stored_messages_is_not_stored(store: SQLiteStore) -> None:
     one = memory(store)
     one.follow(talk("q1", "a1", "q2", "a2"))
@@ -129,6 +138,15 @@ def test_what_was_forgotten_does_not_come_back(store: SQLiteStore, place: int) -
         assert ids_of(new, history) == left
         assert [message.id for message in new.messages()] == [id_ for id_ in left if id_]
     assert one.stats()["branches"] == 1
+
+
+@pytest.mark.parametrize("removed", ["keep", "leave_out"])
+def test_of_two_that_say_the_same_the_one_that_is_missing_was_forgotten(store: SQLiteStore, removed: Any) -> None:
+    one, history = memory(store), [user("q1"), ai("ok"), ai("ok"), user("q2"), ai("a2")]
+    ids = one.follow(history, removed=removed).ids
+    one.forget(ids=[ids[2] or ""])
+    again = one.follow([*history, user("q3")], removed=removed)
+    assert (again.ids[:5], one.branch) == ((*ids[:2], None, *ids[3:]), "main")
 
 
 @pytest.mark.parametrize("removed", ["keep", "leave_out"])

@@ -221,6 +221,15 @@ def test_what_was_forgotten_is_not_missed_where_nothing_has_an_id(client: Client
     assert line(client.memory) == [*LONG[:place], *LONG[place + 1 :], "q4"]
 
 
+def test_only_as_many_are_left_out_as_were_forgotten_there(store: SQLiteStore) -> None:
+    one = opened(store)
+    one.follow(talk(*LONG), removed="leave_out")
+    one.forget(ids=["a2"])
+    sent = [message.replace(id=None) for message in talk("q1", "note", *LONG[1:])]
+    one.follow(sent, removed="leave_out")
+    assert line(one)[:4] == ["q1", "note", "a1", "q2"]
+
+
 def test_who_forgets_a_message_forgets_its_copies_and_edited_forms(client: Client, store: SQLiteStore) -> None:
     client.send(talk(*LONG))
     client.send(talk(*LONG[1:]))
