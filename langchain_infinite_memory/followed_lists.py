@@ -219,7 +219,7 @@ class FollowedLists:
             after = anchor.history
         history = memory.follow(given, after=after, removed=thread.removed, since=since)
         start = len(history) - len(listed.talk)
-        history = FollowedHistory(history.ids[start:], history.prompts[start:], own_ids=history.own_ids[start:])
+        history = FollowedHistory(history.ids[start:], history.prompts[start:])
         if aside:
             if memory.branch == MAIN:
                 memory.checkout(memory.set_aside())

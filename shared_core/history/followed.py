@@ -20,13 +20,11 @@ class FollowedHistory:
             added to this branch, even if others have added messages to it since; or, if the branch has another name by
             now, to `main` or the newest branch that holds the question. Otherwise, or if the turn has ended there with
             another reply, it opens a branch.
-        own_ids: for each message, the id that the client gave it. None: it has none. Empty: they are not known.
     """
 
     ids: tuple[str | None, ...] = ()
     prompts: tuple[bool, ...] = ()
     branch: str | None = None
-    own_ids: tuple[str | None, ...] = ()
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -40,7 +38,7 @@ class FollowedHistory:
             raise ValueError(f"count={count!r}: this history has {len(self)} messages")
         if count == len(self):
             return self
-        return FollowedHistory(self.ids[:count], self.prompts[:count], own_ids=self.own_ids[:count])
+        return FollowedHistory(self.ids[:count], self.prompts[:count])
 
     def split(self) -> tuple[list[str | None], list[str]]:
         """Return the ids of what was said, and the ids of the system prompt."""

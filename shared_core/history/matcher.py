@@ -97,8 +97,6 @@ class Matcher:
         """Match a history. `messages` are those that follow `after`, the part that was followed before."""
         if not isinstance(after, FollowedHistory):
             raise TypeError(f"after={after!r}: expected what an earlier follow() returned")
-        if removed == "leave_out":
-            messages, after = self._reopened(messages, after)
         followed = self._whole(messages, after, since) if removed == "leave_out" else self._part(messages, after)
         if after.branch is not None and followed.turn is not None and _ends_turn(followed.new) and not followed.copied:
             end = end_of(self.live, after.branch, followed.at)
@@ -106,31 +104,7 @@ class Matcher:
                 followed = replace(followed, at=end)
         followed = self._with_prompt(messages, followed, after)
         prompts = after.prompts + tuple(map(is_prompt, messages))
-        own_ids = (after.own_ids or (None,) * len(after)) + tuple(message.id for message in messages)
-        return replace(followed, history=FollowedHistory(after.ids + followed.history.ids, prompts, own_ids=own_ids))
-
-    def _reopened(
-        self, messages: Sequence[Message], after: FollowedHistory
-    ) -> tuple[Sequence[Message], FollowedHistory]:
-        """Return a history that is matched again from where a stored message stood for another one.
-
-        A message that says the same as one that `add` stored is taken for it. If the client sends the stored one
-        itself later, under its own id, the two are two.
-        """
-        sent = {message.id for message in messages}
-        pairs = enumerate(zip(after.ids, after.own_ids, strict=False))
-        start = next((index for index, (id_, own) in pairs if id_ in sent and own not in (None, id_)), None)
-        if start is None or self.live.key is None:
-            return messages, after
-        ids = [id_ for id_ in after.ids[start:] if id_ is not None]
-        records = self.live.store.get(self.live.key, ids)
-        if len(records) < len(after) - start:
-            return messages, after  # some were forgotten or left out, and nothing tells what they said
-        again = [
-            record.message.replace(id=own or record.message.id, turn_id=None)
-            for record, own in zip(records, after.own_ids[start:], strict=True)
-        ]
-        return [*again, *messages], replace(after.upto(start), branch=after.branch)
+        return replace(followed, history=FollowedHistory(after.ids + followed.history.ids, prompts))
 
     def _whole(self, messages: Sequence[Message], after: FollowedHistory, since: str | None) -> Followed:
         """Match a history that is the whole conversation, from `since` on."""

@@ -70,7 +70,7 @@ def answer_named(
     *_, session, record = max(found, key=lambda one: (one[0] is not None, one[0], one[1], one[2].key))
     _check_results(store, session.key, record, messages)
     own = record.message.id or ""
-    return session.session_id, FollowedHistory((own,), (False,), own_ids=(own,))
+    return session.session_id, FollowedHistory((own,), (False,))
 
 
 def _check_results(store: Store, session: int, answer: Record, messages: Sequence[Message]) -> None:
