@@ -150,6 +150,28 @@ def test_of_two_that_say_the_same_the_one_that_is_missing_was_forgotten(store: S
 
 
 @pytest.mark.parametrize("removed", ["keep", "leave_out"])
+def test_a_new_line_tells_what_was_forgotten_before_it(store: SQLiteStore, removed: Any) -> None:
+    one, history = memory(store), talk("q1", "a1", "q2", "a2", "q3", ids=False)
+    one.forget(ids=[one.follow(history, removed=removed).ids[2] or ""])
+    for _ in range(3):
+        one = memory(store)
+        one.follow([*history[:3], ai("b2"), user("q4")], removed=removed)
+        assert said(one) == ["q1", "a1", "b2", "q4"]
+    assert (one.stats()["messages"], one.stats()["branches"]) == (6, 2)
+
+
+def test_what_is_new_is_not_taken_for_what_was_forgotten(store: SQLiteStore) -> None:
+    one, history = memory(store), talk("q1", "a1", "q2", "a2", "q3", "a3", ids=False)
+    stored = one.follow(history).ids
+    one.forget(ids=[id_ for id_ in stored[2:] if id_])
+    other = talk("other", "to it", "q9", ids=False)  # fewer than were forgotten there
+    one.follow([*history[:2], *other])
+    assert said(one) == ["q1", "a1", "other", "to it", "q9"]
+    one.follow(talk("x1", "y1", "x2", ids=False))  # of a client that sends only what is new
+    assert said(one)[-3:] == ["x1", "y1", "x2"]
+
+
+@pytest.mark.parametrize("removed", ["keep", "leave_out"])
 def test_a_question_is_answered_though_its_words_were_erased(store: SQLiteStore, removed: Any) -> None:
     one = memory(store)
     one.follow([user("Hello.")], removed=removed)

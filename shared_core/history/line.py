@@ -220,15 +220,15 @@ class Line:
         return Followed(at, turn, tuple(messages.values()), FollowedHistory(tuple(ids)), copied=copied)
 
     def _to_store(self, index: int) -> tuple[Message, Record | None]:
-        """Return a message to store, and what it is a copy of. An edited message has what it was as its source.
+        """Return a message to store, and what it is a copy of.
 
-        Who erases that erases all that it ever said.
+        An edited message has what it was as its source: who erases that erases all that it ever said.
         """
         message, own = self.said[index], self.forms.own(index)
         if own is None:
             return message.replace(id=message.id or self.new_id(), turn_id=None), None
-        same = own if says_the_same(own.message, message) else next(iter(self.forms.of(index)), None)
-        return (same.message if same else message).replace(id=self.new_id(), turn_id=None), same or own
+        copied = own.message if says_the_same(own.message, message) else message
+        return copied.replace(id=self.new_id(), turn_id=None), own
 
     def _forgotten_among(self, new: Sequence[int], record: Record | None) -> tuple[Sequence[int], Position | None]:
         """Return which new messages were forgotten, and where the gap ends that they have left after a message.
@@ -237,7 +237,7 @@ class Line:
         line holds the gap, too, so that it tells the same when it is matched again.
         """
         old = [index for index in new if index < asked_at(self.said)]
-        if not old or self.start is not None or self.live.epoch <= 0 or any(map(self.forms.own, new)):
+        if not old or self.start is not None or self.live.epoch <= 0:
             return (), None
         path, first = self.live.path if self.whole else newest_path(self.live), 0
         if record is None and not self.whole and any(one is not None for _, one in self.along(path, 0)):
@@ -252,15 +252,17 @@ class Line:
         count = len(gap) if record is not None else min(forgotten_first(self.live, len(gap)), len(old))
         if not count or count > len(new):
             return (), None
-        elsewhere = record is not None and not self.live.ends_at(record.position)
-        return [n for n in old[:count] if self.said[n].id is None], gap[-1] if elsewhere else None
+        left_out = [index for index in old[:count] if self.said[index].id is None]
+        elsewhere = left_out and record is not None and not self.live.ends_at(record.position)
+        return left_out, gap[-1] if elsewhere else None
 
     def _added_after(self, record: Record, index: int) -> Record | None:
         """Return the message that is stored right after another one, if `add` stored it for one of the history."""
-        message = self.said[index]
-        if self.forms.own(index) is not None or (message.role == "user" and message.id is not None):
+        question = self.said[index].role == "user"
+        if question and self.said[index].id is not None:
             return None
-        for path in self._paths_through(record.position, branches=message.role != "user"):
+        # Few reads: a question without an id is found by its words on other branches.
+        for path in self._paths_through(record.position, branches=not question):
             ahead = self.along(path, path.index_of(record.position) + 1)
             found = next((one for _, one in ahead if one is not None), None)
             if found is not None and self.forms.is_one(index, found):
@@ -269,9 +271,7 @@ class Line:
 
     def _paths_through(self, position: Position, *, branches: bool) -> Iterator[Path]:
         """Yield paths that go on after a position: first those that are in use, then those of other branches."""
-        for path in (self.live.path, newest_path(self.live)):
-            if path.covers(position):
-                yield path
+        yield from (path for path in (self.live.path, newest_path(self.live)) if path.covers(position))
         if branches and self.live.key is not None:
             newest = self.live.store.branches(self.live.key)[::-1][:BRANCHES_SEARCHED]
             paths = (self.live.path_to(branch.head) for branch in newest)

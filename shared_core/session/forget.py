@@ -1,7 +1,7 @@
 """Erase messages everywhere: select what a request erases, and erase it."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 from typing import Any
@@ -124,21 +124,6 @@ def forget(store: Store, session: int, records: Sequence[Record]) -> ForgetResul
     return ForgetResult(_ids(records), scrubbed=reason is None, reason=reason)
 
 
-def forget_sessions(store: Store, sessions: Sequence[int]) -> ForgetResult:
-    """Erase whole sessions, each in a transaction of its own, then the bytes in the files. Damaged messages go, too.
-
-    If the process is killed in between, some sessions are erased and the others whole; the next call erases the rest.
-    """
-    gone: list[str] = []
-    for session in sessions:
-        with store.transaction():
-            stored = store.stored(session)
-            store.forget(session, [position for position, _ in stored], branches=True)
-        gone += [id_ for _, id_ in stored]
-    reason = store.scrub()
-    return ForgetResult(tuple(gone), scrubbed=reason is None, reason=reason)
-
-
 def _left_of_turns(store: Store, session: int, records: Sequence[Record]) -> list[Position]:
     """Return the remaining messages of turns that lose some. Their vectors are stale if they stand for whole turns."""
     # The name of a space whose vectors stand for more than one message has a "#".
@@ -191,17 +176,21 @@ class ForgetVerbs:
         """
         if (ids is not None) + (before is not None) + session + user != 1:
             raise ValueError("forget: pass exactly one of ids=, before=, session=True and user=True")
-        if user:
-            return self._forget_user(dry_run=dry_run)
+        live = self._checkout.live
+        if user and live.user_id is None:
+            raise ValueError(
+                "forget(user=True): this memory has no user: pass user_id= to InfiniteMemory, "
+                "or erase this session with session=True"
+            )
         ids = None if ids is None else texts("ids", ids)
         limit = None if before is None else moment("before", before)
-        live = self._checkout.live
         with self._checkout.lock:
             key = live.key
             if key is None and ids:
                 raise UnknownReferenceError(f"no message {ids[0]!r}: nothing is stored yet")
-            if session and key is not None:
-                return self._forget_sessions([key], dry_run=dry_run)
+            if user or session:
+                keys = [one.key for one in live.store.sessions(live.user_id)] if user else [key]
+                return self._forget_sessions([one for one in keys if one is not None], dry_run=dry_run)
             records = select(live.store, key, ids=ids, before=limit) if key is not None else []
             if dry_run or key is None:
                 return ForgetResult(_ids(records), dry_run=dry_run)
@@ -211,25 +200,23 @@ class ForgetVerbs:
             live.reset()
             return result
 
-    def _forget_user(self, *, dry_run: bool) -> ForgetResult:
-        live = self._checkout.live
-        if live.user_id is None:
-            raise ValueError(
-                "forget(user=True): this memory has no user: pass user_id= to InfiniteMemory, "
-                "or erase this session with session=True"
-            )
-        with self._checkout.lock:
-            return self._forget_sessions([key for key, _, _ in live.store.sessions(live.user_id)], dry_run=dry_run)
+    def _forget_sessions(self, sessions: Iterable[int], *, dry_run: bool) -> ForgetResult:
+        """Erase whole sessions, with damaged messages, each in a transaction of its own; then the bytes in the files.
 
-    def _forget_sessions(self, sessions: Sequence[int], *, dry_run: bool) -> ForgetResult:
-        live = self._checkout.live
+        If the process is killed in between, some sessions are erased and the others whole; the next call erases the
+        rest.
+        """
+        store, gone = self._checkout.store, list[str]()
+        for session in sessions:
+            with store.transaction():
+                stored = store.stored(session)
+                gone += [id_ for _, id_ in stored]
+                if not dry_run:
+                    store.forget(session, [position for position, _ in stored], branches=True)
         if dry_run:
-            stored = [id_ for key in sessions for _, id_ in live.store.stored(key)]
-            return ForgetResult(tuple(stored), dry_run=True)
-        result = forget_sessions(live.store, sessions)
+            return ForgetResult(tuple(gone), dry_run=True)
         self._checkout.stand(Head(MAIN))
-        live.reset()
-        return result
+        return replace(self.scrub(), ids=tuple(gone))
 
     def scrub(self) -> ForgetResult:
         """Remove erased bytes from the files, if a reader kept `forget` from doing so, as its result reports."""
