@@ -1,7 +1,5 @@
 """The excerpt of a long message that is recalled."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,17 +101,3 @@ def test_or_whole_or_not_at_all() -> None:
     assert (line.included, line.reason) == (False, Reason.NO_ROOM)
     context = asked(recall_template=whole, max_tokens=6_000, recall_tokens=5_000)
     assert LONG.strip() in context.messages[0].content or any(message.content == LONG for message in context.messages)
-
-
-@pytest.mark.parametrize("wrong", [0, -1, 1.5, "all"])
-def test_its_size_is_a_whole_number(wrong: Any) -> None:
-    with pytest.raises((ValueError, TypeError), match="excerpt_tokens"):
-        RecallTemplate(excerpt_tokens=wrong)
-
-
-def test_the_prompt_stays_within_the_budget(subtests: pytest.Subtests) -> None:
-    rows: list[int] = [*range(120, 700, 45)]
-    for max_tokens in rows:
-        with subtests.test(max_tokens=max_tokens):
-            context = asked(max_tokens=max_tokens, recall_tokens=10_000)
-            assert context.report.total_tokens <= max_tokens

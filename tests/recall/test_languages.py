@@ -47,11 +47,6 @@ def test_dates(subtests: pytest.Subtests) -> None:
             assert list(parse_query(text, [], (language,)).dates) == expected
 
 
-def test_a_date_may_be_in_any_language_of_the_talk() -> None:
-    assert parse_query("5 May", [], (GERMAN, ENGLISH)).dates == (DatePattern(5, 5),)
-    assert parse_query("5 May", [], (GERMAN,)).dates == ()
-
-
 SMALL_TALK = {
     "en": ["haha exactly", "thank you so much!", "good night", "ok cool", "that sounds great"],
     "de": ["haha genau", "vielen Dank!", "wie geht's?", "gute Nacht", "ok cool", "das klingt super", "bis morgen"],

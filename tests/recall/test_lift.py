@@ -85,13 +85,6 @@ def test_long_messages_are_lifted_less() -> None:
     assert found.index(42) < found.index(41)
 
 
-def test_nothing_is_lifted_by_what_is_weak() -> None:
-    said = [Said("sand", -4) for _ in range(80)]
-    said[40] = Said("boat", 1)
-    scope = scope_of(said)
-    assert all(one.reason for one in ranked(QUESTION, scope, words=9, floor=0.9))
-
-
 def test_a_floor_that_somebody_sets_holds_for_all() -> None:
     said = [Said("sand", -4) for _ in range(80)]
     said[40] = Said("boat tower", 8)

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.index.lexical import BLOCK
 from shared_core.index.lines import LinePrefix
 from shared_core.index.rows import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
@@ -276,14 +275,6 @@ def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.M
     assert indices(ranked("hello", scope, floor=-1)) == [1, 0, 2, 4]
 
 
-def test_a_message_without_a_vector_counts_as_the_mean() -> None:
-    found = ranked("tower", scope_of([Said("tower", 8), Said("tower", -8), Said("tower")]), weight=1.0)
-    words = ranked("tower", scope_of([Said("tower")] * 3), vector=None)
-    assert [one.dense for one in sorted(found, key=lambda one: one.place[1])] == [0.5, -0.5, None]
-    added = {one.place[1]: one.score - next(w.score for w in words if w.place[1] == one.place[1]) for one in found}
-    assert added == pytest.approx({0: 1.0, 1: -1.0, 2: 0.0}, abs=1e-3)
-
-
 @pytest.mark.parametrize(
     ("question", "boosted"),
     [
@@ -355,16 +346,6 @@ def test_of_equals_the_newer_comes_first(vector: Vectors | None) -> None:
         assert indices(found) == list(range(eligible - 1, max(-1, eligible - 1 - pool), -1))
 
 
-def test_sessions_are_ranked_together() -> None:
-    """Scores are normalised over what all of them found, so that a poor best of one is no match for a good one."""
-    good, poor = scope_of([Said("tower", 8), Said("dog", 6)]), scope_of([Said("cat", 1), Said("dog", 0)])
-    found = ranked("tower", good, poor)
-    assert [one.place for one in found] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-    meaning = z([0.5, 0.375, 0.0625, 0.0])
-    apart = 0.5 * (meaning[2] - meaning[3])
-    assert found[2].score - found[3].score == pytest.approx(apart, abs=1e-3)
-
-
 def test_nowhere_to_look_finds_nothing() -> None:
     empty = scope_of([])
     assert ranked("tower") == ranked("tower", empty) == ranked("", empty, scope_of([Said("tower")])) == []
@@ -402,21 +383,6 @@ class TestTurns:
         before = upto(scope, 2)
         assert before.units(np.arange(2)).tolist() == [1, 1]
         assert [(one.place[1], one.dense) for one in ranked("tower", before)] == [(0, 0.25)]
-
-    def test_of_equal_turns_the_newer_comes_first(self) -> None:
-        said = [one for day in range(12) for one in
-                (Said("tower", days=day), Said("tower", 4, role="assistant", days=day))]  # fmt: skip
-        found = ranked("tower", scope_of(said, unit="turn"), pool=5)
-        assert indices(found) == [23, 21, 19, 17, 15]
-
-
-@pytest.mark.parametrize("pool", [1, 2, 5, 40])
-def test_of_a_long_history_the_best_are_found_and_of_equals_the_newest(pool: int) -> None:
-    said = [Said(("tower " * (1 + number * 7 % 3)).strip(), days=number) for number in range(6 * BLOCK)]
-    scope = scope_of(said, without=range(50, 60))
-    found = ranked("tower", scope, vector=None, pool=pool)
-    scores = scope.session_index.lexical.score(["tower"], scope.line).values.tolist()
-    assert set(indices(found)) == best_of({p: score for p, score in enumerate(scores) if scope.eligible[p]}, pool)
 
 
 def test_what_is_added_while_the_question_is_embedded_is_not_found() -> None:

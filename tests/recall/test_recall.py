@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from shared_core import Context, EmbedderError, InfiniteMemory, Message, RecallT
 from shared_core.pipeline import REPEATS
 from shared_core.prompt.context import ReportLine
 from shared_core.prompt.reasons import Kind
-from shared_core.prompt.window import Fill
 from shared_core.results import Reason
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import CountingStore
@@ -135,11 +133,6 @@ class TestC3Threshold:
         with memory_of([LAKE, POOLS], scripted({LAKE: best, POOLS: second}), min_score=0.5) as memory:
             assert recalled(memory) == both(*found)
 
-    @pytest.mark.parametrize(("threshold", "found"), [(0.25, [LAKE, POOLS]), (0.625, [LAKE]), (0.875, [])])
-    def test_c15_it_is_a_setting(self, threshold: float, found: list[Pair]) -> None:
-        with memory_of([LAKE, POOLS], scripted({LAKE: 0.75, POOLS: 0.5}), min_score=threshold) as memory:
-            assert recalled(memory) == both(*found)
-
     @pytest.mark.parametrize(
         ("best", "second", "found"),
         [
@@ -190,26 +183,6 @@ class TestWording:
                 + QUESTION
             )  # fmt: skip
 
-    def test_c6_or_in_the_order_in_which_things_were_said(self) -> None:
-        with memory_of([LAKE, POOLS], scripted({LAKE: 0.75, POOLS: 0.625})) as memory:
-            prompt = asked(memory)
-            assert recalled(memory) == both(LAKE, POOLS)
-        offsets = [prompt.index(side) for side in both(LAKE, POOLS)]
-        assert offsets == sorted(offsets)
-        assert prompt.endswith(f"\n\n{QUESTION}")
-
-    def test_it_is_written_once_for_counting_and_sending(self) -> None:
-        written: list[int] = []
-
-        class Noted(RecallTemplate):
-            def render(self, messages: Sequence[Message]) -> str:
-                written.append(len(messages))
-                return super().render(messages)
-
-        with memory_of([LAKE, POOLS], scripted({LAKE: 0.75, POOLS: 0.625}), recall_template=Noted()) as memory:
-            assert LAKE[0] in asked(memory)
-        assert written == [4]
-
     def test_what_fits_is_recalled_although_it_costs_more_than_estimated(self) -> None:
         dear = RecallTemplate(turn_separator=f"\n{'=- ' * 40}\n")
         with memory_of([LAKE, POOLS, PRAGUE], scripted({LAKE: 0.75, POOLS: 0.625, PRAGUE: 0.5}), filler=40,
@@ -248,11 +221,6 @@ class TestC7C8:
 
 
 class TestC9AnswersBecomeMemory:
-    def test_an_earlier_answer_is_recalled_and_does_not_keep_its_source_out(self) -> None:
-        earlier: Pair = (QUESTION, "In the lake, you said.")
-        with memory_of([LAKE, POOLS, earlier], scripted({LAKE: 0.5959, POOLS: 0.7174, earlier: 0.8429})) as memory:
-            assert recalled(memory) == both(earlier, POOLS, LAKE)
-
     def test_an_earlier_copy_of_the_question_is_no_evidence(self) -> None:
         answer = "In the lake, you said."
         cosines = {QUESTION: 1.0, answer: 0.625, LAKE[0]: 0.5625}
@@ -276,12 +244,6 @@ class TestC9AnswersBecomeMemory:
 
 
 class TestC10TheQuestionCannotFindItself:
-    @pytest.mark.parametrize("unit", ["message", "turn"])
-    def test_a_first_question_finds_nothing(self, unit: str) -> None:
-        with memory_of([], ScriptedEmbedder({QUESTION: 1.0}), filler=0, recall_unit=unit) as memory:
-            memory.add(Message.user(QUESTION))
-            assert [message.content for message in memory.context().messages] == [QUESTION]
-
     @pytest.mark.parametrize("unit", ["message", "turn"])
     @pytest.mark.parametrize("replied", [False, True])
     def test_nor_a_stored_one_nor_what_answers_it(self, unit: str, replied: bool) -> None:
@@ -324,23 +286,6 @@ def test_c11_a_new_process_remembers_and_computes_no_vector_again(tmp_path: Path
 
 
 class TestC12:
-    @pytest.mark.parametrize("fill", ["stop", "skip"])
-    def test_what_is_said_to_be_in_the_window_is_in_the_prompt(self, fill: Fill) -> None:
-        random, found = Random(11), 0
-        words = ["harbour", "bridge", "opens", "piano", "moved", "why", "june", "train", "ticket", "blue", "dog", "cat"]
-        for _ in range(10):
-            with InfiniteMemory(embedder=HashingEmbedder(32), token_counter="characters/4", reserve_tokens=0, fill=fill,
-                                max_tokens=random.choice([300, 600])) as memory:  # fmt: skip
-                for _ in range(60):
-                    sides = (" ".join(random.choices(words, k=random.choice([2, 5, 10, 60]))) for _ in range(2))
-                    say(memory, (next(sides), next(sides)))
-                for _ in range(2):
-                    report = memory.context(" ".join(random.choices(words, k=3))).report
-                    inside = [line.id for line in report.lines if line.reason is Reason.IN_WINDOW]
-                    assert set(inside) <= {line.id for line in report.included}
-                    found += len(inside)
-        assert found
-
     def test_what_is_in_the_window_is_not_also_recalled(self) -> None:
         newest: Pair = ("the swimming news", "You swam in the lake today.")
         embedder = scripted({LAKE: 0.625, newest: 0.875})
@@ -351,17 +296,6 @@ class TestC12:
         everything = "\n".join(message.content for message in context.messages)
         assert [everything.count(side) for side in both(newest, LAKE)] == [1, 1, 1, 1]
         assert [line.preview for line in lines(context)] == both(LAKE)
-
-    @pytest.mark.parametrize("filler", range(10, 26, 3))
-    def test_whatever_recall_leaves_to_the_window(self, filler: int) -> None:
-        # Recalled text is shorter than its share, and the window takes the rest: it must not take in what was recalled.
-        talk = {small_talk(number): 0.75 for number in range(filler)}
-        with memory_of([LAKE], scripted({LAKE: 0.75} | talk), filler=filler, top_k=3) as memory:
-            context = memory.context(QUESTION)
-        everything = "\n".join(message.content for message in context.messages)
-        assert {everything.count(f"{question}\n") for question, _ in talk} <= {0, 1}
-        assert everything.count(LAKE[0]) <= 1
-        assert context.tokens <= LIMIT
 
     def test_while_everything_fits_nothing_is_recalled_or_embedded(self) -> None:
         embedder = scripted({LAKE: 0.75})
@@ -408,10 +342,6 @@ class TestC13ToolTurns:
 
 
 class TestC17EqualScores:
-    def test_exchanges_with_one_score_are_all_recalled(self) -> None:
-        with memory_of([LAKE, POOLS, PRAGUE], scripted({LAKE: 0.75, POOLS: 0.75, PRAGUE: 0.75})) as memory:
-            assert recalled(memory) == both(PRAGUE, POOLS, LAKE)
-
     @pytest.mark.parametrize("newer", [0.625, 0.75, 0.875])
     def test_c14_what_was_said_twice_is_recalled_once_the_newer_whichever_scores_higher(self, newer: float) -> None:
         again: Pair = (f"{LAKE[0].upper()}!", LAKE[1])
@@ -458,11 +388,6 @@ class TestC18Caps:
             assert context.report.totals[Kind.RECALLED] == costs[step] <= tokens
             assert context.tokens <= LIMIT
 
-    def test_what_was_cut_off_is_reported_with_the_reason(self) -> None:
-        with memory_of(list(self.cosines), scripted(self.cosines), top_k=1) as memory:
-            out = lines(memory.context(WET), included=False)
-        assert [line.preview for line in out if line.reason is Reason.TOP_K] == both(PRAGUE, LAKE)
-
 
 class TestC19EmbedderFails:
     def test_the_chat_goes_on_by_words_and_catches_up_later(self) -> None:
@@ -497,14 +422,6 @@ class TestC19EmbedderFails:
             assert context.report.pending == 0
             assert [line.preview for line in lines(context)][:2] == both(LAKE)
 
-    def test_storing_never_waits_for_the_embedder(self) -> None:
-        embedder = scripted({})
-        embedder.failing = ConnectionError("service down")
-        with memory_of([LAKE, POOLS], embedder) as memory:
-            assert [message.content for message in memory.messages()][:4] == both(LAKE, POOLS)
-            with pytest.raises(EmbedderError, match="service down"):
-                memory.index()
-
 
 class TestC20Users:
     def test_nobody_is_answered_from_another_s_memory(self, tmp_path: Path) -> None:
@@ -520,14 +437,6 @@ class TestC20Users:
                 assert recalled(memory) == (both(LAKE) if number == 0 else [])
                 assert (LAKE[0] in asked(memory)) is (number == 0)
                 assert bool(memory.search(QUESTION)) is (number == 0)
-
-    def test_one_user_s_sessions_are_searched_on_request(self, tmp_path: Path) -> None:
-        path = tmp_path / "chat.db"
-        embedder = scripted({LAKE: 0.75, POOLS: 0.875})
-        memory_of([LAKE], embedder, store=path, user_id="ann", session_id="1").close()
-        memory_of([POOLS], embedder, store=path, user_id="ben", session_id="1").close()
-        with memory_of([], embedder, store=path, user_id="ann", session_id="2", scope="user") as memory:
-            assert recalled(memory) == both(LAKE)
 
     @pytest.mark.parametrize("placement", ["grounding", "messages", "system"])
     @pytest.mark.parametrize("filler", [0, 1])

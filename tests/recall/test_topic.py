@@ -16,7 +16,6 @@ from shared_core.recall.query import (
     in_conversation,
     parse_query,
     points_back,
-    share,
     tells,
     towards,
 )
@@ -74,17 +73,6 @@ def test_terms_of_the_newest_messages_join_with_less_weight() -> None:
     assert borrowed_terms(["ok great, thanks", "lol"], query) == ()
     assert in_conversation(query, ["a boiler"]).words == ("much", "boiler")
     assert in_conversation(query, []).words == ("much",)
-
-
-@given(TALK, st.sampled_from(["and it?", "and the hamster?", "and the hamster of the violin?"]))
-def test_borrowed_weights_are_below_one_and_less_for_a_question_with_words(newest: list[str], text: str) -> None:
-    query = parse_query(text, [])
-    borrowed = borrowed_terms(newest, query)
-    weights = [weight for _, weight in borrowed]
-    assert len(borrowed) <= MOST_TERMS
-    assert all(0 < weight <= share(query) < 1 for weight in weights)
-    assert weights == sorted(weights, reverse=True)
-    assert not {term for term, _ in borrowed} & set(query.terms)
 
 
 @given(st.integers(1, 6), st.permutations(WORDS))

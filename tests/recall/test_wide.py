@@ -204,12 +204,6 @@ def test_excerpts_are_parts_of_their_messages_and_stay_in_the_share(recall: str,
     assert context.report.total_tokens <= max_tokens
 
 
-def test_excerpts_are_shorter_where_more_messages_share_the_room() -> None:
-    tight, roomy = (asked("List all books I mentioned.", max_tokens=size, long=True) for size in (1_200, 8_000))
-    longest = [max(map(len, excerpts(context).values())) for context in (tight, roomy)]
-    assert longest[0] < longest[1]
-
-
 def test_an_ordinary_question_that_fills_its_share_has_excerpts_of_the_size_asked_for() -> None:
     question = "Which book did my aunt give me?"
     thorough, balanced = (

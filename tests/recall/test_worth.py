@@ -93,12 +93,6 @@ def test_a_question_that_goes_on_has_a_depth_of_its_own_and_is_never_doubtful() 
     assert depth_of(on, hidden=False) == Depth(GOES_ON, TRUST)
 
 
-def test_a_doubtful_question_recalls_less_than_a_sure_one() -> None:
-    scores = np.linspace(3, 0, 100, dtype=np.float32)
-    worth = [verdict(Bars(0, 0.01), chance, scores).worth for chance in (0.2, 0.5, 0.9)]
-    assert 0 < worth[0] < worth[1] < worth[2]
-
-
 @pytest.mark.parametrize(("unrelated", "deviations"), [((0.25, 0.1), 2.0), ((0.45, 0.1), 0.0), ((0.25, 0.0), 10.0)])
 def test_the_nearest_message_is_measured_by_unrelated_ones(unrelated: tuple[float, float], deviations: float) -> None:
     assert apart(np.array([np.nan, 0.1, 0.45], np.float32), unrelated) == pytest.approx(deviations, abs=1e-5)
