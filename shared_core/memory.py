@@ -574,7 +574,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             function("progress", progress, "(done, total) -> None")
         if anew:
             with self._lock:
-                self._prompts.searcher.accept_embedder()
+                self._prompts.searcher.sessions.accept_embedder()
         steps = self._prompts.index_steps(progress)
         yield from (
             steps

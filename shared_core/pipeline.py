@@ -8,7 +8,6 @@ from math import inf
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from shared_core.events.source import Watch
 from shared_core.messages import Message
@@ -329,7 +328,9 @@ class PromptBuilder:
                 watch.searched(found)
             with self._lock:
                 most = max(top_k, RERANKED)
-                hits = _with_grounding_hits(found, np.flatnonzero(~found.ranked.weak)[:most])[:most]
+                hits = found.ranked.hits(np.flatnonzero(~found.ranked.weak)[:most])
+                with reading(found.scopes):
+                    hits = with_grounding_hits(hits, grounding_hits(found.groups, found.scopes))[:most]
             if self.searcher.rules.reranker is not None and top_k:
                 hits = (yield from self.reranking.hits_steps(query, found, hits)) or hits
             with self._lock, suppress(OutdatedError):  # if so, what was found may have been forgotten
@@ -400,13 +401,6 @@ class PromptBuilder:
         self.save_vectors()
         for index in self.searcher.sessions.opened():
             index.save_snapshots(least, self.searcher.sessions.saved)
-
-
-def _with_grounding_hits(found: Found, ranks: npt.NDArray[np.int64]) -> list[Hit]:
-    """Return the results of some ranks, with those found by their grounding among them."""
-    with reading(found.scopes):
-        hits = grounding_hits(found.words, found.scopes, found.forms)
-    return with_grounding_hits(found.ranked.hits(ranks), hits)
 
 
 def _mark(watch: Watch | None, stage: str) -> None:

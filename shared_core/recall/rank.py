@@ -1,7 +1,7 @@
 """Rank messages by how well they answer a question, by words, meaning and neighbours together."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import partial
 
@@ -353,14 +353,11 @@ def _cosines(found: Signals) -> Floats:
 # conversation would be found by every word of the documents pasted around it.
 
 
-def grounding_hits(
-    words: Sequence[str], scopes: Sequence[Scope], forms: Mapping[str, Sequence[str]] | None = None
-) -> list[Hit]:
+def grounding_hits(groups: Sequence[Sequence[str]], scopes: Sequence[Scope]) -> list[Hit]:
     """Return the messages whose grounding matches enough of the words (BM25), best first; of equals, the newest.
 
-    `forms` are other terms that count as the same as a word.
+    Each group holds a word and the terms that count as the same.
     """
-    groups = [(word, *(forms or {}).get(word, ())) for word in words]
     hits: list[Hit] = []
     for number, scope in enumerate(scopes):
         lengths = scope.line.along(scope.session_index.column("apart"))

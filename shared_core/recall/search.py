@@ -3,9 +3,9 @@
 import logging
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
 
@@ -62,7 +62,7 @@ from shared_core.recall.worth import (
     doubtful,
     verdict,
 )
-from shared_core.records import Record, SessionState
+from shared_core.records import SessionState
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
 
@@ -92,8 +92,8 @@ class Found:
         pending: how many messages have no vector yet.
         notes: what could not be done.
         embedder: the key of the embedder whose vectors were used; None for words alone.
-        words: the stems that were searched for.
-        forms: other stems that count as the same, as a word has in the other languages of the conversation.
+        groups: the stems that were searched for, each with those that count as the same in the other languages of the
+            conversation.
         verdict: how many of the results are worth their tokens; None: as many as fit.
     """
 
@@ -102,14 +102,13 @@ class Found:
     pending: int = 0
     notes: tuple[Note, ...] = ()
     embedder: str | None = None
-    words: tuple[str, ...] = ()
+    groups: tuple[tuple[str, ...], ...] = ()
     verdict: Verdict | None = None
-    forms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def stems(self) -> tuple[str, ...]:
         """The stems that were searched for, in all languages of the conversation."""
-        return (*self.words, *chain(*self.forms.values()))
+        return tuple(chain.from_iterable(self.groups))
 
     @property
     def silent(self) -> bool:
@@ -145,10 +144,6 @@ class Searcher:
         self._warned = self._logged = False
         self._lock = lock
 
-    def accept_embedder(self) -> None:
-        """Accept the embedder given even if the session's vectors are another embedder's."""
-        self.sessions.accept_embedder()
-
     def scopes(self, state: SessionState, wanted: Filter, dense: EmbedderChoice) -> list[Scope]:
         """Return the scopes to search: this branch up to the question and, with `scope="user"`, the other sessions."""
         session, scopes = self.live.key, []
@@ -174,17 +169,12 @@ class Searcher:
     def _scope(self, session: int, state: SessionState, path: Path, wanted: Filter, dense: EmbedderChoice) -> Scope:
         session_index, vectors = self.sessions.open(session, state, dense)
         with session_index.lock:
-            return self._scope_of(session_index, vectors, path, wanted)
-
-    def _scope_of(
-        self, session_index: SessionIndex, vectors: SessionVectors | None, path: Path, wanted: Filter
-    ) -> Scope:
-        line = session_index.line(path)
-        if wanted.before is not None:
-            index = int(line.indices(session_index.rows_at([wanted.before]))[0])
-            if index >= 0:  # else it was forgotten since, and the caller searches again
-                line = LinePrefix(line.line, index)
-        eligible = eligible_mask(session_index, line, wanted)
+            line = session_index.line(path)
+            if wanted.before is not None:
+                index = int(line.indices(session_index.rows_at([wanted.before]))[0])
+                if index >= 0:  # else it was forgotten since, and the caller searches again
+                    line = LinePrefix(line.line, index)
+            eligible = eligible_mask(session_index, line, wanted)
         return Scope(session_index, vectors, line, eligible, self.rules.recall_unit, wanted.repeats)
 
     def every_branch(self, state: SessionState) -> Iterator[Scope]:
@@ -259,10 +249,10 @@ class Searcher:
             with reading(scopes):
                 query = parse_query(text, speakers(scopes), languages(scopes))
                 query = with_parts(query, lambda term: any(scope.mentions((term,)) for scope in scopes))
-            newest = self._newest(scopes, query) if wanted.in_conversation else _NOTHING
-            own = query
+            newest, own = self._newest(scopes, query) if wanted.in_conversation else _NOTHING, query
             if wanted.in_conversation:
-                query = in_conversation(query, [record.message.content for record in self._said(scopes, newest)])
+                said = records_in(scopes, [(0, index) for index in newest.tolist()], self.live.records_of)
+                query = in_conversation(query, [record.message.content for _, record in sorted(said.items())])
         notes, vector = self._notes(dense, scopes), None
         if dense.embedder is not None:
             try:
@@ -281,20 +271,13 @@ class Searcher:
             ranked = self._rank(query, scopes, vector, dense, room)
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
         name = dense.key if dense.embedder is not None and vector is not None else None
-        return Found(scopes, ranked, pending, tuple(notes), name, query.words, worth, query.forms)
+        groups = tuple(map(query.forms_of, query.words))
+        return Found(scopes, ranked, pending, tuple(notes), name, groups, worth)
 
     def _newest(self, scopes: Sequence[Scope], query: Query) -> Indices:
         """Return the newest messages of this session if a question points back to them, by index, oldest first."""
         here = bool(scopes) and scopes[0].session_index.session == self.live.key
         return scopes[0].newest(NEWEST_MESSAGES) if here and points_back(query) else _NOTHING
-
-    def _said(self, scopes: Sequence[Scope], indices: Indices) -> list[Record]:
-        """Return the records of some messages of this session, oldest first, without those forgotten since."""
-        if not len(indices):
-            return []
-        positions = scopes[0].session_index.positions(scopes[0].line.rows[indices])
-        records = {record.position: record for record in self.live.records(scopes[0].session_index.session, positions)}
-        return [records[position] for position in positions if position in records]
 
     def _notes(self, dense: EmbedderChoice, scopes: Sequence[Scope]) -> list[Note]:
         """Return notes on what is known to fail before the search."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -178,7 +178,8 @@ class ScopeSearch:
 
     def nearest(self, count: int, usual: int) -> tuple[Signals, Masks]:
         """Return the `count` best by words and by meaning, and for either which are among its `usual` best."""
-        lists = [self.scope.units(self._uncrowded(self._best_by_words, count))]
+        by_words = partial(self._words_found.best, allowed=self.scope.eligible)
+        lists = [self.scope.units(self._uncrowded(by_words, count))]
         if self._vector is not None:
             lists.append(self._uncrowded(self._best_by_meaning, count))
         opening = [self.scope.openings(np.concatenate(lists), NEWEST_SITTINGS)] if self.query.goes_on else []
@@ -187,9 +188,6 @@ class ScopeSearch:
         for best, own in zip(lists, among, strict=False):
             own[np.searchsorted(units, best[:usual])] = True
         return self.signals(units), among
-
-    def _best_by_words(self, count: int) -> Indices:
-        return self._words_found.best(count, self.scope.eligible)
 
     def _best_by_meaning(self, count: int) -> Indices:
         vectors = self.scope.vectors
