@@ -53,6 +53,15 @@ def test_a_backup_holds_all_that_is_stored(tmp_path: Path, store: str | None) ->
     assert not list(tmp_path.glob(".*.part*"))
 
 
+def test_a_backup_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    with InfiniteMemory(tmp_path / "chat.db", embedder="words") as memory:
+        memory.add(Message.user("First."))
+        for path, why in ((tmp_path / "none" / "copy.db", "check its folder"), (tmp_path, "is a folder")):
+            with pytest.raises(StoreError, match=why):
+                memory.backup(path)
+    assert {path.name for path in tmp_path.iterdir()} == {"chat.db", "chat.db-reserve"}
+
+
 def test_an_export_removes_what_killed_ones_left_a_day_ago(tmp_path: Path) -> None:
     old, fresh, foreign = (
         tmp_path / name for name in (".talk.jsonl.ab12cd_9.part", ".talk.jsonl.ab12cd_8.part", ".x.part")

@@ -110,6 +110,31 @@ def test_ctrl_c_stops_an_answer_and_keeps_what_was_written(talk: Talk, path: str
         assert memory.newest(1)[0].content == "Once upon"
 
 
+class Terminal:
+    """Lines typed at a terminal; an empty one is Ctrl-C."""
+
+    def __init__(self, *lines: str) -> None:
+        self._lines = iter(lines)
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        line = next(self._lines)
+        if not line:
+            raise KeyboardInterrupt
+        return f"{line}\n"
+
+
+def test_the_prompt_shows_the_branch_and_ctrl_c_how_to_leave(
+    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", Terminal("/fork side", "", "/quit"))
+    assert run(["chat", "--store", path, "--session", "s"]) == 0
+    prompts = capsys.readouterr().err.partition("lists the commands\n")[2]
+    assert prompts == "main> side> \nto end the chat: /quit or Ctrl-D\nside> "
+
+
 def test_a_fork_is_talked_on_and_the_store_remembers_it(chat: Chat, path: str) -> None:
     code, out, err = chat("/fork side code", "on the side", "/branches", "/checkout main", "/history 1")
     assert (code, err.count("\n")) == (0, 1)
@@ -139,11 +164,14 @@ def test_branches_are_merged_and_stashed_in_the_chat(chat: Chat) -> None:
 
 WRONG = {
     "/fork": "expected: /fork NAME [AT]",
+    "/fork a b c": "expected: /fork NAME [AT]",
     "/fork 'a": "No closing quotation",
     "/fork main": "there is already a branch 'main'",
     "/checkout none": "no branch or message 'none'; branches: 'main'",
     "/checkout code": "'code' is not a branch; to go on from there: /fork NAME code",
     "/merge main sideways": "'sideways' is no way to merge: choose one of auto, fast-forward, full, squash, three-way",
+    "/merge none": "no branch or message 'none'",
+    "/stash drop": "expected /stash, /stash pop or /stash list",
     "/stash pop": "there is no stash 0: nothing is stashed",
     "/history many": "'many' is not a number",
     "/forget": "expected: /forget ID ...",

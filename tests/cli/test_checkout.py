@@ -33,6 +33,20 @@ def said(call: Call, *args: str) -> list[str]:
     return [message["content"] for message in json.loads(call("log", "--json", *args)[1])["messages"]]
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_nothing_is_not_added(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for args in (["add", ""], ["add", "-"], ["add"]):
+        code, out, err = call(*args)
+        assert (code, out, err) == (2, "", "infinite-memory: there is nothing to add: the text is empty (see --help)\n")
+    monkeypatch.setattr("sys.stdin", Terminal())
+    assert run(["add"]) == 2
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_checkout_is_of_one_session_and_not_of_programs(call: Call) -> None:
     for session in ("a", "b"):
         call("add", session, "--session", session)
@@ -85,6 +99,12 @@ def test_a_message_is_forgotten_by_the_beginning_of_its_id(call: Call) -> None:
     assert said(call) == ["one"]
     assert call("forget", "--id", "abc", "--yes")[::2] == (2, "infinite-memory: no message 'abc' in this session\n")
     assert call("forget", "--id", "abcd", "--yes")[1] == "forgot 1 message\n"
+
+
+def test_without_anything_to_take_nothing_is_stashed(call: Call) -> None:
+    call("add", "--role", "system", "Be brief.")
+    assert call("stash", "push") == (0, "nothing to stash\n", "")
+    assert call("stash", "push", "--json")[1] == "null\n"
 
 
 def test_a_branch_that_is_gone_meanwhile_is_not_checked_out(call: Call) -> None:

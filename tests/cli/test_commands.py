@@ -298,6 +298,18 @@ def test_forget_shows_what_would_go_and_asks(stored: str, call: Call, monkeypatc
     assert "Belém Tower" not in call("log")[1]
 
 
+def test_forget_everything(stored: str, call: Call) -> None:
+    result = json.loads(call("forget", "--all", "--yes", "--json")[1])
+    assert result["dry_run"] is False
+    assert len(result["ids"]) == 9
+    for again in (["log"], ["forget", "--all"]):
+        code, out, err = call(*again)
+        assert (code, out) == (1, "")
+        assert err.startswith(
+            "infinite-memory: no session 'default' in 'chat.db'; there is none: import a conversation"
+        )
+
+
 def test_text_cannot_command_the_terminal(here: Path, call: Call) -> None:
     bad = [{"role": "user", "content": "a\x1b[2Jb\r\nc\x07", "name": "eve\x1b", "id": "id\x1b"}]
     (here / "bad.json").write_text(json.dumps(bad))
@@ -364,6 +376,21 @@ def test_a_command_for_branches_answers_in_words_and_in_json(
     code, out, _ = call(*args, "--json", "--store", "copy.db")
     assert code == 0
     assert json.loads(out) == data if data is not None else json.loads(out)
+
+
+@pytest.mark.usefixtures("parted")
+def test_a_stash_goes_and_comes_back(call: Call) -> None:
+    assert call("stash", "push", "--note", "for later")[1] == "stashed 1 message\nto take it back: undo --branch main\n"
+    assert "main  1 message  for later" in call("stash", "list")[1]
+    assert call("stash", "apply")[1] == "copied 1 message\nto take it back: undo --branch main\n"
+    assert call("stash", "pop", "--branch", "side")[1] == "copied 1 message\nto take it back: undo --branch side\n"
+    assert call("stash", "pop")[0] == 2
+    call("stash", "push")
+    assert call("stash", "drop")[1] == "dropped stash 0\n"
+    assert "main@{1}" in call("reflog")[1]
+    assert call("reset", "main@{9}")[0] == 2
+    call("tag", "v1")
+    assert call("delete-tag", "v1")[1] == "deleted 'v1'\n"
 
 
 @pytest.mark.usefixtures("parted")

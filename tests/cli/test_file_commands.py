@@ -151,13 +151,19 @@ def test_an_interrupted_import_says_what_is_stored(call: Call, monkeypatch: pyte
     [
         (("export", "x.jsonl", "--store", "none.db"), "no store at 'none.db'"),
         (("export", "x.jsonl", "--branch", "none"), "no branch 'none'; branches: 'main', 'side'"),
+        (("export", "x.md", "--branch", "none"), "no branch 'none'; branches: 'main', 'side'"),
         (("export", "no/x.jsonl"), "'no/x.jsonl' cannot be written"),
         (("export", "x.md", "--all"), "--all writes whole sessions"),
+        (("export", "x.jsonl", "--all", "--branch", "side"), "--all writes whole sessions"),
+        (("export", "x.json", "--all", "--format", "openai"), "--all writes whole sessions"),
+        (("export", "x.jsonl", "--all", "--store", "none.db"), "no store at 'none.db'"),
         (("export", "x.md", "--vectors"), "--vectors: only JSONL holds vectors"),
         (("export", "x.jsonl", "--rename", "Ann"), "--rename 'Ann': expected NAME=OTHER"),
+        (("export", "x.jsonl", "--vectors", "--no-grounding"), "a text can be guessed from its vector"),
         (("import", "x.jsonl", "--store", "new.db"), "'x.jsonl' cannot be read"),
         (("import", "x.jsonl", "--session", "s", "--chat", "a", "--chat", "b"), "--session takes one conversation"),
         (("import", "x.jsonl", "--format", "word"), "format"),
+        (("import", ".", "--store", "new.db"), "cannot be read"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_leaves_nothing(call: Call, args: tuple[str, ...], expected: str) -> None:

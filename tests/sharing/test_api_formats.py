@@ -100,15 +100,21 @@ def test_contents_of_the_gemini_api(file: Path) -> None:
 
 WRONG: list[tuple[Any, str]] = [
     ([{"role": "user", "text": "hi"}], "message 1: has \"text\" instead of \"content\"; rename the field"),
+    ([{"role": "user", "parts": "hi"}], "message 1: has \"parts\" instead of \"content\""),
+    ({"contents": [{"role": "user", "parts": ["hi"]}]}, "contents, message 1: {'role': 'user', "),
     ({"contents": [{"role": "pilot", "parts": []}]}, "contents, message 1: unknown role 'pilot'"),
     ({"contents": [{"role": "model", "parts": [{"functionCall": 3}]}]}, "function call 3 is invalid"),
     ({"contents": [{"role": "user", "parts": [{"functionResponse": {"a": 1}}]}]}, "function response {'a': 1} is"),
+    ({"systemInstruction": "x", "contents": []}, "systemInstruction: 'x' is not a message"),
     ({"system": "x", "messages": [{"role": "pilot", "content": ""}]}, "message 1: unknown role 'pilot'"),
     ({"system": "x", "messages": [{"role": "user", "content": 3}]}, "message 1: content is 3; expected text"),
+    ({"system": "x", "messages": [3]}, "message 1: 3 is not a message"),
+    ({"system": "x", "messages": [{"role": "user", "content": ["hi"]}]}, "block 'hi' is invalid"),
     ({"system": [{"type": "text"}], "messages": []}, "system: block {'type': 'text'} is invalid"),
     ([{"role": "assistant", "content": [{"type": "tool_use", "id": "a"}]}], "\"name\" and \"input\""),
     ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": 3}]}], "the id of a call as tool_use_id"),
     ([{"role": "user", "id": "a", "content": [{"type": "thinking"}]}] * 2, "message 2: id 'a' belongs to another"),
+    ([{"role": "user", "id": 7, "content": [{"type": "thinking"}]}], "message 7: id=7: expected a text"),
 ]  # fmt: skip
 
 
@@ -121,6 +127,19 @@ def test_a_wrong_message_is_named_in_one_line(file: Path, subtests: pytest.Subte
             assert expected in str(caught.value)
             assert "\n" not in str(caught.value)
             assert not memory.stats()["messages"]
+
+
+def test_what_is_nested_too_deeply_is_refused(file: Path) -> None:
+    deep = json.loads('{"a":' * 400 + "1" + "}" * 400)
+    said = {"author": {"role": "user"}, "content": {"parts": ["hi"]}, "metadata": deep}
+    for data in (
+        [{"mapping": {"x": {"parent": None, "message": said}}}],
+        {"system": "x", "messages": [{"role": "user", "content": "", "more": deep}]},
+        [{"role": "user", "content": "a", "more": json.loads("[" * 900 + "]" * 900)}],
+    ):
+        file.write_text(json.dumps(data))
+        with InfiniteMemory() as memory, pytest.raises(InputFileError, match="too deeply"):
+            memory.import_file(file)
 
 
 @pytest.mark.parametrize("apart", [False, True])

@@ -218,6 +218,53 @@ def test_an_invalid_chat_stops_the_import_or_is_skipped(store: Store, tmp_path: 
     assert len(store.sessions()) == 1
 
 
+CLAUDE_PARTS: list[tuple[Any, str]] = [
+    ({"chat_messages": 3}, "conversation 1: chat_messages is 3; expected a list"),
+    ({"chat_messages": [3]}, 'conversation 1: message 1: 3 is not a message; expected an object with "uuid"'),
+    ({"chat_messages": [{"uuid": "a", "sender": "human", "text": "a"}] * 2}, "two messages have the uuid 'a'"),
+    ({"chat_messages": [{"uuid": "a", "sender": "human", "files": 3}]}, "or files 3 are invalid; expected lists"),
+    ({"chat_messages": [], "created_at": "soon"}, "'soon' is not a time; expected ISO 8601 text"),
+    ({"chat_messages": [], "created_at": True}, "True is not a time"),
+]
+
+
+GEMINI_PARTS: list[tuple[Any, str]] = [
+    ({"title": 3}, "record 1 has the title 3; expected text"),
+    ({"safeHtmlItem": ["a"]}, "record 1 has safeHtmlItem ['a']; expected a list of objects"),
+]
+
+
+def test_what_is_wrong_in_a_chat_is_named(store: Store, tmp_path: Path) -> None:
+    node = {"message": {"author": {"role": "user"}, "content": "a", "create_time": []}}
+    rows: list[tuple[Any, str]] = [
+        *(({"uuid": "c"} | part, expected) for part, expected in CLAUDE_PARTS),
+        *(([SAMPLES["gemini"][0] | part], expected) for part, expected in GEMINI_PARTS),
+        ([{"mapping": {"x": node}}], "[] is not"),
+    ]
+    for data, expected in rows:
+        path = write(tmp_path, data)
+        with pytest.raises(InputFileError) as caught:
+            import_sessions(store, path)
+        assert expected in str(caught.value)
+        assert str(caught.value).startswith(f"'{path}', ")
+
+
+def test_contents_of_nodes_have_many_forms(store: Store, tmp_path: Path) -> None:
+    contents = ["said", {"content_type": "tether_quote", "text": "quoted"}, {"content_type": "x", "data": 1}, 7, None]
+    audio = [{"content_type": "real_time_user_audio_video_asset_pointer"}, {"content_type": "audio_asset_pointer"}]
+    contents.append({"content_type": "multimodal_text", "parts": audio})
+    mapping = {
+        f"n{number}": {
+            "message": {"author": {"role": "user"}, "content": content},
+            "parent": f"n{number - 1}" if number else None,
+        }
+        for number, content in enumerate(contents)
+    }
+    (result,) = import_sessions(store, write(tmp_path, {"id": "c", "mapping": mapping}))
+    assert (result.session_id, result.left_out) == ("c", ("1 recording",))
+    assert texts(said(store, "c")) == ["said", "quoted", "", "", ""]
+
+
 def test_an_interrupted_import_leaves_whole_sessions_and_goes_on(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

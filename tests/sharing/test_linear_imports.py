@@ -49,6 +49,16 @@ def branches(count: int) -> Lines:
     return [said("m", turn_no=0), *sides, branch("main", "m"), *(branch(f"b{n}", f"s{n}") for n in range(count))]
 
 
+def replies_without_turns(count: int) -> Lines:
+    line = [said(f"m{n}", *([f"m{n - 1}"] if n else []), role="assistant") for n in range(count)]
+    return [*line, *(said(f"s{n}", f"m{n}", role="assistant") for n in range(count - 1)), branch("main", "m1")]
+
+
+def empty_forks(count: int) -> Lines:
+    forks = [{"type": "gone", "place": n, "parents": ["m"], "fork": True} for n in range(count)]
+    return [said("m", turn_no=0), *forks, branch("main", "m"), *(branch(f"b{n}", n) for n in range(count))]
+
+
 def one_long_gap(count: int) -> Lines:
     gap = {"type": "gone", "place": 0, "parents": ["m"], "count": count * 5_000}
     return [said("m", turn_no=0), gap, branch("main", count * 5_000 - 1)]
@@ -92,7 +102,9 @@ def unprofiled() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("unprofiled")
-@pytest.mark.parametrize("history", [merges_of_new_branches, branches, one_long_gap])
+@pytest.mark.parametrize(
+    "history", [merges_of_new_branches, branches, replies_without_turns, empty_forks, one_long_gap]
+)
 def test_twice_the_history_takes_twice_the_steps(history: Callable[[int], Lines], tmp_path: Path) -> None:
     taken: list[list[int]] = []
     for count in SIZES:

@@ -9,6 +9,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message, ToolCall, UnknownReferenceError
 from shared_core.messages import Payload
+from shared_core.sharing.redact import drop_tool_results
 from shared_core.testing import HashingEmbedder
 from tests.support.histories import NOON, history, ids, texts
 
@@ -145,6 +146,42 @@ def test_only_its_own_moves_along_it_are_told(memory: InfiniteMemory, file: Path
     assert moves == [("main", "m3", "m4")], "the reset dropped messages, and the file does not say which"
 
 
+def test_a_space_without_vectors_on_the_branch_is_not_named(file: Path) -> None:
+    with InfiniteMemory(embedder=HashingEmbedder(8)) as memory:
+        memory.fork("side")
+        memory.checkout("main")
+        memory.add(history(2))
+        memory.index()
+        memory.checkout("side")
+        memory.add(Message.user("aside", id="aside"))
+        memory.export(file, branch="main", vectors=True)
+        assert told(file)[1]["spaces"] == memory.stats()["embedders"]
+        memory.export(file, branch="side", vectors=True)
+        assert "spaces" not in told(file)[1]
+
+
+def test_an_empty_branch_is_a_file_of_no_messages(file: Path) -> None:
+    with InfiniteMemory() as memory:
+        memory.fork("empty")
+        memory.checkout("main")
+        memory.add(Message.user("hello"))
+        assert memory.export(file, branch="empty") == 0
+        assert memory.export(file, branch="empty", format="openai") == 0
+        assert file.read_text() == "[]\n"
+        assert memory.export(file, branch="main") == 1
+
+
+def test_rules_apply_to_one_branch_too(memory: InfiniteMemory, file: Path) -> None:
+    memory.add(Message.assistant(id="call", tool_calls=(ToolCall(id="c", name="look"),)))
+    memory.add(Message.tool("4471", "c", id="result"))
+    assert memory.export(file, branch="debug", redact=drop_tool_results) == 8
+    assert "4471" not in file.read_text()
+    memory.export(file, branch="debug", redact=lambda message: None if message.id == "m3" else message)
+    with InfiniteMemory() as other:
+        other.import_file(file)
+        assert ids(other.messages()) == ["m0", "m1", "m2", "m4", "m5", "call", "result"]
+
+
 def test_a_branch_that_does_not_exist_is_refused(memory: InfiniteMemory, file: Path) -> None:
     formats: list[Any] = ["jsonl", "markdown", "openai", "jsonl"]
     for name, format in zip(("none", "shared", "m3", ""), formats, strict=True):
@@ -202,3 +239,14 @@ def test_a_branch_is_a_list_of_openai_s_messages(tmp_path: Path) -> None:
         again = tmp_path / "again.json"
         other.export(again, format="openai")
         assert again.read_bytes() == path.read_bytes()
+
+
+def test_what_openai_has_no_form_for_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "chat.json"
+    with InfiniteMemory() as memory:
+        memory.add(Message.user("hi", id="odd", payload=Payload(format="openai/1", data={"score": float("nan")})))
+        with pytest.raises(ValueError, match="'odd'"):
+            memory.export(path, format="openai")
+        assert not path.exists()
+        with pytest.raises(ValueError, match="format='json'"):
+            memory.export(path, format="json")  # type: ignore[arg-type]

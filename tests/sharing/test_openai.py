@@ -94,6 +94,15 @@ def test_other_names_of_roles(file: Path) -> None:
     assert [call.id for call in call.tool_calls] == [result.tool_call_id]
 
 
+def test_a_tool_call_may_be_custom_or_hold_an_object(file: Path) -> None:
+    calls = [
+        {"id": "a", "type": "custom", "custom": {"name": "sql", "input": "select 1"}},
+        {"id": "b", "type": "function", "function": {"name": "f", "arguments": {"x": "é"}}},
+    ]
+    (message,) = read(file, [{"role": "assistant", "tool_calls": calls}])
+    assert [call.arguments for call in message.tool_calls] == ["select 1", '{"x": "é"}']
+
+
 def test_parts_of_text_are_joined_and_others_kept(file: Path) -> None:
     picture = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
     parts = [{"type": "text", "text": "look"}, picture, {"type": "input_text", "text": "here"}, "now"]
@@ -126,13 +135,19 @@ def test_any_text_comes_back_and_a_prefix_keeps_its_ids(
 
 BAD_FILES = {
     b"": "is empty; expected JSON",
+    b"\x89PNG\r\n": "is not text in UTF-8 (byte 0)",
     b"hello": "line 1, column 1: Expecting value; expected JSON",
     b'[{"role": "user"},\n]': "line 2, column 1: ",
+    b'{"role": "user"}\n{"role"\n': "line 2 is not JSON",
     b'{"role": "user"}\n{"role": "you"}\n': "line 2: unknown role 'you'; expected one of system, developer, user",
     b'{"messages": [{"role": "user"}]}\n{"messages": [{"role": 1}]}\n': "line 2, message 1: unknown role 1",
     b"[" * 100_000: "nested too deeply",
     b'[{"role": "user", "n": NaN}]': "NaN is not JSON",
+    b"[" + b"1" * 5_000 + b"]": "integer",
     b"3": "message 1: 3 is not a message; expected an object",
+    b'{"messages": "hi"}': "message 1: 'hi' is not a message",
+    b'{"model": "x"}': "message 1: unknown role None",
+    b'[{"role": "user", "text": "hi"}]': 'message 1: the message has "text"; expected the text as "content"',
 }
 
 
@@ -150,11 +165,20 @@ def test_a_file_that_is_something_else_is_named_in_one_line(file: Path, subtests
 BAD_MESSAGES: list[tuple[dict[str, Any], str]] = [
     ({"role": ["user"]}, "unknown role ['user']"),
     ({"content": 3}, "content is 3; expected text, null or a list of parts"),
+    ({"content": [3]}, "content part 3 is invalid"),
+    ({"content": [{"text": "x"}]}, 'expected an object with "type"'),
     ({"content": [{"type": "text"}]}, 'expected a "text" field'),
+    ({"id": 7}, "id=7: expected a text"),
     ({"id": ""}, "id='': expected a text"),
+    ({"name": ["x" * 100]}, "name=['xxx"),
     ({"created_at": "yesterday"}, "the time 'yesterday' is invalid; expected ISO 8601"),
+    ({"timestamp": 1e30}, "the time 1e+30 is invalid"),
+    ({"timestamp": True}, "the time True is invalid"),
     ({"tool_calls": 3}, "tool_calls is 3; expected a list"),
+    ({"tool_calls": ["f"]}, "tool call 'f' is invalid"),
+    ({"tool_calls": [{"function": {"name": "f"}}]}, 'expected "id" and "function"'),
     ({"tool_calls": [{"id": "c", "function": {}}]}, 'with "name" and "arguments"'),
+    ({"function_call": {"arguments": ""}}, 'with "name" and "arguments"'),
     ({"role": "tool"}, 'has no "tool_call_id"'),
     ({"grounding": {"other\nthing": 1}}, "grounding.other"),
     ({"id": "a"}, "id 'a' belongs to another message"),
@@ -170,3 +194,9 @@ def test_a_wrong_message_is_named_in_one_line(file: Path, subtests: pytest.Subte
             assert str(caught.value).startswith(f"{str(file)!r}, message 2: ")
             assert message in str(caught.value)
             assert "\n" not in str(caught.value)
+
+
+def test_a_path_that_cannot_be_read(tmp_path: Path) -> None:
+    for name in ("none.json", ".", "a\0b"):
+        with pytest.raises(InputFileError):
+            read_messages(f"{tmp_path}/{name}")

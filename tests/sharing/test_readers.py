@@ -90,8 +90,12 @@ def test_a_tree_of_chatgpt_has_its_branches(file: Path) -> None:
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"q1": NODES["q1"] | {"parent": "none"}}, "node 'q1' has the parent 'none', which does not exist"),
     ({"q1": NODES["q1"] | {"parent": "b2"}}, "leads back to itself"),
+    ({"q1": NODES["q1"] | {"parent": []}}, "has the parent []"),
+    ({"q1": 1}, "expected an object of nodes"),
     ({"q1": {"message": {"author": {"role": "robot"}}, "parent": None}}, "no author with a known role"),
+    ({"q1": {"message": [1], "parent": None}}, "no author with a known role"),
     ({"q1": {"message": {"author": {"role": "user"}, "create_time": 1e300}, "parent": None}}, "is not a time"),
+    ({"": NODES["q1"]}, "node '': id='': expected a text that is not empty"),
     ({"\ud800": NODES["q1"]}, "node '\\ud800': id='\\ud800': expected a text without lone"),
 ]
 

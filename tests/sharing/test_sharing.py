@@ -433,22 +433,38 @@ BAD: list[tuple[str, list[Any], str]] = [
     ("duplicate", [SESSION, said("a"), said("a", "a")], "line 4 has the id 'a', which an earlier line has"),
     ("unknown", [SESSION, said("a"), said("b", "z")], "line 4 refers to the message 'z'"),
     ("place", [SESSION, said("a", 3)], "line 3 refers to position 3, which no earlier line has"),
+    ("two parents", [SESSION, said("a"), said("b", "a", "a")], "line 4 parents: Tuple should have at most 1 item"),
     ("merge of one", [SESSION, {"type": "merge", "place": 0, "parents": ["a"]}], "line 3 merge.parents.1"),
     ("number", [SESSION, {"type": "gone", "place": 7, "parents": []}], "line 3 place: the next number is 0, not 7"),
+    ("many", [SESSION, {"type": "gone", "place": 0, "parents": [], "count": 2**25}], "line 3 gone.count"),
+    ("role", [SESSION, said("a", role="robot")], "line 3 role"),
     ("turn", [SESSION, said("a", turn_no=2**40)], "line 3 turn_no"),
     ("time", [SESSION, said("a", created_at="noon")], "line 3 is invalid: Invalid isoformat string"),
+    ("no time", [SESSION, said("a", created_at=None)], "line 3 has no created_at"),
+    ("number for time", [SESSION, said("a", created_at=5)], "line 3 created_at: expected ISO 8601 text"),
     ("field", [SESSION, said("a", colour="red")], "line 3 colour: Extra inputs"),
     ("kind", [SESSION, {"type": "poem"}], "line 3 this line: Input tag 'poem'"),
+    ("list", [SESSION, b"[1]\n"], "line 3 is not a line of this format"),
     ("text", [SESSION, b"hello\n"], "line 3 is not JSON"),
     ("bytes", [SESSION, b'"\xff"\n'], "line 3 is not text in UTF-8"),
     ("nan", [SESSION, b'{"type":NaN}\n'], "line 3 has NaN, which is not JSON"),
+    ("infinity", [SESSION, b'{"type":1e999}\n'], "line 3 has a number that is too large"),
+    ("digits", [SESSION, b'{"type":' + b"9" * 5_000 + b"}\n"], "line 3 is not JSON"),
     ("deep", [SESSION, b"[" * 100_000 + b"\n"], "line 3 is nested too deeply"),
+    ("nested", [SESSION, b"[" * 400 + b"]" * 400 + b"\n"], "line 3 is nested too deeply"),
     ("no branch line", [SESSION, said("a"), {"type": "head", "branch": "x"}], "line 4 refers to the branch 'x'"),
     ("twice", [SESSION, MAIN, MAIN], "line 4 has the name 'main', which an earlier line has"),
     ("name", [SESSION, {**MAIN, "name": "main@{1}"}], "line 3 has the name 'main@{1}'"),
+    ("late", [SESSION, MAIN, said("a")], "line 4 comes after the branches"),
     ("covers", [SESSION, said("a"), said("b"), said("c", "b", covers=[["a", "b"]])], "line 5 covers positions that"),
+    ("backwards", [SESSION, said("a"), said("b", "a"), said("c", "b", covers=[["b", "a"]])], "line 5 covers positions"),
+    ("base64", [SESSION, said("a", vectors=[{"space": "e/4", "hash": "h", "data": "%"}])], "line 3 has a vector that"),
     ("vector", [SESSION, said("a", vectors=[{"space": "e/4", "hash": "h", "data": "AAAA"}])], "vector of 3 bytes"),
+    ("no number", [SESSION, said("a", vectors=[{"space": "e/1", "hash": "h", "data": "AH4="}])], "that is NaN"),
     ("same session", [SESSION, MAIN, SESSION, MAIN], "line 4 is a second session for 'x'"),
+    ("tag", [SESSION, MAIN, {"type": "tag", "name": "t", "at": None, "created_at": "x"}], "'x' is not ISO 8601"),
+    ("header", [SESSION, {"format": "infinite-memory", "version": 1, "type": "header", "sessions": 1, "messages": 1}],
+     "line 3 is a second header"),
 ]  # fmt: skip
 
 
@@ -509,6 +525,17 @@ def test_a_file_that_was_changed_is_refused(memory: InfiniteMemory, file: Path) 
         assert other.stats()["messages"] == 0
         file.write_bytes(b"\xef\xbb\xbf" + whole + b"\n\n")
         assert other.import_file(file).new == 5
+
+
+def test_a_line_has_an_end(memory: InfiniteMemory, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory.export(file)
+    monkeypatch.setattr("shared_core.sharing.format.MAX_LINE", 300)
+    memory.add(Message.user("x" * 300, id="long"))
+    with pytest.raises(StoreError, match="'long'"):
+        memory.export(file)
+    write(file, [SESSION, said("a", content="x" * 9_000)])
+    with InfiniteMemory() as other, pytest.raises(InputFileError, match="line 3 is longer than 300 bytes"):
+        other.import_file(file)
 
 
 def test_a_file_written_by_hand_need_not_say_turns(file: Path) -> None:

@@ -211,6 +211,22 @@ def test_an_empty_file_may_become_a_database(path: Path) -> None:
         Session(store).check()
 
 
+@pytest.mark.parametrize(
+    ("column", "value"), [("extra", "{"), ("extra", "[1]"), ("extra", '{"tool_calls": 1}'), ("content", 7)]
+)
+def test_a_row_that_is_not_ours_is_named(store: SQLiteStore, column: str, value: object) -> None:
+    session = Session(store)
+    session.append(MAIN, drafts("u1"))
+    with store._db.writing() as writer:
+        writer.execute(f"UPDATE texts SET {column} = ?", (value,))
+        writer.execute("PRAGMA ignore_check_constraints = ON")
+    if column == "content":
+        with store._db.writing() as writer:
+            writer.execute("UPDATE messages SET created_at = 'yesterday'")
+    with pytest.raises(StoreError, match="'u1'"):
+        store.get(session.key, ["u1"])
+
+
 def test_a_payload_that_is_not_json_is_refused_by_name(store: SQLiteStore) -> None:
     session = Session(store)
     endless: list[Any] = []

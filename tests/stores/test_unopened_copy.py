@@ -62,3 +62,8 @@ def test_what_is_no_database_of_ours_is_not_copied(tmp_path: Path, name: str) ->
     with pytest.raises(StoreError, match=name):
         copy_database(tmp_path / name, tmp_path / "copy.db")
     assert not (tmp_path / "copy.db").exists()
+
+
+def test_a_copy_that_cannot_be_written(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"chat.db' cannot be copied: .*; check the disk space and the permissions"):
+        copy_database(path, tmp_path / "none" / "copy.db")

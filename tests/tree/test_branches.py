@@ -226,3 +226,19 @@ def test_a_stash_that_was_brought_back_is_taken_away_again(drop: bool) -> None:
         memory.undo()
         assert ids(memory.messages()) == before
         assert [texts(memory.get(id_) for id_ in one.ids) for one in memory.stashes()] == [said]
+
+
+def test_a_deleted_branch_comes_back() -> None:
+    with forked() as memory:
+        memory.delete_branch("side")
+        assert memory.undo().branch == "side"
+        assert [branch.name for branch in memory.branches()] == ["main", "side"]
+        memory.checkout("side")
+        assert ids(memory.messages()) == ["m0", "m1", "m2", "m3"]
+
+
+def test_there_is_nothing_to_take_back() -> None:
+    with InfiniteMemory() as memory:
+        memory.add(history(2))
+        with pytest.raises(UnknownReferenceError):
+            memory.undo()

@@ -12,6 +12,7 @@ from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, ToolCall
 from shared_core.records import MAIN, After, Change, Draft
 from shared_core.results import Conflict
 from shared_core.summaries.requests import LINE_TOKENS
+from shared_core.tree.merge import conflicts
 from tests.support.histories import CountingStore, history, ids
 from tests.tree.two_branches import parted, path, said, say
 
@@ -160,6 +161,22 @@ def test_a_three_way_merge_lists_conflicts_and_decides_none(memory: InfiniteMemo
     assert result.to_dict()["conflicts"][1]["ours"] == ["u4"]
 
 
+def test_what_a_tool_says_is_no_statement_and_ends_none() -> None:
+    ours = [Message.tool("The price is 4k.", tool_call_id="c"), said("u1", "The budget is 10k.")]
+    theirs = [said("u2", "The budget is 20k. The price is 5k.")]
+    assert conflicts(ours, theirs) == [Conflict("budget", ("u1",), ("u2",), "10k", "20k")]
+
+
+def test_two_answers_to_one_question_are_a_conflict(memory: InfiniteMemory) -> None:
+    say(memory, "u1")
+    memory.fork("side")
+    memory.add(said("r2", "Yes."))
+    memory.checkout(MAIN)
+    memory.add(said("r3", "No."))
+    result = memory.merge("side", "three-way")
+    assert result.conflicts == (Conflict("the answer to 'u1'", ("r3",), ("r2",), "No.", "Yes."),)
+
+
 # Summarizers
 
 
@@ -255,6 +272,16 @@ def test_a_coroutine_function_is_awaited_or_refused(own: bool) -> None:
         result = asyncio.run(AsyncInfiniteMemory(memory).merge("side", "squash", **given))
     assert result.messages[1].content.endswith("\n120 words")
     assert len(calls.answers) == 2
+
+
+def test_a_question_that_leaves_no_room_is_refused() -> None:
+    calls = Calls(limit=100)
+    with by_words() as memory:
+        long_branch(memory, [3])
+        with pytest.raises(ValueError, match="leaves no room for messages in a call of summarizer_tokens=100"):
+            memory.merge("side", "squash", prompt="why " * 72, summarizer=calls)
+        memory.merge("side", "squash", prompt="why " * 71, summarizer=calls)
+    assert len(calls.answers) == 1
 
 
 # Copies

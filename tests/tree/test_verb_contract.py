@@ -202,6 +202,7 @@ ANEW = (1, 1)  # two branches are, where one goes on at another's end: that one'
 DONE: dict[str, Case] = {
     "add": Case(lambda m: m.add(said("u9")), f"{OURS} u9", messages(1)),
     "add what is known": Case(lambda m: m.add([said("u1"), said("r1")]), OURS),
+    "add what is known elsewhere": Case(lambda m: m.add(said("u2")), OURS),
     "add where others go on": Case(
         lambda m: (m.fork("new", "r3"), m.add(said("u9"))), OURS, messages(1, branches=(2, 1)), branch="new"
     ),
@@ -209,7 +210,14 @@ DONE: dict[str, Case] = {
         lambda m: (m.checkout("r2"), m.add(said("u9"))), OURS, messages(1, branches=NEW, segments=NEW),
         branch="branch-1",
     ),
+    "add a text that others take for a mark": Case(
+        lambda m: (m.add([said("u9", "<FORK>"), said("r9", "Root")]), m.merge("side", "squash"), path(m)[-4:-2]),
+        f"{OURS} u9 r9 + +", messages(4, covers=(2, 0), refs=NEW), told=lambda done: done[-1], tells=["u9", "r9"],
+    ),
     "fork": Case(lambda m: m.fork("new"), OURS, {"branches": NEW}, branch="new"),
+    "fork at the same place again": Case(
+        lambda m: (m.fork("a", "u2"), m.fork("b", "u2")), OURS, {"branches": (2, 0)}, branch="b"
+    ),
     "checkout": Case(lambda m: m.checkout("side"), OURS, branch="side"),
     "checkout of a message": Case(lambda m: m.checkout("r2"), OURS, branch=None),
     "merge squash": Case(
@@ -225,6 +233,11 @@ DONE: dict[str, Case] = {
         lambda m: m.merge("side", "squash"), "u1 r1 + +",
         messages(2, covers=(2, 0), refs=NEW, branches=ANEW, segments=NEW), ahead=False, told=how, tells="squash",
     ),
+    "merge squash twice": Case(
+        lambda m: [m.merge("side", "squash").how for _ in range(2)], f"{OURS} + +",
+        messages(2, covers=(2, 0), refs=NEW), told=list, tells=["squash", "nothing"],
+    ),
+    "merge squash of what is behind": Case(lambda m: m.merge("u1", "squash"), OURS, told=how, tells="nothing"),
     "merge squash of a branch with branches": Case(
         lambda m: (
             m.fork("more", "u3"), m.add(said("r9")), m.checkout(MAIN), m.merge("side", "squash"),
@@ -241,12 +254,20 @@ DONE: dict[str, Case] = {
         lambda m: [m.merge("side", "full").how for _ in range(2)], f"{OURS} u2 r2 u3 r3", MERGED,
         told=list, tells=["full", "nothing"],
     ),
+    "merge full, then squash": Case(
+        lambda m: [m.merge("side", "full").how, m.merge("side", "squash").how], f"{OURS} u2 r2 u3 r3", MERGED,
+        told=list, tells=["full", "nothing"],
+    ),
     "merge full of a message": Case(lambda m: m.merge("r2"), f"{OURS} u2 r2", MERGED, told=how, tells="full"),
     "merge three-way": Case(
         lambda m: m.merge("side", "three-way"), f"{OURS} u2 r2 u3 r3 + +",
         messages(2, covers=(4, 0), branches=ANEW, refs=NEW, segments=NEW),
         told=lambda done: (done.how, done.base, done.ours, done.theirs),
         tells=("three-way", "r1", ("u4", "r4"), ("u2", "r2", "u3", "r3")),
+    ),
+    "merge three-way twice": Case(
+        lambda m: [m.merge("side", "three-way").how for _ in range(2)], f"{OURS} u2 r2 u3 r3 + +",
+        messages(2, covers=(4, 0), branches=ANEW, refs=NEW, segments=NEW), told=list, tells=["three-way", "nothing"],
     ),
     "fast-forward": Case(
         lambda m: m.merge("side", "fast-forward"), "u1 r1 u2 r2 u3 r3", MOVED, ahead=False,
@@ -277,6 +298,7 @@ DONE: dict[str, Case] = {
         lambda m: m.stash("u1"), "u1", {"branches": ANEW, "refs": (2, 0)},
         told=lambda one: one.ids, tells=("r1", "u4", "r4"),
     ),
+    "stash push of nothing": Case(lambda m: m.stash("r4"), OURS),
     "stash push of a merge": Case(
         lambda m: (m.merge("side", "full"), m.stash("r1"), m.stashes()), "u1 r1",
         {"branches": ANEW, "refs": (3, 0), "segments": NEW},
@@ -291,10 +313,18 @@ DONE: dict[str, Case] = {
         messages(2, branches=ANEW, refs=(3, 0), segments=NEW),
         told=lambda done: (done[1].sources, len(done[2])), tells=(("u4", "r4"), 1),
     ),
+    "stash apply twice": Case(
+        lambda m: (m.stash(), m.stash_apply(), m.stash_apply()), "u1 r1 + +",
+        messages(2, branches=ANEW, refs=(3, 0), segments=NEW), told=lambda done: done[2].skipped, tells=("u4", "r4"),
+    ),
     "stash pop": Case(
         lambda m: (m.stash(), m.stash_pop(), m.stashes()), "u1 r1 + +",
         messages(2, branches=ANEW, refs=(2, 0), segments=NEW),
         told=lambda done: (done[1].sources, len(done[2])), tells=(("u4", "r4"), 0),
+    ),
+    "stash pop elsewhere": Case(
+        lambda m: (m.stash(), m.checkout("side"), m.stash_pop(), m.checkout(MAIN)), "u1 r1",
+        messages(2, branches=ANEW, refs=(2, 0)), side="u1 r1 u2 r2 u3 r3 + +",
     ),
     "stash drop": Case(
         lambda m: (m.stash(), m.stash_drop(), m.stashes()), "u1 r1", MOVED, told=lambda done: done[2], tells=[]
@@ -327,6 +357,10 @@ DONE: dict[str, Case] = {
         "u1 r1 u2", {"branches": (2, 1), "refs": NEW},
         told=lambda done: done[2:], tells=(["u1", "r1", "u2"], ("u4", "r4")),
     ),
+    "make main of what is ahead": Case(
+        lambda m: (m.checkout("u2"), m.make_main()), "u1 r1 u2", MOVED, ahead=False, told=lambda done: done[1]
+    ),
+    "make main where it ends": Case(lambda m: (m.checkout("r4"), m.make_main()), OURS, told=lambda done: done[1]),
     "set aside": Case(
         lambda m: (m.set_aside("u1"), m.diff("main-2").only_a, m.reflog()[0].why), "u1",
         {"branches": (2, 1), "refs": NEW}, told=tuple, tells=("main-2", ("r1", "u4", "r4"), "set aside main-2"),
@@ -340,6 +374,7 @@ DONE: dict[str, Case] = {
         lambda m: (m.tag("main-2"), m.set_aside("r1")), "u1 r1", {"branches": (2, 1), "refs": (2, 0)},
         told=lambda done: done[1], tells="main-3",
     ),
+    "set aside nothing": Case(lambda m: (m.set_aside("r4"), m.set_aside(MAIN)), OURS, told=tuple, tells=(MAIN, MAIN)),
     "rebase": Case(
         lambda m: m.rebase("side"), "u1 r1 u2 r2 u3 r3 + +", messages(2, branches=(2, 2), refs=NEW),
         told=sources, tells=(("u4", "r4"), (), ()),
@@ -347,6 +382,7 @@ DONE: dict[str, Case] = {
     "rebase since a message": Case(
         lambda m: m.rebase("side", since="u4"), "u1 r1 u2 r2 u3 r3 +", messages(1, branches=(2, 2), refs=NEW)
     ),
+    "rebase of what is behind": Case(lambda m: m.rebase("side"), "u1 r1 u2 r2 u3 r3", MOVED, ahead=False),
     "rebase onto what is behind": Case(lambda m: m.rebase("u1"), OURS),
 }  # fmt: skip
 

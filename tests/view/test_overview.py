@@ -15,6 +15,7 @@ from shared_core.prompt.reasons import Kind
 from shared_core.view import gather
 from shared_core.view.overview import (
     BARS,
+    FOUND,
     TITLE,
     activity,
     best_answered,
@@ -168,6 +169,14 @@ def test_the_closest_match_of_a_question_wins() -> None:
     assert best_answered(nodes, reports, 0.4) == {"question": 4, "reply": 7, "found": [0, 1]}
     assert best_answered(nodes, {"8": reports["8"]}, 0.4) == {"question": 8, "reply": None, "found": [0]}
     assert best_answered(nodes, {"2": reports["2"]}, 0.4) == {"question": 2, "reply": 3, "found": [3]}
+
+
+def test_only_so_many_lines_are_shown() -> None:
+    nodes = [said("user", "why?", turn=str(number)) for number in range(9)]
+    reports = {"8": {"lines": [recalled(row, 1.0, 0.6 - row / 100, 0) for row in range(8)]}}
+    best = best_answered(nodes, reports, 0.4)
+    assert best is not None
+    assert best["found"] == list(range(FOUND))
 
 
 def test_nothing_that_matches_is_no_answer() -> None:

@@ -21,6 +21,10 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "chat.db"
 
 
+def row_of(data: dict[str, Any], id: str) -> int:
+    return next(row for row, node in enumerate(data["nodes"]) if node.get("id") == id)
+
+
 def path_of(data: dict[str, Any], head: int) -> set[int]:
     seen: set[int] = set()
     waiting = [head]
@@ -80,6 +84,25 @@ def test_a_message_is_there_with_all_that_is_known_of_it(tmp_path: Path) -> None
     ]  # fmt: skip
 
 
+def test_copies_summaries_and_stashes_say_what_they_come_from(store: Path) -> None:
+    data = gather(store, questions=0, **SETTINGS)
+    with InfiniteMemory(store, **SETTINGS) as memory:
+        for row, node in enumerate(data["nodes"]):
+            if "id" in node and node["role"] == "assistant":
+                sources = [data["nodes"][source]["id"] for source in node.get("sums", [])]
+                picked = [node["picked_from"]] if "picked_from" in node else []
+                assert list(memory.sources(node["id"])) == picked + sources, row
+        (stash,) = memory.stashes()
+    assert data["stashes"] == [
+        {
+            "number": 0, "branch": "main", "note": "for later", "at": stash.at.isoformat(),
+            "rows": [row_of(data, "q-white"), row_of(data, "a-white")],
+        }
+    ]  # fmt: skip
+    assert sum("sums" in node for node in data["nodes"]) == 1
+    assert sum("picked_from" in node for node in data["nodes"]) == 2
+
+
 def test_a_report_is_that_of_the_question_where_it_was_asked(store: Path) -> None:
     data = gather(store, questions=None, **SETTINGS)
     asked = [row for row, node in enumerate(data["nodes"]) if node["role"] == "user"]
@@ -111,6 +134,17 @@ def test_the_newest_questions_of_each_branch_have_a_report(store: Path, count: i
         on = [row for row in sorted(path_of(data, branch["row"])) if data["nodes"][row]["role"] == "user"]
         wanted.update(on[max(0, len(on) - count) :])
     assert [int(row) for row in data["reports"]] == sorted(wanted)
+
+
+def test_a_message_of_another_session_brings_its_words(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    for session, text in (("old", "The zebra sleeps in the attic."), ("new", "Where does the zebra sleep?")):
+        with InfiniteMemory(path, user_id="u", session_id=session, **SETTINGS) as memory:
+            memory.add(Message.user(text))
+    settings = SETTINGS | {"scope": "user", "max_tokens": 2_000}
+    data = gather(path, user_id="u", session_id="new", **settings)
+    strangers = [cells for cells in data["reports"]["0"]["lines"] if cells[0] is None]
+    assert "The zebra sleeps in the attic." in [cells[10] for cells in strangers]
 
 
 def test_looking_changes_nothing(store: Path) -> None:
