@@ -67,14 +67,14 @@ class LexicalScores:
         ceiling: the sum of the terms' idf. A value divided by it is about the share of the question that is matched.
     """
 
-    def __init__(self, hits: _Hits, idf: Sequence[float], line: LinePrefix, fades: Floats) -> None:
+    def __init__(self, hits: _Hits, idf: Sequence[float], line: LinePrefix, lengths: Ints) -> None:
         self.ceiling = sum(idf, 0.0)
         self._hits = hits
         self._idf = np.array(idf, dtype=np.float32)
         self._ends = np.searchsorted(hits.terms, np.arange(len(idf) + 1))
         self._blocks = hits.indices // BLOCK
         self._line = line
-        self._fades = fades
+        self._lengths = lengths
         self._first = np.full(
             -(-line.upto // BLOCK), -1, dtype=np.int64
         )  # each block's first cell, -1 if not scored yet
@@ -175,7 +175,7 @@ class LexicalScores:
     def _score(self, hits: _Hits, cells: Indices, indices: Indices) -> tuple[Floats, Floats]:
         """Return what `at` returns, for messages at some indices as a line of their own; hits are in its `cells`."""
         terms, weights = hits.terms, hits.weights
-        lending = _lending(self._line.sittings[indices], self._fades[self._line.rows[indices]])
+        lending = _lending(self._line.sittings[indices], _fades(self._lengths[self._line.rows[indices]]))
         values = np.zeros(len(indices), dtype=np.float32)
         together = max(1, CELLS // len(indices))
         for first in range(0, len(self._idf), together):
@@ -362,7 +362,6 @@ class LexicalIndex:
     def __init__(self) -> None:
         self._postings = Postings()
         self._lengths: GrowingArray[np.int32] = GrowingArray(np.int32)
-        self._fades: GrowingArray[np.float32] = GrowingArray(np.float32)
 
     def __len__(self) -> int:
         return len(self._lengths)
@@ -370,7 +369,7 @@ class LexicalIndex:
     @property
     def nbytes(self) -> int:
         """About how many bytes it takes in memory."""
-        return self._postings.nbytes + self._lengths.nbytes + self._fades.nbytes
+        return self._postings.nbytes + self._lengths.nbytes
 
     def fold(self, share: float) -> None:
         """See `Postings.fold`."""
@@ -387,13 +386,7 @@ class LexicalIndex:
         for row, document in enumerate(documents, start=len(self)):
             self._postings.add(row, document)
             lengths.append(sum(document.values()))
-        self._measure(lengths)
-
-    def _measure(self, lengths: npt.ArrayLike) -> None:
-        """Note the lengths of the next rows, and how much they take from their neighbours."""
-        start = len(self)
         self._lengths.extend(lengths)
-        self._fades.extend(_fades(self.lengths[start:]))
 
     def score(
         self, query: Iterable[str], line: LinePrefix, *, borrowed: Mapping[str, float] | None = None,
@@ -426,7 +419,7 @@ class LexicalIndex:
         )
         with_others = [size + beside.sizes.get(term, 0) for term, size in zip(sorted(weights), sizes, strict=True)]
         idf = [weights[term] * idf_of(size, count) for term, size in zip(sorted(weights), with_others, strict=True)]
-        return LexicalScores(hits, idf, line, self._fades.values)
+        return LexicalScores(hits, idf, line, self.lengths)
 
     def occurrences(self, terms: Iterable[str], line: LinePrefix, forms: Mapping[str, Sequence[str]]) -> Occurrences:
         """Return what a line holds of some terms, each counted together with its forms."""
@@ -480,6 +473,5 @@ class LexicalIndex:
         """Return the index that `arrays` was made from."""
         index = cls()
         index._lengths = GrowingArray.of(arrays["lengths"])
-        index._fades.extend(_fades(index.lengths))
         index._postings = Postings.from_arrays(arrays)
         return index

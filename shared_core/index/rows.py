@@ -174,27 +174,22 @@ class SessionIndex:
             state: the session's.
             news: returns all messages after a number that were read in an epoch, or none if it does not know them all.
         """
-        self.begin(state.epoch)
+        if self.epoch < 0:
+            found = read_snapshot(self.store, self.session, SNAPSHOT)
+            with self.lock:
+                if self.epoch < 0:  # else another thread has begun meanwhile
+                    self.epoch = state.epoch
+                    self._take_snapshot(found)
         if not self.drop_forgotten(state):
             return False
         while (after := self.last_seq) < state.last_seq:
             records = news(after, self.epoch) or self.store.find(self.session, After(after, PAGE))
             with self.lock:
                 if self.last_seq == after:  # else another thread has read them meanwhile
-                    if records:
-                        self._add(records)
-                    else:
-                        self.last_seq = state.last_seq  # the newest messages were forgotten
+                    self._enter([(one.message, one.position, one.message.turn_id or "") for one in records])
+                    # Without records, the newest messages were forgotten.
+                    self.last_seq = records[-1].seq if records else state.last_seq
         return True
-
-    def begin(self, epoch: int) -> None:
-        """Begin with the snapshot, if there is one of this epoch; nothing happens to an index that has begun."""
-        if self.epoch < 0:
-            found = read_snapshot(self.store, self.session, SNAPSHOT)
-            with self.lock:
-                if self.epoch < 0:  # else another thread has begun meanwhile
-                    self.epoch = epoch
-                    self._take_snapshot(found)
 
     def drop_forgotten(self, state: SessionState) -> bool:
         """Take out what was forgotten up to a state of the session. False: all has to be read anew."""
@@ -220,48 +215,37 @@ class SessionIndex:
                 self._depths_of[segment] = GrowingArray(np.int32, depths[there])
         self._lines.clear()
 
-    def _add(self, records: Sequence[Record]) -> None:
-        messages = [record.message for record in records]
-        positions = [record.position for record in records]
-        self._enter(messages, positions, [message.turn_id or "" for message in messages])
-        self.last_seq = records[-1].seq
-
-    def _enter(self, messages: Sequence[Message], positions: Sequence[Position], turn_ids: Sequence[str]) -> None:
-        start = len(self)
-        documents, languages = [], []
-        for message in messages:
-            document, language = read_terms(message.content)
+    def _enter(self, new: Sequence[tuple[Message, Position, str]]) -> None:
+        """Add rows: messages with their positions and the ids of their turns."""
+        documents, rows, start = [], [], len(self)
+        for row, (message, position, turn_id) in enumerate(new, start):
+            text, said = message.content, message.content.strip()
+            document, language = read_terms(text)
             document.update(terms(message.name or "", language))
-            if language.tells_name(message.content):
+            if language.tells_name(text):
                 document.update(terms(NAME, language))  # which "What's my name?" asks for
             documents.append(document)
-            languages.append(language)
-        both = list(zip(messages, languages, strict=True))
-        grounding = [message.grounding.text if message.grounding else "" for message in messages]
-        apart = [terms(text, language) for text, language in zip(grounding, languages, strict=True)]
-        values: dict[str, list[Any]] = {
-            "segments": [position.segment for position in positions],
-            "depths": [position.depth for position in positions],
-            "roles": [ROLES.index(message.role) for message in messages],
-            "speaks": [bool(message.content.strip()) and message.role != "system" for message in messages],
-            "asks": [message.content.rstrip().endswith(("?", "\uff1f")) for message in messages],
-            "instructs": [
-                message.role == "user" and language.instructs_for_good(message.content) for message, language in both
-            ],
-            "persons": [speaker_focus(message.content, language) for message, language in both],
-            "characters": [len(message.content.strip()) for message in messages],
-            "statements": [statement_code(message.content) for message in messages],
-            "speakers": [self._speaker(message.name) for message in messages],
-            "languages": [LANGUAGES.index(language) for language in languages],
-            "times": [message.created_at.timestamp() if message.created_at else 0.0 for message in messages],
-            "turns": [self.turns.number(turn_id) for turn_id in turn_ids],
-            "apart": [sum(document.values()) for document in apart],
-        }
-        for name, column in values.items():
-            self._growing[name].extend(column)
+            apart = terms(message.grounding.text if message.grounding else "", language)
+            self.grounding.add(row, apart)
+            rows.append({
+                "segments": position.segment,
+                "depths": position.depth,
+                "roles": ROLES.index(message.role),
+                "speaks": bool(said) and message.role != "system",
+                "asks": said.endswith(("?", "\uff1f")),
+                "instructs": message.role == "user" and language.instructs_for_good(text),
+                "persons": speaker_focus(text, language),
+                "characters": len(said),
+                "statements": statement_code(text),
+                "speakers": self._speaker(message.name),
+                "languages": LANGUAGES.index(language),
+                "times": message.created_at.timestamp() if message.created_at else 0.0,
+                "turns": self.turns.number(turn_id),
+                "apart": apart.total(),
+            })  # fmt: skip
+        for name, column in self._growing.items():
+            column.extend([row[name] for row in rows])
         self.lexical.add(documents)
-        for row, document in enumerate(apart, start):
-            self.grounding.add(row, document)
         self._enter_segments(start)
         self.fold(FOLD)
 
@@ -279,7 +263,7 @@ class SessionIndex:
     def _enter_segments(self, start: int) -> None:
         """Enter the rows from `start` on under their segments."""
         self._show()
-        segments, depths = self.column("segments")[start:], self.column("depths")[start:]
+        segments, depths = self.columns["segments"][start:], self.columns["depths"][start:]
         order = np.argsort(segments, kind="stable").astype(np.int32)
         ends = np.flatnonzero(np.diff(segments[order], append=-1)) + 1
         for new in np.split(order, ends)[:-1]:
@@ -296,8 +280,8 @@ class SessionIndex:
         first, end = depths.searchsorted(np.int32(start)), depths.searchsorted(np.int32(upto), side="right")
         return self._rows_of[segment].values[first:end]
 
-    def rows_at(self, positions: Sequence[Position] | npt.NDArray[np.int64]) -> Ints:
-        """Return the row at each position, -1 if there is no message; the positions may be those of `coordinates`."""
+    def rows_at(self, positions: Sequence[Position]) -> Ints:
+        """Return the row at each position, -1 if there is no message."""
         wanted = np.array(positions, dtype=np.int64).reshape(-1, 2)
         found = np.full(len(wanted), -1, dtype=np.int32)
         for segment in distinct(wanted[:, 0]).tolist():
@@ -312,37 +296,30 @@ class SessionIndex:
 
     def positions(self, rows: npt.NDArray[np.integer[Any]]) -> list[Position]:
         """Return the positions of some rows."""
-        segments, depths = self.column("segments")[rows], self.column("depths")[rows]
+        segments, depths = self.columns["segments"][rows], self.columns["depths"][rows]
         return list(map(Position, segments.tolist(), depths.tolist()))
-
-    def coordinates(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
-        """Return the segment and the depth of some rows, shape (len(rows), 2): their positions without objects."""
-        return np.column_stack([self.column("segments")[rows], self.column("depths")[rows]]).astype(np.int64)
 
     def line(self, path: Path) -> LinePrefix:
         """Return the rows along a path in order."""
-        with self.lock:
-            return self._line(path)
-
-    def _line(self, path: Path) -> LinePrefix:
         *before, last = path.spans
         key = (*before, last._replace(upto=-1))
-        rows = self._between(last.segment, last.start, np.iinfo(np.int32).max)
-        line = self._lines.pop(key, None)
-        if line is None:
-            line = Line()
-            parts = [*(self._between(*span.stretch) for span in before), rows]
-            line.begun = sum(map(len, parts[:-1]))
-            shifts = np.repeat([span.shift for span in path.spans], [len(part) for part in parts])
-            line.extend(np.concatenate(parts), self.columns, shifts)
-        elif line.known < len(self):
-            line.extend(rows[len(line.rows) - line.begun :], self.columns, last.shift)
-        # Enter it last: the line that was not used for longest is dropped first.
-        self._lines[key] = line
-        while len(self._lines) > CACHED_LINES:
-            self._lines.popitem(last=False)
-        beyond = len(rows) - len(self._between(last.segment, last.start, last.upto))
-        return LinePrefix(line, len(line.rows) - beyond)
+        with self.lock:
+            rows = self._between(last.segment, last.start, np.iinfo(np.int32).max)
+            line = self._lines.pop(key, None)
+            if line is None:
+                line = Line()
+                parts = [*(self._between(*span.stretch) for span in before), rows]
+                line.begun = sum(map(len, parts[:-1]))
+                shifts = np.repeat([span.shift for span in path.spans], [len(part) for part in parts])
+                line.extend(np.concatenate(parts), self.columns, shifts)
+            elif line.known < len(self):
+                line.extend(rows[len(line.rows) - line.begun :], self.columns, last.shift)
+            # Enter it last: the line that was not used for longest is dropped first.
+            self._lines[key] = line
+            while len(self._lines) > CACHED_LINES:
+                self._lines.popitem(last=False)
+            beyond = len(rows) - len(self._between(last.segment, last.start, last.upto))
+            return LinePrefix(line, len(line.rows) - beyond)
 
     def snapshot_due(self, least: int) -> bool:
         """Return whether to save a snapshot: at least `least` rows are new, and a twentieth, as it is written whole.

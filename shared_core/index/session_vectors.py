@@ -4,7 +4,6 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -37,26 +36,14 @@ class Shortened(NamedTuple):
     whole: int
 
 
-@dataclass(slots=True)
-class _Sample:
-    """A sample of the cosines between messages at the beginning of a line.
-
-    Attributes:
-        wanted: which messages of the beginning could be in it.
-        count: how many vectors there were when it was taken or last found to be up to date.
-        found: what the sample tells; see `VectorIndex.unrelated`.
-    """
-
-    wanted: Mask
-    count: int
-    found: tuple[float, float] | None
-
-
 class SessionVectors:
     """The dense half of a session's index. Several threads may use it; what changes does so under the index's lock.
 
     `damaged` is set if the snapshot could not be read and the index was made from the stored vectors, or if a stored
     vector was damaged and has to be made again. `shortened` lists long texts of which not all was embedded here.
+
+    Attributes:
+        epoch: the session's when the vectors were loaded or last followed.
 
     Args:
         session_index: the session's rows.
@@ -68,7 +55,7 @@ class SessionVectors:
         self.session_index = session_index
         self.space = space
         self.dimension = dimension
-        self._epoch = -1
+        self.epoch = session_index.epoch
         self.saved = 0
         self.damaged = False
         self._needs_rewrite = False
@@ -78,7 +65,7 @@ class SessionVectors:
         self._claimed: set[int] = set()
         self._pid = os.getpid()
         self.vectors = VectorIndex(dimension)
-        self._samples: WeakKeyDictionary[Line, _Sample] = WeakKeyDictionary()
+        self._samples: WeakKeyDictionary[Line, tuple[Mask, int, tuple[float, float] | None]] = WeakKeyDictionary()
 
     @property
     def _store(self) -> Store:
@@ -90,10 +77,7 @@ class SessionVectors:
         return self.vectors.nbytes + sum(len(data) + 200 for _, _, data in self._unsaved)
 
     def refresh(self) -> None:
-        """Load the stored vectors, once. Call this after the rows have been refreshed."""
-        if self._epoch >= 0:
-            return
-        self._epoch = self.session_index.epoch
+        """Load the stored vectors. Call this once, after the rows have been refreshed."""
         if not len(self.session_index.gone):  # else the rows of a snapshot are others
             self._load_snapshot()
         if not self.saved:
@@ -115,11 +99,11 @@ class SessionVectors:
         several messages may have lost one of them.
         """
         with self.session_index.lock:
-            if self._epoch != self.session_index.epoch:
+            if self.epoch != self.session_index.epoch:
                 if "#" in self.space:
                     return False
                 self._unsaved = self._left(self._unsaved)
-                self._epoch = self.session_index.epoch
+                self.epoch = self.session_index.epoch
             return True
 
     def _left(self, rows: Sequence[VectorRow]) -> list[VectorRow]:
@@ -131,10 +115,6 @@ class SessionVectors:
         """Return which of the rows wanted have no vector here, newest first."""
         return np.flatnonzero(np.greater(wanted, self.vectors.has(len(wanted))))[::-1]
 
-    def count_missing(self, wanted: Mask) -> int:
-        """Return how many of the rows wanted have no vector here."""
-        return int(np.count_nonzero(np.greater(wanted, self.vectors.has(len(wanted)))))
-
     def unrelated(self, line: Line, wanted: Mask, *, least: int) -> tuple[float, float] | None:
         """Return `VectorIndex.unrelated` of some messages at the beginning of a line, kept until one of them changes.
 
@@ -143,26 +123,18 @@ class SessionVectors:
             wanted: which of its first messages are meant, by index.
             least: how many of them must have a vector; otherwise, the result is None.
         """
-        kept = self._samples.get(line)
-        if kept is not None and np.array_equal(kept.wanted, wanted):
-            indices = line.indices(self.vectors.owners[kept.count :])
-            if not np.any((indices >= 0) & (indices < len(wanted))):
-                kept.count = len(self.vectors)
-                return kept.found
         count = len(self.vectors)
-        found = self.vectors.unrelated(line.rows[: len(wanted)][wanted], least=least)
-        self._samples[line] = _Sample(wanted.copy(), count, found)
+        before, known, found = self._samples.get(line, (None, 0, None))
+        new = line.indices(self.vectors.owners[known:])
+        if before is None or not np.array_equal(before, wanted) or np.any((new >= 0) & (new < len(wanted))):
+            before, found = wanted.copy(), self.vectors.unrelated(line.rows[: len(wanted)][wanted], least=least)
+        self._samples[line] = before, count, found
         return found
-
-    @property
-    def epoch(self) -> int:
-        """The session's when the vectors were loaded."""
-        return self._epoch
 
     def checked_epoch(self) -> int:
         """Return the session's epoch now. What is not stored yet is given up if it may not be right any more."""
         state = self._state()
-        if state.epoch != self._epoch and not (self.session_index.drop_forgotten(state) and self.drop_forgotten()):
+        if state.epoch != self.epoch and not (self.session_index.drop_forgotten(state) and self.drop_forgotten()):
             with self.session_index.lock:
                 self._unsaved = []
         return state.epoch
@@ -191,7 +163,10 @@ class SessionVectors:
             hashes: the `text_hash` of each.
             ask: whether to ask the store; otherwise, only vectors that were made here and are not stored yet are taken.
         """
-        lacking = set(positions) - self._having(positions)
+        rows, there = self.session_index.rows_at(positions), self.vectors.has(len(self.session_index))
+        lacking = {
+            position for position, row in zip(positions, rows.tolist(), strict=True) if row < 0 or not there[row]
+        }
         hash_of = {position: text for position, text in zip(positions, hashes, strict=True) if position in lacking}
         known: Sequence[VectorRow] = list(self._unsaved)
         if ask and hash_of:
@@ -218,11 +193,6 @@ class SessionVectors:
             # Search the vectors as decoded from half precision, so that a reopened store ranks the same.
             self.take([(position, data) for position, _, data in new])
 
-    def _having(self, positions: Sequence[Position]) -> set[Position]:
-        """Return those of some messages that have a vector here."""
-        rows, there = self.session_index.rows_at(positions), self.vectors.has(len(self.session_index))
-        return {position for position, row in zip(positions, rows.tolist(), strict=True) if row >= 0 and there[row]}
-
     def save(self, epoch: int | None = None) -> None:
         """Store new vectors, in one call. If this raises StoreError, they stay here and the next call tries again.
 
@@ -230,7 +200,7 @@ class SessionVectors:
             epoch: the session's when their texts were known to be those in the store, from `checked_epoch`. None: when
                 the vectors were loaded or last followed. If something was forgotten since, they stay here.
         """
-        rows, epoch = self.unsaved, self._epoch if epoch is None else epoch
+        rows, epoch = self.unsaved, self.epoch if epoch is None else epoch
         if rows is not None and self._keep(rows, epoch):
             self.note_saved(rows)
 
@@ -281,7 +251,7 @@ class SessionVectors:
             number, end = start // PART, min(start + PART, len(self.vectors))
             arrays: Arrays = {"owners": self.vectors.owners[start:end], "matrix": self.vectors.matrix(start, end)}
             data = pack(self._about(number), arrays)
-            if not self._store.keep(self.session_index.session, Snapshot(self._name(number), data), self._epoch):
+            if not self._store.keep(self.session_index.session, Snapshot(self._name(number), data), self.epoch):
                 return
             self._digests[number:] = [digest_of(data)]
             self.saved = end
@@ -304,7 +274,7 @@ class SessionVectors:
 
     def _about(self, number: int) -> dict[str, object]:
         after = self._digests[number - 1] if number else ""
-        return {"epoch": self._epoch, "dimension": self.dimension, "after": after}
+        return {"epoch": self.epoch, "dimension": self.dimension, "after": after}
 
     def _name(self, number: int) -> str:
         return f"vectors/{self.space}" + (f"/{number}" if number else "")

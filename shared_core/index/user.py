@@ -270,12 +270,10 @@ class UserIndex(SessionIndex):
                 self.of_others.add(session)
             else:
                 vectors += [(self.numbered(session, position), data) for position, _, data in new.vectors]
-        if records:
-            self._enter(
-                [record.message for _, record in records],
-                [self.numbered(session, record.position) for session, record in records],
-                [f"{session} {record.message.turn_id or ''}" for session, record in records],
-            )
+        self._enter([
+            (one.message, self.numbered(session, one.position), f"{session} {one.message.turn_id or ''}")
+            for session, one in records
+        ])  # fmt: skip
         for session, path in paths.items():
             self._set_main(session, path)
         for one in self.vectors.values():
@@ -382,11 +380,6 @@ class UserVectors(SessionVectors):
     def __init__(self, index: UserIndex) -> None:
         super().__init__(index, index.space, index.dimension)
         self._index = index
-        self._epoch = index.epoch
-
-    @override
-    def refresh(self) -> None:
-        return
 
     @override
     def snapshot_due(self, least: int) -> bool:

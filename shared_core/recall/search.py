@@ -302,7 +302,7 @@ class Searcher:
         """Return how many messages have no vector. Without its fingerprint, no vector is known to be the embedder's."""
         if failed:
             return int(scope.findable().sum())
-        return scope.vectors.count_missing(scope.embeddable()) if scope.vectors is not None else 0
+        return len(self.pending(scope))
 
     def _vectors(
         self, embedder: Embedder, query: Query, scopes: Sequence[Scope], notes: list[Note]
