@@ -161,10 +161,6 @@ class SessionIndex:
             self.grounding.fold(share)
             self.turns.fold()
 
-    def column(self, name: str) -> npt.NDArray[Any]:
-        """Return one of `columns`."""
-        return self.columns[name]
-
     def refresh(
         self, state: SessionState, news: Callable[[int, int], Sequence[Record]] = lambda seq, epoch: ()
     ) -> bool:

@@ -90,7 +90,7 @@ def _sizes(found: Found) -> Floats:
     ranked, characters = found.ranked, np.empty(len(found.ranked))
     for number, scope in enumerate(found.scopes):
         own = ranked.scopes == number
-        characters[own] = scope.session_index.column("characters")[scope.line.rows[ranked.indices[own]]]
+        characters[own] = scope.session_index.columns["characters"][scope.line.rows[ranked.indices[own]]]
     return characters / CHARACTERS_PER_TOKEN
 
 
@@ -204,10 +204,10 @@ class Reader:
             self._entries[place] = replace(self._live.sizer.entry(records[place], order), turn_no=ELSEWHERE)
         for number, scope in enumerate(self._found.scopes):
             own = [place for place in records if place[0] == number]
-            rows, column = scope.line.rows[[index for _, index in own]], scope.session_index.column
+            rows, columns = scope.line.rows[[index for _, index in own]], scope.session_index.columns
             orders = [self._entries[place].order for place in own]
-            self._said |= zip(orders, column("statements")[rows].tolist(), strict=True)
-            spoken = column("languages")[rows].tolist()
+            self._said |= zip(orders, columns["statements"][rows].tolist(), strict=True)
+            spoken = columns["languages"][rows].tolist()
             self._spoken |= zip(orders, map(LANGUAGES.__getitem__, spoken), strict=True)
 
     def _orders(self, records: Mapping[Place, Record], units: Sequence[Sequence[Place]]) -> dict[Place, int]:
@@ -222,7 +222,7 @@ class Reader:
             number, first = members[0]
             scope = self._found.scopes[number]
             if scope.session_index.session != own:
-                began = float(scope.session_index.column("times")[scope.line.rows[first]])
+                began = float(scope.session_index.columns["times"][scope.line.rows[first]])
                 unit = (int(began * MICROSECONDS) << PLACE_BITS | number) << PLACE_BITS
                 orders |= {place: unit | place[1] for place in members if place in records}
         return orders
@@ -357,7 +357,7 @@ def _renews(scopes: Sequence[Scope], new: Place, old: Place) -> bool:
     row = scope.line.rows[new[1]]
     if by != same or by[0] == ROLES.index("tool") or not scope.eligible[new[1]]:
         return False
-    if scope.session_index.column("asks")[row] or scope.session_index.column("characters")[row] > LONGEST:
+    if scope.session_index.columns["asks"][row] or scope.session_index.columns["characters"][row] > LONGEST:
         return False
     return new[1] > old[1] if new[0] == old[0] else time > earlier
 
@@ -365,6 +365,6 @@ def _renews(scopes: Sequence[Scope], new: Place, old: Place) -> bool:
 def _said(scopes: Sequence[Scope], place: Place) -> tuple[tuple[int, str], float]:
     """Return who says a message, by role and name, and when."""
     session_index, row = scopes[place[0]].session_index, scopes[place[0]].line.rows[place[1]]
-    name = int(session_index.column("speakers")[row])
-    speaker = int(session_index.column("roles")[row]), session_index.names[name] if name >= 0 else ""
-    return speaker, float(session_index.column("times")[row])
+    name = int(session_index.columns["speakers"][row])
+    speaker = int(session_index.columns["roles"][row]), session_index.names[name] if name >= 0 else ""
+    return speaker, float(session_index.columns["times"][row])

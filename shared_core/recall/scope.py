@@ -123,7 +123,7 @@ class Scope:
         """Return which units hold the message with which the user opened a sitting."""
         first = self._firsts(indices)
         begins = first == indices if self.unit == "message" else self._turns(first) == self._turns(indices)
-        opens: Mask = begins & (self.session_index.column("roles")[self.line.rows[first]] == ROLES.index("user"))
+        opens: Mask = begins & (self.session_index.columns["roles"][self.line.rows[first]] == ROLES.index("user"))
         return opens
 
     def openings(self, indices: Indices, newest: int) -> Indices:
@@ -152,8 +152,8 @@ class Scope:
         upto, look = self.line.upto, 4 * count  # results of tools may be between them
         indices = np.arange(max(0, upto - look), upto)
         rows = self.line.rows[indices]
-        spoken = np.isin(self.session_index.column("roles")[rows], [ROLES.index("user"), ROLES.index("assistant")])
-        return indices[spoken & (self.session_index.column("speaks")[rows] > 0)][-count:]
+        spoken = np.isin(self.session_index.columns["roles"][rows], [ROLES.index("user"), ROLES.index("assistant")])
+        return indices[spoken & (self.session_index.columns["speaks"][rows] > 0)][-count:]
 
     def mentions(self, terms: Iterable[str]) -> bool:
         """Return whether a message before the question contains one of some terms."""
@@ -165,7 +165,7 @@ class Scope:
 
     def statement_codes(self, indices: Indices) -> Indices:
         """Return the statement code of the message at each index."""
-        codes: Indices = self.session_index.column("statements")[self.line.rows[indices]]
+        codes: Indices = self.session_index.columns["statements"][self.line.rows[indices]]
         return codes
 
     def turn_codes(self, indices: Indices) -> Indices:
@@ -174,7 +174,7 @@ class Scope:
         return np.array([hash(tuple(turn)) for turn in turns], dtype=np.int64)  # hashes of ints do not vary by process
 
     def _turns(self, indices: npt.NDArray[np.integer]) -> Indices:
-        turns: Indices = self.session_index.column("turns")[self.line.rows[indices]]
+        turns: Indices = self.session_index.columns["turns"][self.line.rows[indices]]
         return turns
 
     def _members(self, turn: int) -> list[int]:
@@ -246,7 +246,7 @@ def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter)
     """Return which messages of a line may be found. The line already ends at `wanted.before`."""
     eligible = _speaks(session_index, line, wanted.roles)
     if wanted.since != -np.inf or wanted.until != np.inf:
-        times = line.along(session_index.column("times"))
+        times = line.along(session_index.columns["times"])
         eligible &= (times >= wanted.since) & (times <= wanted.until)
     for turn in wanted.without:
         indices = [index for index in line.line.indices_of_turn(session_index.turns.find(turn)) if index < line.upto]
@@ -256,13 +256,13 @@ def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter)
 
 def _speaks(session_index: SessionIndex, line: LinePrefix, wanted: tuple[Role, ...] | None) -> Mask:
     """Return which messages have text that may be recalled."""
-    roles = line.along(session_index.column("roles"))
+    roles = line.along(session_index.columns["roles"])
     if wanted is not None:
         said: Mask = np.isin(roles, [ROLES.index(role) for role in wanted])
-        said &= line.along(session_index.column("characters")) > 0
+        said &= line.along(session_index.columns["characters"]) > 0
         return said
     # Results of tools go stale; the replies of their turns say what was made of them.
-    speaks: Mask = np.greater(line.along(session_index.column("speaks")), roles == ROLES.index("tool"))
+    speaks: Mask = np.greater(line.along(session_index.columns["speaks"]), roles == ROLES.index("tool"))
     return speaks
 
 
@@ -290,7 +290,7 @@ def languages(scopes: Sequence[Scope]) -> tuple[Language, ...]:
 
 def _spoken(scope: Scope) -> int:
     rows = scope.line.rows[max(0, scope.line.upto - NEWEST) : scope.line.upto]
-    counts = np.bincount(scope.session_index.column("languages")[rows], minlength=len(LANGUAGES))
+    counts = np.bincount(scope.session_index.columns["languages"][rows], minlength=len(LANGUAGES))
     english = LANGUAGES.index(ENGLISH)
     counts[english] = 0
     most = int(counts.argmax())

@@ -225,9 +225,9 @@ class ScopeSearch:
         fade = np.minimum(1, FADE_TERMS / np.maximum(session_index.lexical.lengths[rows], 1)).astype(np.float32)
         return Signals(
             np.full(len(indices), self.number), indices, shares, present, dense, around, self._named(rows),
-            query.date_matches(session_index.column("times")[rows]),
-            session_index.column("instructs")[rows].astype(np.float32),
-            fade * (session_index.column("persons")[rows] < 0), *self._resumed(indices),
+            query.date_matches(session_index.columns["times"][rows]),
+            session_index.columns["instructs"][rows].astype(np.float32),
+            fade * (session_index.columns["persons"][rows] < 0), *self._resumed(indices),
         )  # fmt: skip
 
     def _resumed(self, indices: Indices) -> tuple[Floats, Floats]:
@@ -243,20 +243,20 @@ class ScopeSearch:
         session_index = self.scope.session_index
         speakers = [session_index.names.index(name) for name in self.query.speakers if name in session_index.names]
         if self.query.asks_back and not speakers and not self.query.goes_on:
-            said: Floats = np.float32(ASKED_BACK) * (session_index.column("roles")[rows] == ROLES.index("assistant"))
+            said: Floats = np.float32(ASKED_BACK) * (session_index.columns["roles"][rows] == ROLES.index("assistant"))
             return said
         if self.query.of_self:
             return self._of_others(rows)
         if len(speakers) != 1:
             return np.zeros(len(rows), dtype=np.float32)
-        of_self = np.where(session_index.column("persons")[rows] > 0, np.float32(1), np.float32(NOT_OF_SELF))
-        named: Floats = of_self * (session_index.column("speakers")[rows] == speakers[0])
+        of_self = np.where(session_index.columns["persons"][rows] > 0, np.float32(1), np.float32(NOT_OF_SELF))
+        named: Floats = of_self * (session_index.columns["speakers"][rows] == speakers[0])
         return named
 
     def _of_others(self, rows: npt.NDArray[np.int32]) -> Floats:
         """Return `Signals.named` of users if the question is about the one who asks, who alone has no name."""
-        users = self.scope.session_index.column("roles")[rows] == ROLES.index("user")
-        unnamed = self.scope.session_index.column("speakers")[rows] < 0
+        users = self.scope.session_index.columns["roles"][rows] == ROLES.index("user")
+        unnamed = self.scope.session_index.columns["speakers"][rows] < 0
         others: Floats = np.where(users & ~unnamed, np.float32(ANOTHER_USER), np.float32(0))
         return others if np.any(users & unnamed) else np.zeros(len(rows), dtype=np.float32)
 

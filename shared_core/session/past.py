@@ -64,7 +64,7 @@ def _last_before(checkout: Checkout, sessions: OpenIndexes, time: float) -> Posi
         return ROOT
     session_index, _ = sessions.open(live.key, live.sync(), EmbedderChoice(None))
     line = session_index.line(live.path)
-    later = np.flatnonzero(line.along(session_index.column("times")) > time)
+    later = np.flatnonzero(line.along(session_index.columns["times"]) > time)
     if not len(later):
         return live.path.head
     for index in range(int(later[0]) - 1, -1, -1):

@@ -43,7 +43,7 @@ def told(index: SessionIndex, session: Session, head: Position) -> object:
     turns = [line.line.indices_of_turn(index.turns.find(f"t{number}")) for number in range(40)]
     names = {name: line.has_said(number) for number, name in enumerate(index.names) if line.has_said(number)}
     there = index.rows_at([*positions, Position(0, 1), Position(7, 7)]) >= 0
-    times = [index.column("times")[rows].tolist(), line.sittings[: line.upto].tolist(), line.languages()]
+    times = [index.columns["times"][rows].tolist(), line.sittings[: line.upto].tolist(), line.languages()]
     return positions, scores.tolist(), turns, names, there.tolist(), times, line.terms
 
 

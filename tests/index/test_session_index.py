@@ -46,7 +46,7 @@ def check_line(index: SessionIndex, session: Session, head: Position) -> None:
     assert line.indices(rows).tolist() == list(range(len(path)))
     elsewhere = np.setdiff1d(np.arange(len(index), dtype=np.int32), line.rows)
     assert line.indices(elsewhere).tolist() == [-1] * len(elsewhere)
-    np.testing.assert_array_equal(line.along(index.column("depths")), [record.position.depth for record in path])
+    np.testing.assert_array_equal(line.along(index.columns["depths"]), [record.position.depth for record in path])
     times = [record.message.created_at for record in path]
     gaps = [(b - a).total_seconds() > SITTING_GAP for a, b in pairwise(times) if a and b]
     np.testing.assert_array_equal(line.sittings[: line.upto], np.cumsum([0, *gaps])[: len(path)])
@@ -61,12 +61,12 @@ def check_line(index: SessionIndex, session: Session, head: Position) -> None:
         members = [number for number, other in enumerate(turns) if other == turn]
         found = line.line.indices_of_turn(index.turns.find(turn or ""))
         assert [number for number in found if number < line.upto] == members
-        assert line.line.turn_ends(index.column("turns")[line.rows[members]]).tolist() == [found[-1]] * len(members)
+        assert line.line.turn_ends(index.columns["turns"][line.rows[members]]).tolist() == [found[-1]] * len(members)
 
 
 def equal(first: SessionIndex, second: SessionIndex) -> bool:
     """Whether two indexes hold the same, in the same order."""
-    ours, theirs = ({**index.lexical.arrays(), **{name: index.column(name) for name in index.columns}}
+    ours, theirs = ({**index.lexical.arrays(), **index.columns}
                     for index in (first, second))  # fmt: skip
     same = all(np.array_equal(ours[name], theirs[name]) for name in ours.keys() | theirs.keys())
     return same and (first.names, first.last_seq, first.epoch) == (second.names, second.last_seq, second.epoch)
@@ -100,13 +100,13 @@ class TestRows:
             draft("u2", content="x", name="Ann", created_at="1970-01-01T01:00:00+01:00"),
         ])  # fmt: skip
         index = refreshed(session)
-        assert index.column("roles").tolist() == [0, 1, 2, 3, 1]
-        assert index.column("speaks").tolist() == [False, True, False, True, True]
-        assert index.column("characters").tolist() == [7, 9, 0, 2, 1]
-        assert [index.names[speaker] if speaker >= 0 else None for speaker in index.column("speakers").tolist()] == [
+        assert index.columns["roles"].tolist() == [0, 1, 2, 3, 1]
+        assert index.columns["speaks"].tolist() == [False, True, False, True, True]
+        assert index.columns["characters"].tolist() == [7, 9, 0, 2, 1]
+        assert [index.names[speaker] if speaker >= 0 else None for speaker in index.columns["speakers"].tolist()] == [
             None, "Ann", "Bob", None, "Ann"
         ]  # fmt: skip
-        assert index.column("times").tolist() == [NOON.timestamp()] * 4 + [0.0]
+        assert index.columns["times"].tolist() == [NOON.timestamp()] * 4 + [0.0]
         # A message is found by its speaker's name, too.
         assert index.lexical.lengths.tolist() == [1, 2, 1, 1, 2]
 
