@@ -329,12 +329,14 @@ class SessionIndex:
     def save_snapshot(self) -> None:
         """Store a snapshot, so that the next process reads it instead of all messages."""
         with self.lock:
-            about = {"names": [*self.names], "last_seq": self.last_seq, "epoch": self.epoch, "rules": digest()}
+            if len(self.gone):
+                return  # forgotten since it was due: what is packed now would hold it
+            epoch, rows = self.epoch, len(self)
+            about = {"names": [*self.names], "last_seq": self.last_seq, "epoch": epoch, "rules": digest()}
             arrays = {**{name: self.columns[name] for name in COLUMNS}, **self.turns.arrays(), **self.lexical.arrays()}
             arrays |= self.grounding.arrays(GROUNDING)
-            rows = len(self)
         # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
-        if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, arrays)), self.epoch):
+        if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, arrays)), epoch):
             with self.lock:
                 self.saved, self._needs_rewrite = max(self.saved, rows), False
 

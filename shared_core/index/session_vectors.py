@@ -247,11 +247,15 @@ class SessionVectors:
     def save_snapshot(self) -> None:
         """Store the vectors in the form in which they are searched, without the parts that are stored and full."""
         self.save()
+        with self.session_index.lock:
+            epoch = self.epoch
+            if len(self.session_index.gone):
+                return  # forgotten since it was due: what is packed now would hold it
         for start in range(self.saved // PART * PART, len(self.vectors), PART):
             number, end = start // PART, min(start + PART, len(self.vectors))
             arrays: Arrays = {"owners": self.vectors.owners[start:end], "matrix": self.vectors.matrix(start, end)}
             data = pack(self._about(number), arrays)
-            if not self._store.keep(self.session_index.session, Snapshot(self._name(number), data), self.epoch):
+            if not self._store.keep(self.session_index.session, Snapshot(self._name(number), data), epoch):
                 return
             self._digests[number:] = [digest_of(data)]
             self.saved = end

@@ -1,19 +1,22 @@
 """What was forgotten is on no line of an index, which finds what one that is built anew finds."""
 
 from contextlib import closing
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
+from shared_core.index.arrays import pack
 from shared_core.index.rows import SNAPSHOT, SessionIndex
 from shared_core.messages import Role
 from shared_core.records import MAIN, Draft, Position
 from shared_core.stores import SQLiteStore
 from shared_core.testing import HashingEmbedder
 from shared_core.testing.oracle import Session, draft, drafts
-from tests.index.sessions import path_to, refreshed
+from tests.index.sessions import fill, path_to, refreshed, vectors_of
 
 SAID = (
     "I'm vegan and allergic to peanuts.", "The lighthouse is 40 metres high.", "Merci beaucoup, à demain !",
@@ -81,6 +84,31 @@ def test_no_snapshot_holds_what_was_forgotten(store: SQLiteStore) -> None:
     anew = refreshed(session)
     anew.save_snapshot()
     assert b"xyzzy" not in (store.snapshot(session.key, SNAPSHOT) or b"xyzzy")
+
+
+@pytest.mark.parametrize("part", ["rows", "session_vectors"])
+def test_no_snapshot_is_kept_that_was_packed_before_a_forgetting(
+    store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    """Another thread takes it out of the index while the snapshot is made."""
+    session = Session(store)
+    session.append(MAIN, drafts("u1", "a1", "u2", "a2"))
+    index = refreshed(session)
+    vectors = vectors_of(session, index)
+    fill(vectors, HashingEmbedder(8))
+
+    def slowly(*what: Any) -> bytes:
+        session.forget([Position(0, 1)])
+        index.refresh(store.state(session.key))
+        vectors.drop_forgotten()
+        return pack(*what)
+
+    monkeypatch.setattr(f"shared_core.index.{part}.pack", slowly)
+    for one in (index,) if part == "rows" else (vectors,):
+        one.save_snapshot()
+        one.save_snapshot()
+    assert store.snapshot(session.key, SNAPSHOT) is None
+    assert store.snapshot(session.key, "vectors/space") is None
 
 
 def test_an_index_of_which_most_was_forgotten_is_read_anew(store: SQLiteStore) -> None:
