@@ -138,8 +138,8 @@ def cut(path: Path, name: str) -> None:
 
 
 DAMAGE = {
-    "magic": flipped(0), "version": flipped(len(MAGIC) - 1), "checksum": flipped(len(MAGIC) + 3), "size": flipped(24),
-    "header": flipped(40), "middle": flipped(0.5), "end": flipped(0.99), "cut": cut,
+    "version": flipped(len(MAGIC) - 1), "checksum": flipped(len(MAGIC) + 3), "header": flipped(40),
+    "middle": flipped(0.5), "cut": cut,
 }  # fmt: skip
 
 

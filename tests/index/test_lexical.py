@@ -203,14 +203,6 @@ def test_the_best_rows_of_a_long_path_are_found_among_all(count: int, monkeypatc
         assert index.score(query, line).best(count, allowed).tolist() == expected_best(values, count, allowed.tolist())
 
 
-def test_how_much_of_a_question_occurs_in_a_row() -> None:
-    index = index_of([{"boat": 3, "tower": 1}, {"tower": 1}, {}])
-    scores = index.score(["boat", "tower", "unsaid"], one_sitting(index))
-    boat, tower = (math.log(1 + (3 - df + 0.5) / (df + 0.5)) for df in (1, 2))
-    assert scores.at(np.arange(3))[1].tolist() == pytest.approx([boat + tower, tower, 0.0])
-    assert scores.ceiling == pytest.approx(boat + tower + math.log(8))
-
-
 @given(st.lists(st.text(), max_size=5))
 def test_any_text_survives_a_snapshot(texts: list[str]) -> None:
     documents = [terms(text) for text in [*texts, "a\nb\rc\ud800"]]
@@ -218,14 +210,6 @@ def test_any_text_survives_a_snapshot(texts: list[str]) -> None:
     query = [term for document in documents for term in document]
     line = one_sitting(again)
     np.testing.assert_array_equal(again.score(query, line).values, index_of(documents).score(query, line).values)
-
-
-@pytest.mark.parametrize("documents", [[], [{}], [{}, {}]])
-def test_rows_without_a_word_survive_a_snapshot(documents: list[dict[str, int]]) -> None:
-    again = LexicalIndex.from_arrays(index_of(documents).arrays())
-    assert again.lengths.tolist() == [0] * len(documents)
-    again.add([{"boat": 1}])
-    assert again.score(["boat"], one_sitting(again)).values[-1] > 0
 
 
 def test_an_empty_line_has_no_scores() -> None:
@@ -281,21 +265,3 @@ def test_a_long_message_takes_less_from_its_neighbours() -> None:
     indexes = [index_of([{"tower": 1}, first, {}, {}, second]) for first, second in pairs]
     lent = [index.score(["tower"], one_sitting(index)).values for index in indexes]
     assert lent[0][1] > lent[1][1] == lent[2][1] > 0
-
-
-said = st.lists(st.dictionaries(st.sampled_from(VOCABULARY), st.integers(1, 300)), max_size=5)
-
-
-@given(said, said)
-def test_an_index_that_grows_on_from_a_snapshot_is_the_same(
-    before: list[dict[str, int]], after: list[dict[str, int]]
-) -> None:
-    grown = LexicalIndex.from_arrays(index_of(before).arrays())
-    grown.add(after)
-    whole = index_of([*before, *after])
-    again = LexicalIndex.from_arrays(grown.arrays())
-    for index in (grown, again):
-        arrays, expected = index.arrays(), whole.arrays()
-        assert {name: values.tolist() for name, values in arrays.items()} == {
-            name: values.tolist() for name, values in expected.items()
-        }

@@ -7,7 +7,6 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.index import session_vectors
-from shared_core.testing import HashingEmbedder
 from tests.index.kill_indexer import QUESTIONS, opened
 from tests.index.test_crashes import Answers, answers
 from tests.support.histories import history
@@ -69,17 +68,8 @@ def reopened_with_an_old_snapshot(path: Path) -> InfiniteMemory:
     return opened(str(path))
 
 
-def reindexed(path: Path) -> InfiniteMemory:
-    with InfiniteMemory(path, embedder=HashingEmbedder(name="another")) as other:
-        other.add(said())
-        other.index()
-    memory = opened(str(path))
-    memory.reindex()
-    return memory
-
-
 WAYS: list[Callable[[Path], InfiniteMemory]] = [
-    on_disk, bit_by_bit, reopened, reopened_without_snapshot, reopened_with_an_old_snapshot, reindexed,
+    on_disk, bit_by_bit, reopened, reopened_without_snapshot, reopened_with_an_old_snapshot,
 ]  # fmt: skip
 
 
@@ -89,12 +79,11 @@ def expected() -> Answers:
         return answers(memory)
 
 
-@pytest.mark.parametrize("part", [64, 65_536])
 @pytest.mark.parametrize("way", WAYS)
 def test_the_same_ids_and_scores_come_whichever_way(
-    tmp_path: Path, expected: Answers, way: Callable[[Path], InfiniteMemory], part: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, expected: Answers, way: Callable[[Path], InfiniteMemory], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_vectors, "PART", part)
+    monkeypatch.setattr(session_vectors, "PART", 64)
     with way(tmp_path / "chat.db") as memory:
         assert answers(memory) == expected
         assert memory.context(QUESTIONS[0]).report.degraded == ()

@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import cache, partial, update_wrapper
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from shared_core.records import MAIN, Derived, Position, Snapshot, VectorRows
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import Session, drafts
 from tests.index.sessions import Steps, fill, path_to, refreshed, texts_of, vectors_of
-from tests.support.histories import CountingStore
+from tests.support.histories import CountingStore, history
 
 
 @pytest.fixture
@@ -36,6 +37,10 @@ def session(store: CountingStore) -> Session:
 @pytest.fixture
 def embedder() -> HashingEmbedder:
     return HashingEmbedder(8)
+
+
+def opened(store: CountingStore, **how: Any) -> InfiniteMemory:
+    return InfiniteMemory(store, session_id="s", embedder=HashingEmbedder(8), embed_budget_ms=1e6, **how)
 
 
 class TestVectors:
@@ -171,6 +176,18 @@ class TestVectors:
         refreshed(session, index)
         assert ours.missing(np.full(3, True)).tolist() == [2]
 
+    def test_what_a_question_embeds_is_stored_with_the_next_message_of_its_memory(self, store: CountingStore) -> None:
+        with opened(store) as one, opened(store, recall_unit="turn") as other:
+            one.add(history(6))
+            for memory in (one, other):
+                memory.search("item3")
+            key = store.sessions()[0].key
+            assert store.spaces(key) == []
+            for memory, is_of_turns in ((one, False), (other, True)):
+                memory.add(Message.user("I see.", id=f"{is_of_turns}"))
+                assert store.spaces(key)[0].endswith("#turn") == is_of_turns
+                assert len(store.spaces(key)) == 1 + is_of_turns
+
     def test_nothing_forgotten_during_the_call_is_kept(self, session: Session, embedder: HashingEmbedder) -> None:
         """Another process forgets a message while its text is being embedded."""
         session.append(MAIN, drafts("ux", "ay"))
@@ -202,34 +219,18 @@ class TestParts:
 
     def test_the_vectors_of_one_row_may_be_in_several(self, session: Session) -> None:
         self.say(session, 0, 6)
-        vectors = vectors_of(session)
-        pieces = [1, 2, 3, 5, 1, 1]
-        rows = np.random.default_rng(3).normal(size=(sum(pieces), 8)).astype(np.float32)
-        parts = np.split(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.cumsum(pieces)[:-1])
+        vectors, pieces = vectors_of(session), [1, 2, 3, 5, 1, 1]
+        numbers = np.random.default_rng(3).normal(size=(sum(pieces), 8)).astype(np.float32)
+        parts = np.split(numbers, np.cumsum(pieces)[:-1])
         positions = vectors.session_index.positions(np.arange(6))
-        vectors.put(
-            [
-                (position, f"{number}", part)
-                for number, (position, part) in enumerate(zip(positions, parts, strict=True))
-            ]
-        )
-        for extra in ((), ("u6", "u7")):
-            if extra:
-                session.append(MAIN, drafts(*extra))
-                refreshed(session, vectors.session_index)
-                vectors.put(
-                    [
-                        (position, f"x{position}", parts[3])
-                        for position in vectors.session_index.positions(np.array([6, 7]))
-                    ]
-                )
+        for some in (range(4), range(4, 6)):
+            vectors.put([(positions[row], f"{row}", parts[row]) for row in some])
             vectors.save_snapshot()
-            again, asked = vectors_of(session), np.arange(len(vectors.session_index), dtype=np.int32)
+            again, asked = vectors_of(session), np.arange(6, dtype=np.int32)
             assert again.saved == len(again.vectors) == len(vectors.vectors)
-            for query in np.concatenate(parts):
-                np.testing.assert_array_equal(
-                    again.vectors.cosines(query, asked), vectors.vectors.cosines(query, asked)
-                )
+            for query in numbers:
+                expected = vectors.vectors.cosines(query, asked)
+                np.testing.assert_array_equal(again.vectors.cosines(query, asked), expected)
 
     def test_what_is_kept_already_is_not_written_again(
         self, store: CountingStore, session: Session, embedder: HashingEmbedder
@@ -252,16 +253,6 @@ class TestParts:
             full = [part for part in now if part and part in before]
             assert len(full) == sum(part is not None for part in now) - written
             before = now
-
-    def test_one_that_was_read_is_continued(self, store: CountingStore, session: Session) -> None:
-        for size in (3, 6, 9, 17):
-            self.say(session, len(refreshed(session)), size)
-            vectors, embedder = vectors_of(session), HashingEmbedder(8)
-            fill(vectors, embedder, vectors.missing(np.full(size, True)).tolist())
-            vectors.save_snapshot()
-            store.reset()
-            again = vectors_of(session)
-            assert (store.rows["all_vectors"], again.vectors.owners.tolist()) == (0, vectors.vectors.owners.tolist())
 
     @pytest.mark.parametrize("lost", range(4))
     def test_parts_that_do_not_follow_one_another_are_not_mixed(
@@ -367,16 +358,6 @@ class TestBackfill:
         assert embedder.documents == [str(number) for number in range(9, -1, -1)]
         assert done == [3, 6, 9, 10]
 
-    def test_nothing_to_do_asks_for_nothing(self, vectors: SessionVectors) -> None:
-        done: list[int] = []
-        assert drive(self.steps(vectors, HashingEmbedder(8), [], progress=done.append)) == 0
-        assert done == []
-        drive(self.steps(vectors, HashingEmbedder(8), range(10)))
-        embedder, again = HashingEmbedder(8), vectors_of(Session(vectors.session_index.store))
-        again.vectors = type(again.vectors)(8)
-        assert drive(self.steps(again, embedder, range(10), progress=done.append)) == 0
-        assert (embedder.documents, done, len(again.vectors)) == ([], [3, 6, 9, 10], 10)
-
     def test_no_batch_begins_after_the_deadline(self, vectors: SessionVectors) -> None:
         now, late = 100.0, LateCalls()
         embedder, done = HashingEmbedder(8), list[int]()
@@ -446,40 +427,27 @@ class Refusing(CountingStore):
         return super().keep(session, derived, epoch)
 
 
-class TestAStoreThatCannotBeWritten:
-    def test_vectors_wait_until_it_can(self) -> None:
-        with closing(Refusing(":memory:")) as store:
-            session = Session(store)
-            session.append(MAIN, drafts("ux", "ay"))
-            vectors, embedder = vectors_of(session), HashingEmbedder(8)
-            store.refusing = True
-            with pytest.raises(StoreError):
-                fill(vectors, embedder)
-            assert vectors.vectors.owners.tolist() == [0, 1], "they are searched all the same"
-            store.refusing = False
-            vectors.save()
-            assert [position for position, *_ in store.vectors(session.key, "space")] == [
-                Position(0, 0),
-                Position(0, 1),
-            ]
-            store.reset()
-            vectors.save()
-            assert store.calls["put_vectors"] == 0
-            assert embedder.documents == ["x", "y"]
-
-    def test_what_waits_does_not_outlive_a_forgetting(self) -> None:
-        """The text of a turn may have lost a part since."""
-        with closing(Refusing(":memory:")) as store:
-            session = Session(store)
-            session.append(MAIN, drafts("ux", "ay"))
-            vectors = vectors_of(session)
-            store.refusing = True
-            with pytest.raises(StoreError):
-                fill(vectors, HashingEmbedder(8))
-            store.refusing = False
+@pytest.mark.parametrize("forgets", [False, True])
+def test_vectors_wait_until_the_store_can_be_written_or_forgets(forgets: bool) -> None:
+    """The text of a turn may have lost a part since."""
+    with closing(Refusing(":memory:")) as store:
+        session = Session(store)
+        session.append(MAIN, drafts("ux", "ay"))
+        vectors, embedder = vectors_of(session), HashingEmbedder(8)
+        store.refusing = True
+        with pytest.raises(StoreError):
+            fill(vectors, embedder)
+        assert vectors.vectors.owners.tolist() == [0, 1], "they are searched all the same"
+        store.refusing = False
+        if forgets:
             session.forget([Position(0, 0)])
-            vectors.save()
-            assert list(store.vectors(session.key, "space")) == []
+        vectors.save()
+        kept = [position for position, *_ in store.vectors(session.key, "space")]
+        assert kept == ([] if forgets else [Position(0, 0), Position(0, 1)])
+        store.reset()
+        vectors.save()
+        assert (store.calls["put_vectors"] > 0) == forgets
+        assert embedder.documents == ["x", "y"]
 
 
 def shout(messages: Sequence[Message]) -> str:
