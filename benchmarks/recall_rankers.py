@@ -17,8 +17,9 @@ from recall_measures import Piece
 from recall_talks import Talk
 
 from shared_core import InfiniteMemory
-from shared_core.evaluation.runner import prompt_of
+from shared_core.evaluation.runner import texts_of
 from shared_core.plugins.base import Embedder, Fingerprint, TokenCounter, Vectors
+from shared_core.prompt.reasons import Kind
 
 __all__ = [
     "BM25", "Dense", "Fused", "Ours", "Prompt", "Ranker", "Remembering", "Window", "exchanges", "peers", "plain_peers",
@@ -148,13 +149,9 @@ class Ours:
         """Return what is in the prompt for a question, the whole of which takes at most `budget`."""
         self._memory.max_tokens = budget
         report = self._memory.context(question).report
-        found = prompt_of(report)
-        return Prompt(
-            frozenset(map(self._places.__getitem__, found.texts)),
-            tuple(found.texts.values()),
-            found.recalled,
-            found.tokens,
-        )
+        texts = [(id_, text) for id_, text in texts_of(report) if id_ is not None]
+        places = frozenset(self._places[id_] for id_, _ in texts)
+        return Prompt(places, tuple(text for _, text in texts), report.totals[Kind.RECALLED], report.total_tokens)
 
 
 class Window:

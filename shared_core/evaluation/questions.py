@@ -63,11 +63,6 @@ class Question(BaseModel):
             raise ValueError("give 'ids' or 'text', what must be in the prompt; 'ids': [] says that there is no answer")
         return self
 
-    @property
-    def is_answered(self) -> bool:
-        """Whether anything must be in the prompt. Otherwise, the best prompt recalls nothing."""
-        return bool(self.ids or self.text)
-
 
 def raise_any(name: str, problems: list[str]) -> None:
     """Raise InputFileError if there are problems with the questions of this name; it names the first ones."""

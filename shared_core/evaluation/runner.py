@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.evaluation.questions import Question, raise_any, read_questions
@@ -26,7 +26,7 @@ from shared_core.store import Store
 from shared_core.stores import SQLiteStore, database_path, read_address
 from shared_core.stores.sqlite.unopened_copy import copy_database
 
-__all__ = ["Prompt", "evaluate", "foreign_questions", "prompt_of", "small_talk"]
+__all__ = ["evaluate", "foreign_questions", "small_talk", "texts_of"]
 
 NOTHING: Mapping[str, Sequence[Any]] = MappingProxyType({})
 
@@ -222,7 +222,7 @@ def _lines(places: Sequence[Place], *, by_user: bool) -> list[Line]:
     for number, (key, place) in enumerate(zip(whose, places, strict=True)):
         foreign = foreign_questions(list(asked.values()), list(asked).index(key))
         said = {FOREIGN: foreign, **(small_talk() if number < MOST_SESSIONS else {})}
-        found += [(place, OWN if one.is_answered else UNANSWERED, one) for one in place.questions]
+        found += [(place, OWN if one.ids or one.text else UNANSWERED, one) for one in place.questions]
         found += [
             (place, purpose, Question(question=text, ids=())) for purpose, texts in said.items() for text in texts
         ]
@@ -252,17 +252,16 @@ def _answer(memory: InfiniteMemory, place: Place, purpose: str, question: Questi
     started = time.process_time()
     report = memory.context(question.question, as_of=question.at).report
     milliseconds = 1_000 * (time.process_time() - started)
-    prompt = prompt_of(report)
+    texts = texts_of(report)
     reasons = {line.id: line.why for line in report.lines if line.id and not line.included}
-    missing = {id_: reasons.get(id_, NOT_FOUND) for id_ in question.ids if id_ not in prompt.texts}
-    texts = [_plain(text) for text in (*prompt.texts.values(), prompt.summary)]
+    missing = {id_: reasons.get(id_, NOT_FOUND) for id_ in question.ids if id_ not in dict(texts)}
     for text in question.text:
-        if not any(_plain(text) in one for one in texts):
+        if not any(_plain(text) in _plain(one) for _, one in texts):
             missing[text] = "is in no part of the prompt"
     wanted = len(question.ids) + len(question.text)
     return Answer(
-        place, question, purpose, (wanted - len(missing)) / wanted if wanted else 0.0, prompt.recalled, prompt.tokens,
-        milliseconds, missing, report.embedder, report.degraded,
+        place, question, purpose, (wanted - len(missing)) / wanted if wanted else 0.0, report.totals[Kind.RECALLED],
+        report.total_tokens, milliseconds, missing, report.embedder, report.degraded,
     )  # fmt: skip
 
 
@@ -271,25 +270,10 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-class Prompt(NamedTuple):
-    """What is in a prompt besides the question.
+def texts_of(report: ContextReport) -> list[tuple[str | None, str]]:
+    """Return what is in a prompt besides the question: texts, each with the id of its message if it is one.
 
-    Attributes:
-        texts: what is there of each message, by its id, without names, dates, and the marks of excerpts.
-        summary: the text of the summary; empty if there is none.
-        recalled: the tokens of what was recalled, with its wording.
-        tokens: those of the whole prompt.
+    The texts are without names, dates, and the marks of excerpts.
     """
-
-    texts: Mapping[str, str]
-    summary: str
-    recalled: int
-    tokens: int
-
-
-def prompt_of(report: ContextReport) -> Prompt:
-    """Return what a report says is in the prompt."""
-    lines = [line for line in report.included if line.kind not in (Kind.QUESTION, Kind.TOOLS)]
-    texts = {line.id: line.text.removesuffix(EXCERPT_MARK.format(text="", id=line.id)) for line in lines if line.id}
-    summary = " ".join(line.text for line in lines if line.kind is Kind.SUMMARY)
-    return Prompt(texts, summary, report.totals[Kind.RECALLED], report.total_tokens)
+    lines = [line for line in report.included if line.kind not in (Kind.QUESTION, Kind.TOOLS) and line.text]
+    return [(line.id, line.text.removesuffix(EXCERPT_MARK.format(text="", id=line.id))) for line in lines]

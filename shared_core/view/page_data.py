@@ -331,8 +331,7 @@ def sent_prompt(
 def _line(line: ReportLine, ids: Mapping[str, int], threshold: float) -> list[Any]:
     """Return a line: row, kind, included, reason, tokens, tokens left, score, lexical and dense score, band.
 
-    A line about no message of the page has no row and ends with a preview of its text. One that a newer message
-    replaces ends with the row of that message.
+    A line about no message of the page has no row and ends with a preview of its text.
     """
     row = ids.get(line.id) if line.id is not None else None
     scores = [None if score is None else round(float(score), 3) for score in (line.score, line.lexical, line.dense)]
