@@ -95,7 +95,7 @@ EXAMPLE = {
         " ms: record.count 607\n  infinite_memory.index ",
         "\n  search_memory ",
         "\n    infinite_memory.recall ",
-        "\n      infinite_memory.embed ",
+        "\n    infinite_memory.embed ",
         "\n  delete_memory ",
         " spans; the first trace is ",
     ],
