@@ -1,6 +1,5 @@
 """Whatever takes a message takes OpenAI's dict, with the same result."""
 
-import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import count
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, SessionPool
+from shared_core import InfiniteMemory, Message
 from shared_core.history.normal_form import normal_forms
 from shared_core.messages import MessageLike, content_of
 from shared_core.prompt.context import Context
@@ -80,18 +79,3 @@ def test_context_and_count_take_a_dict() -> None:
         memory.context({"role": "you", "content": "x"})
     with pytest.raises(TypeError):
         memory.count(5)  # type: ignore[arg-type]
-
-
-def test_the_asynchronous_memory_and_the_pool_take_dicts() -> None:
-    async def talk() -> list[dict[str, Any]]:
-        async with await AsyncInfiniteMemory.open() as memory:
-            await memory.add(TALK[0])
-            followed = await memory.follow(TALK)
-            assert len(followed) == 5
-            assert await memory.count(TALK[1]) == InfiniteMemory().count(READ[1])
-            return (await memory.context(QUESTION)).to_openai()
-
-    assert asyncio.run(talk()) == [*TALK, QUESTION]
-    with SessionPool() as pool, pool.use("ann") as memory:
-        memory.add(TALK)
-        assert memory.context(QUESTION).to_openai() == [*TALK, QUESTION]

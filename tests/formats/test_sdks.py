@@ -101,21 +101,6 @@ def test_a_tool_loop_with_anthropic(server: ChatServer, memory: InfiniteMemory) 
     assert [message["role"] for message in server.requests[-1]["messages"]] == ["user", "assistant", "user"]
 
 
-def test_a_streamed_tool_loop_with_chat_completions(client: OpenAI, memory: InfiniteMemory) -> None:
-    while True:
-        with client.chat.completions.stream(model="m", messages=memory.context().to_openai()) as stream:
-            pieces = [event.delta for event in stream if event.type == "content.delta"]
-            reply = stream.get_final_completion().choices[0].message
-        memory.add(reply)
-        if not reply.tool_calls:
-            break
-        for call in reply.tool_calls:
-            result = weather(**json.loads(call.function.arguments))
-            memory.add({"role": "tool", "tool_call_id": call.id, "content": result})
-    assert pieces == ["", "Porto:", " sunny,", " Lisbon:", " sunny"]
-    assert said(memory) == TALK
-
-
 def test_the_server_knows_three_paths(server: ChatServer, client: OpenAI) -> None:
     with pytest.raises(NotFoundError):
         client.embeddings.create(model="m", input="x")

@@ -1,7 +1,6 @@
 """A session as LangChain's chat message history: all of it, and the window that fits."""
 
 import asyncio
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -150,21 +149,6 @@ def test_it_follows_the_branch_of_a_memory_and_otherwise_main() -> None:
         assert memory.branch == "main"
 
 
-def test_a_reply_belongs_to_the_question_of_its_own_history() -> None:
-    with SessionPool() as pool:
-        one, other = (InfiniteChatMessageHistory("1", store=pool) for _ in range(2))
-        one.add_user_message("first")
-        other.add_user_message("second")
-        one.add_ai_message("to the first")
-        with pool.use("1") as memory:
-            first, second, reply = memory.messages()
-            assert (reply.turn_id, second.turn_id) == (first.id, second.id)
-            assert one.unanswered() == [HumanMessage("second")]
-            memory.forget(ids=[first.id or "", reply.id or ""])
-        one.add_ai_message("to the second then")
-        assert one.unanswered() == []
-
-
 # What fits
 
 
@@ -309,38 +293,6 @@ def test_who_reads_the_window() -> None:
         window.clear()
         window.add_messages(kept)  # the usual way of trimming
         assert everything.messages == kept
-
-
-@pytest.mark.parametrize("way", ["threads", "tasks"])
-def test_runs_of_one_session_at_a_time_lose_nothing(way: str) -> None:
-    """The first run ends while the others go on, so that their second read is of a longer list than the first."""
-    together, first_done = threading.Barrier(4, timeout=60), threading.Event()
-
-    def answer(messages: list[BaseMessage]) -> str:
-        together.wait()
-        if messages[-1].text != "0?":
-            assert first_done.wait(60)
-        return f"re: {messages[-1].text}"
-
-    async def aanswer(messages: list[BaseMessage]) -> str:
-        return await asyncio.to_thread(answer, messages)
-
-    with SessionPool(**SMALL) as pool:
-        chain = remembering(RunnableLambda(answer, aanswer), session_factory(pool))
-
-        async def ask(number: int) -> None:
-            asked: list[BaseMessage] = [HumanMessage("so?"), HumanMessage(f"{number}?")]
-            await (chain.ainvoke(asked, ONE) if way == "tasks" else asyncio.to_thread(chain.invoke, asked, ONE))
-            if number == 0:
-                first_done.set()
-
-        async def work() -> None:
-            await asyncio.gather(*map(ask, range(4)))
-
-        asyncio.run(work())
-        stored = [message.text for message in InfiniteChatMessageHistory("1", store=pool).messages]
-    runs = [stored[at : at + 3] for at in range(0, len(stored), 3)]
-    assert sorted(runs) == [["so?", f"{number}?", f"re: {number}?"] for number in range(4)]
 
 
 class FailsFirst:

@@ -12,8 +12,6 @@ from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
-    ChatMessage,
-    FunctionMessage,
     HumanMessage,
     RemoveMessage,
     SystemMessage,
@@ -27,7 +25,6 @@ from shared_core.formats.parts import AUDIO_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKE
 from shared_core.interop.content import text_tokens
 from shared_core.messages import Payload, content_of
 from shared_core.prompt.frame import with_grounding
-from tests.interop.test_packages import in_new_process
 from tests.langchain.sample_messages import EVERY, PICTURE, messages
 from tests.support.strategies import groundings
 
@@ -48,25 +45,6 @@ def test_any_message_comes_back_equal(message: BaseMessage) -> None:
     neutral = to_message(message)
     assert from_message(stored(neutral)) == message
     assert content_of(to_message(from_message(neutral))) == content_of(neutral)
-
-
-READ_AGAIN = """
-import sys
-from tests.langchain.sample_messages import EVERY
-from langchain_infinite_memory import from_message
-from shared_core import InfiniteMemory
-with InfiniteMemory(sys.argv[1], token_counter="characters/4") as memory:
-    back = [from_message(message) for message in memory.messages()]
-assert back == EVERY, [pair for pair in zip(back, EVERY) if pair[0] != pair[1]]
-print(len(back))
-"""
-
-
-def test_every_message_comes_back_from_a_file_in_a_new_process(tmp_path: Path) -> None:
-    path = tmp_path / "chat.db"
-    with InfiniteMemory(path) as memory:
-        memory.add([to_message(message) for message in EVERY])
-    assert in_new_process(READ_AGAIN, str(path)) == str(len(EVERY))
 
 
 # Small
@@ -101,23 +79,6 @@ def test_the_neutral_form_of_a_reasoned_answer() -> None:
     )
     assert neutral.media_tokens == text_tokens("Two tools at once.") == 6
     assert (neutral.created_at, neutral.turn_id, neutral.pinned) == (None, None, False)
-
-
-def test_roles(subtests: pytest.Subtests) -> None:
-    rows: list[tuple[BaseMessage, str, str | None]] = [
-        (ToolMessage("r", tool_call_id="c"), "tool", "c"),
-        (FunctionMessage(content="r", name="f"), "tool", "function:f"),
-        (ChatMessage(content="r", role="Ana"), "user", None),
-        (ChatMessage(content="r", role="user"), "user", None),
-        (ChatMessage(content="r", role="Assistant"), "assistant", None),
-        (ChatMessage(content="r", role="tool"), "assistant", None),
-        (ChatMessage(content="r", role="developer"), "system", None),
-        (ChatMessage(content="r", role="Agent"), "assistant", None),
-    ]
-    for message, role, answers in rows:
-        with subtests.test(message=message, role=role, answers=answers):
-            neutral = to_message(message)
-            assert (neutral.role, neutral.tool_call_id) == (role, answers)
 
 
 def test_an_invalid_call_with_its_synthetic_reply_is_kept_and_without_it_is_not_sent() -> None:

@@ -4,16 +4,14 @@ import asyncio
 import inspect
 import json
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
-from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from langchain_infinite_memory.runnable import with_infinite_memory
@@ -171,29 +169,9 @@ def test_the_turn_that_is_going_on_is_not_found_and_long_texts_are_cut(pool: Ses
     assert answer == RecallTemplate().render([message.replace(content=short[str(message.id)]) for message in said])
 
 
-@dataclass
-class Person:
-    user_id: str
-
-
 class Model(GenericFakeChatModel):
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
         return self
-
-
-@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
-def test_an_agent_searches_its_own_past(pool: SessionPool, way: str) -> None:
-    call: Any = {"name": "search_earlier_messages", "args": {"query": "tower"}, "id": "c1", "type": "tool_call"}
-    model = Model(messages=iter([AIMessage("", tool_calls=[call]), AIMessage("It is secret.")]))
-    agent = create_agent(model, tools=[recall_tool(pool)], context_schema=Person)
-    value: Any = {"messages": [HumanMessage("where is the tower?")]}
-    config: Any = {"configurable": {"thread_id": "1"}}
-    if way == "invoke":
-        state = agent.invoke(value, config, context=Person("ann"))
-    else:
-        state = asyncio.run(agent.ainvoke(value, config, context=Person("ann")))
-    assert "ann's tower is secret" in state["messages"][2].content
-    assert state["messages"][-1].text == "It is secret."
 
 
 # The standard tests for retrievers

@@ -23,13 +23,12 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
-from langchain_core.output_parsers import JsonOutputParser, StrOutputParser
-from langchain_core.prompts import ChatPromptTemplate, MessagesPlaceholder
+from langchain_core.output_parsers import JsonOutputParser
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import (
     Runnable,
     RunnableGenerator,
     RunnableLambda,
-    RunnablePassthrough,
 )
 from langchain_core.tracers.base import BaseTracer
 from pydantic import BaseModel
@@ -721,25 +720,6 @@ def test_documents_are_sent_with_the_newest_question_only(history_key: str | Non
 
 
 # In other chains
-
-
-def test_it_composes() -> None:
-    prompt = ChatPromptTemplate([MessagesPlaceholder("past"), ("human", "{question}")])
-    model = FakeListChatModel(responses=["fine", "good"])
-    memory = with_infinite_memory(
-        prompt | model | StrOutputParser(), input_key="question", history_key="past", documents_key="docs"
-    )
-    chain = RunnablePassthrough.assign(docs=lambda value: [Document("a fact")]) | memory | RunnableLambda(str.upper)
-    bound = chain.with_config(configurable={"session_id": "1"})
-    assert bound.invoke({"question": "how?"}) == "FINE"
-    assert "".join(bound.stream({"question": "and now?"})) == "GOOD"
-
-    async def work() -> str:
-        return "".join([chunk async for chunk in bound.astream({"question": "then?"})])
-
-    assert asyncio.run(work()) == "FINE"
-    assert [message.text for message in stored(memory)] == ["how?", "fine", "and now?", "good", "then?", "fine"]
-    assert (prompt.partial(past=[]) | with_infinite_memory(Chain())).invoke({"question": "how?"}, ONE) == "re: how?"
 
 
 def test_arguments_of_a_call_reach_the_chain() -> None:

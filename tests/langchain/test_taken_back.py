@@ -15,7 +15,6 @@ from langchain.agents.middleware import (
 from langchain.agents.middleware.context_editing import ClearToolUsesEdit
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command
 
 from langchain_infinite_memory import infinite_memory_node
@@ -168,23 +167,6 @@ class TestRemoval:
         assert "hunter2" not in found(middleware, "hunter2 password")
         assert "hunter2" in " ".join(branches_of(middleware).values()), "it stays on record"
         middleware.close()
-
-    @pytest.mark.parametrize("all_", [True, False])
-    def test_a_thread_that_begins_anew(self, *, all_: bool) -> None:
-        model, middleware, saver = Model(), memory(), InMemorySaver()
-        one = agent(model, middleware, checkpointer=saver)
-        ask(one, SECRET)
-        ask(one, "hello")
-        if all_:
-            one.update_state(config(), {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES)]})
-        else:
-            saver.delete_thread("t")
-        ask(one, "what is my password?")
-        ask(one, "hello again")
-        assert "hunter2" not in prompt_of(model)
-        assert stored(middleware) == [
-            "what is my password?", "I do not know", "hello again", "fine: hello again",
-        ]  # fmt: skip
 
     def test_a_graph_that_trims_its_state_may_keep_what_it_removes(self) -> None:
         model, middleware = Model(), memory(removed="keep")

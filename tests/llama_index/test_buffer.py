@@ -175,6 +175,14 @@ def test_a_question_that_is_not_stored_takes_room_and_is_not_returned() -> None:
     assert memory.get_all() == TALK
 
 
+def test_a_message_may_be_the_question() -> None:
+    memory = ours(TALK, token_limit=200)
+    asked = memory.get(input="what is my locker code?")
+    assert memory.get(input=user("what is my locker code?")) == asked
+    assert memory.get(user("what is my locker code?"), more="ignored") == asked
+    assert memory.get(input="  ") == memory.get()
+
+
 def test_the_newest_question_is_not_asked_twice() -> None:
     memory = ours([*TALK, user("what is my locker code?")], token_limit=200)
     assert memory.get(input="what is my locker code?") == memory.get()
@@ -190,21 +198,6 @@ def test_a_question_with_many_replies_is_not_asked_twice() -> None:
     steps = [step for number in range(10) for step in (called(str(number)), result("x", str(number)))]
     memory = ours([user("hi"), assistant("hello"), user("and?"), *steps])
     assert memory.get(input="and?") == memory.get() == memory.get_all()
-
-
-def test_text_around_a_question_goes_with_it_and_not_with_the_next() -> None:
-    pasted = "Context information is below.\n-----\nfacts\n-----\nQuery: what is my locker code?\nAnswer: "
-    memory = ours([*TALK, user(pasted)], token_limit=200)
-    assert "facts" in texts(memory.get())[-1]
-    memory.put_messages([assistant("4471"), user("and where is my locker code from?")])
-    assert not any("facts" in text for text in texts(memory.get()))
-    assert memory.get_all()[len(TALK)] == user(pasted)
-    small = [user(pasted), assistant("4471"), user("so?")]
-    assert ours(small).get() == [user("what is my locker code?"), *small[1:]]
-    assert ours(small, keep_grounding="all").get() == ours(small, strippers=()).get() == small
-    assert texts(ours(small[:1], keep_grounding="none").get()) == ["what is my locker code?"]
-    kept = ours([*TALK, user(pasted), assistant("4471"), user("so?")], token_limit=400, strippers=[])
-    assert user(pasted) in kept.get()
 
 
 def test_system_messages_stay() -> None:

@@ -16,8 +16,9 @@ from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 from pydantic import BaseModel, Field, PrivateAttr
 
-from llama_index_infinite_memory import InfiniteChatStore
-from shared_core import SessionPool, StoreError
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteChatStore
+from llama_index_infinite_memory import chat_store as chat_store_module
+from shared_core import SessionPool, SQLiteStore, StoreError
 from tests.llama_index.sample_messages import EVERY
 from tests.llama_index.test_buffer import HASHING, TALK, assistant, called, ours, result, texts, user
 
@@ -275,6 +276,18 @@ def test_the_dump_of_one_user_shows_another_nothing(tmp_path: Path) -> None:
             assert (other.get_keys(), other.get_messages("k")) == ([], [])
         with InfiniteChatStore.from_dict(data) as again:
             assert again.get_messages("k") == [user("my PIN is 1234")]
+
+
+def test_many_keys_share_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_store_module, "IN_USE", 4)
+    with InfiniteChatStore(tmp_path / "a.db") as store, InfiniteChatStore(tmp_path / "a.db") as other:
+        for number in range(7):
+            store.add_message(f"k{number}", user(f"m{number}"))
+        assert all(texts(other.get_messages(f"k{number}")) == [f"m{number}"] for number in range(7))
+        assert len(store._conversations) == 4
+        assert other._opened is store._opened
+        assert isinstance(store._opened and store._opened.store, SQLiteStore)
+        assert InfiniteChatMemoryBuffer(token_limit=9, store=tmp_path / "a.db", session_id="k3").get() == [user("m3")]
 
 
 class Rewriting(SimpleChatStore):

@@ -121,27 +121,6 @@ def same_as_theirs(build: Callable[[Talker, Memory], BaseChatEngine], mode: Call
     assert len(ours.get_all()) == 6
 
 
-@pytest.mark.parametrize("mode", [stream, astream])
-def test_a_stream_that_nobody_reads_to_its_end_is_stored_all_the_same(mode: Callable[..., Any], made: Make) -> None:
-    ours = made()
-    engine = simple(Talker(how_many), ours)
-    if mode is stream:
-        response = engine.stream_chat("Hello")
-        next(response.response_gen)
-        written(response)
-    else:
-
-        async def run() -> None:
-            response = await engine.astream_chat("Hello")
-            async for _ in response.async_response_gen():
-                break
-            if response.awrite_response_to_history_task is not None:
-                await response.awrite_response_to_history_task
-
-        asyncio.run(run())
-    assert lines(ours.get_all()) == ["user: Hello", "assistant: I was shown 2 messages."]
-
-
 def test_a_history_that_is_passed_begins_anew_and_resetting_empties(made: Make) -> None:
     ours, theirs = made(), ChatMemoryBuffer.from_defaults()
     for memory in (ours, theirs):

@@ -21,7 +21,7 @@ from llama_index_infinite_memory import InfiniteChatMemoryBuffer
 from shared_core.strippers import PASTED_CONTEXT
 from tests.interop.test_packages import in_new_process
 from tests.llama_index.sample_messages import EVERY, PNG, WITH_A_STREAM, chats, part
-from tests.llama_index.test_buffer import TALK, assistant, ours, texts, user
+from tests.llama_index.test_buffer import TALK, Thing, assistant, ours, texts, user
 
 Buffer = InfiniteChatMemoryBuffer
 
@@ -57,6 +57,17 @@ def test_every_handle_is_of_the_memory_in_use(place: str, tmp_path: Path) -> Non
         assert memory.token_limit == 70
         assert other != memory
         assert memory != "a text"
+
+
+def test_objects_and_the_live_message_are_shared_by_handles() -> None:
+    thing = Thing()
+    memory = ours(
+        [user("q"), ChatMessage(role="assistant", content="a", additional_kwargs={"thing": thing}), user("r")]
+    )
+    part(memory.get()[-1], 0).text = "state and r"
+    for other in handles(memory):
+        assert other.get()[1].additional_kwargs["thing"] is thing
+        assert other.get()[-1].content == "state and r"
 
 
 def test_of_a_memory_that_is_gone_a_later_state_is_not_lost() -> None:

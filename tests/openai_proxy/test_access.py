@@ -120,6 +120,16 @@ def test_the_server_s_own_key_goes_upstream(store: Store) -> None:
         assert not {"cookie", "x-forwarded-for"} & set(sent)
 
 
+def test_a_web_page_cannot_ask_with_the_browser_of_somebody_here(store: Store) -> None:
+    with proxied(lambda _: "", store, own_host_only=True) as (url, _), httpx.Client(base_url=url) as client:
+        for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "169.254.1.1"):
+            assert client.get("/models", headers={"host": host}).status_code == 403
+        for host in ("localhost:1234", "127.0.0.1", "[::1]:80"):
+            assert client.get("/models", headers={"host": host}).status_code == 200
+        form = client.post("/chat/completions", content=b"{}", headers={"content-type": "text/plain"})
+        assert form.status_code == 415
+
+
 def test_more_requests_than_are_served_at_a_time_are_told_to_come_again(store: Store) -> None:
     arrived, go_on = threading.Event(), threading.Event()
 

@@ -152,6 +152,9 @@ def test_an_aside_goes_on_after_no_response_of_the_models_server(store: Store) -
     assert store.overview(None)[0].messages == 4
 
 
+# What must be sent does not fit
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -165,9 +168,6 @@ def test_a_question_that_looks_like_one_is_stored(store: Store, text: str) -> No
         answer = httpx.post(f"{url}/chat/completions", json={"messages": [{"role": "user", "content": text}]})
         assert answer.headers.get("x-memory") is None
     assert store.overview(None)[0].messages == 2
-
-
-# What must be sent does not fit
 
 
 @pytest.mark.parametrize("headers", [{"x-session-id": "s"}, {}], ids=["named", "unnamed"])

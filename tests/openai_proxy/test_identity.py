@@ -7,7 +7,8 @@ import httpx
 import pytest
 from starlette.responses import JSONResponse
 
-from shared_core import InfiniteMemory
+from shared_core import InfiniteMemory, SessionPool
+from shared_core.openai_proxy.prompts import Prompts
 from shared_core.store import Store
 from tests.openai_proxy.servers import ModelServer, completion, proxied
 
@@ -143,6 +144,18 @@ def test_without_memory_nothing_is_stored_and_all_is_sent(caller: Caller) -> Non
     assert caller.sessions() == {}
 
 
+@pytest.mark.parametrize("role", ["system", "developer", "assistant"])
+def test_what_asks_nothing_goes_on_as_it_is(caller: Caller, role: str) -> None:
+    messages = [{"role": role, "content": "Say something new"}]
+    response = caller.http.post("/chat/completions", json={"messages": messages})
+    assert response.headers["x-memory"] == "off"
+    assert caller.model.bodies[-1]["messages"] == messages
+    assert caller.sessions() == {}
+    named = caller.http.post("/chat/completions", json={"messages": messages}, headers={"x-session-id": "s"})
+    assert named.status_code == 200
+    assert caller.model.bodies[-1]["messages"] == messages
+
+
 @pytest.mark.parametrize("headers", [{}, {"x-stainless-retry-count": "0"}])
 def test_the_same_words_in_a_named_conversation_are_said_again(caller: Caller, headers: dict[str, str]) -> None:
     named = {"x-session-id": "s", **headers}
@@ -214,3 +227,8 @@ def test_the_window_of_a_model_and_the_reply_bound_the_prompt(store: Store) -> N
         large = caller.http.post("/chat/completions", json={"model": "small", "messages": messages})
         caller.http.close()
         assert (large.status_code, large.headers["x-memory"]) == (200, "over-limit")
+
+
+def test_memories_that_search_all_of_a_user_s_conversations_are_not_served(store: Store) -> None:
+    with SessionPool(store, scope="user") as pool, pytest.raises(ValueError, match='scope="session"'):
+        Prompts(pool)

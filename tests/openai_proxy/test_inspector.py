@@ -181,6 +181,7 @@ def test_the_report_of_a_request_is_there_as_it_happens(mine: Page) -> None:
         mine.say(f"Tell me about the number {number}", session="s")
     listed = mine.get("requests")
     assert mine.get("requests", after=listed["stamp"]) == {"stamp": listed["stamp"]}
+    mine.get("requests", 400, after="x")
     assert [one["question"] for one in listed["requests"]] == [
         f"Tell me about the number {number}" for number in (3, 2, 1, 0)
     ]

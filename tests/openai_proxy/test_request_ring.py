@@ -1,13 +1,17 @@
 """The ring of requests: the newest ones of each user, so many in all, in an order that a poll can follow."""
 
+import weakref
 from collections import defaultdict
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.openai_proxy.inspector.request_ring import RequestRing
+from shared_core.events import Note
+from shared_core.openai_proxy.inspector import live_sessions
+from shared_core.openai_proxy.inspector.request_ring import LONGEST, RequestRing
 from shared_core.prompt.context import ContextReport, ReportLine
 from shared_core.prompt.reasons import Kind, Reason
+from shared_core.view.page_data import BEGINNING
 
 REPORT = ContextReport(budget=10, reserve=0, lines=())
 USERS = ("ann", "ben", None)
@@ -22,6 +26,22 @@ class Made:
 
     def __call__(self) -> tuple[ReportLine, ...]:
         return lines(2, "x" * 1_000)
+
+
+def test_it_keeps_what_is_shown_of_a_report_and_not_what_that_is_made_of() -> None:
+    ring, made = RequestRing(), Made()
+    alive = weakref.ref(made)
+    report = ContextReport.with_lines_made_later(
+        made, {kind: 6 if kind is Kind.WINDOW else 0 for kind in Kind}, budget=10, reserve=0, pending=4,
+        degraded=(Note("late"),), embedder="e", stopped="",
+    )  # fmt: skip
+    ring.note("ann", "s", "m" * 1_000, report)
+    del made, report
+    assert alive() is None
+    (kept,) = (one.prompt for one in ring.of("ann"))
+    expected = ContextReport(10, 0, lines(2, "x" * LONGEST), pending=4, degraded=(Note("late"),), embedder="e")
+    assert (kept.report, kept.model) == (expected, "m" * LONGEST)
+    assert max(live_sessions.PREVIEW, BEGINNING) <= LONGEST
 
 
 @given(st.lists(st.tuples(st.sampled_from(USERS), st.integers(0, 12)), min_size=1, max_size=40))

@@ -322,6 +322,17 @@ def test_langchain_chats_streams_and_calls_tools(servers: tuple[str, ModelServer
     assert [(call["name"], call["args"]) for call in called.tool_calls] == [("weather", {"city": "Porto"})]
 
 
+def test_the_report_comes_before_the_end(store: Store) -> None:
+    with proxied(lambda _: "It is 4471.", store) as (url, _), OpenAI(base_url=url, api_key="k") as client:
+        extra = {"x-memory-report": "true"}
+        with client.responses.stream(model="m", input="What is the code?", extra_headers=extra) as events:
+            *_, last, end = events
+            assert events.get_final_response().output_text == "It is 4471."
+    assert end.type == "response.completed"
+    report = last.model_dump()["memory_report"]
+    assert [line["kind"] for line in report["lines"] if line["included"]] == ["question"]
+
+
 def test_echo_needs_no_model(store: Store) -> None:
     app = create_app(SessionPool(store), Upstream("http://echo.invalid/v1", transport=EchoTransport()))
     with served(app) as (url, _), OpenAI(base_url=f"{url}/v1", api_key="k") as client:

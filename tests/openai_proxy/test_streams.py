@@ -174,6 +174,15 @@ def test_the_report_comes_before_the_end(store: Store) -> None:
     assert [line["kind"] for line in report["lines"] if line["included"]] == ["question"]
 
 
+def test_a_whole_answer_that_is_no_message_leaves_its_words(store: Store) -> None:
+    nameless = {"index": 0, "id": "c", "function": {"arguments": "{}"}}
+    events = [chunk({"content": "Wait."}), chunk({"tool_calls": [nameless]}, "tool_calls"), None]
+    with proxied(lambda _: stream(events), store) as (url, _):
+        ask(url, CHAT)
+    answer = stored(store)[-1]
+    assert (answer.content, answer.tool_calls, interrupted(answer)) == ("Wait.", (), "upstream")
+
+
 def test_calls_of_a_broken_stream_are_not_stored(store: Store) -> None:
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "f", "arguments": '{"a'}}
     with proxied(lambda _: stream([chunk({"content": "Wait."}), chunk({"tool_calls": [call]})]), store) as (url, _):

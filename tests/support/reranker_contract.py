@@ -2,6 +2,7 @@
 
 import asyncio
 from abc import ABC, abstractmethod
+from functools import cache
 from typing import Any
 
 import pytest
@@ -25,9 +26,10 @@ def found(reranker: Any) -> list[tuple[str | None, float | None]]:
         return [(hit.message.id, hit.reranked) for hit in one.search(QUESTION, 30)]
 
 
-def without() -> list[str | None]:
+@cache
+def without() -> tuple[str | None, ...]:
     """The ids of what is found without one."""
-    return [id_ for id_, _ in found(None)]
+    return tuple(id_ for id_, _ in found(None))
 
 
 def by_row() -> list[tuple[str, float]]:
