@@ -74,11 +74,6 @@ class TestRender:
 
 
 class TestFit:
-    def test_what_fits_is_whole(self) -> None:
-        grounding = found("one", "two", header="H", footer="F")
-        text = render_grounding(grounding)
-        assert fit_grounding(grounding, within(len(text))) == FittedGrounding(text)
-
     def test_whole_items_go_weakest_first_and_order_stays(self) -> None:
         grounding = found(("mid" * 9, 0.5), ("low" * 9, 0.1), ("top" * 9, 0.9), header="H", footer="F")
         kept = {count: render_grounding(grounding, keep=keep) for count, keep in {2: [0, 2], 1: [2]}.items()}
