@@ -127,9 +127,7 @@ class Forms:
             return True
         if self.own(index) is not None:
             return any(record.position == one.position for one in self.of(index))
-        if message.role == "user" or record.picked_from is not None or record.message.id in self.ids:
-            return False
-        return not self.is_forgotten(index)
+        return message.role != "user" and record.message.id not in self.ids and not self.is_forgotten(index)
 
     def is_forgotten(self, index: int) -> bool:
         """Return whether the id of a message of the history was forgotten, so that nothing may stand for it."""

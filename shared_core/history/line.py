@@ -9,7 +9,7 @@ from shared_core.history.followed import Followed, FollowedHistory
 from shared_core.history.forms import Forms
 from shared_core.history.normal_form import says_the_same
 from shared_core.messages import Message
-from shared_core.records import MAIN, After, Position, Record
+from shared_core.records import MAIN, After, Branch, Position, Record
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
 from shared_core.session.system_prompt import is_prompt
@@ -257,25 +257,21 @@ class Line:
         return left_out, gap[-1] if elsewhere else None
 
     def _added_after(self, record: Record, index: int) -> Record | None:
-        """Return the message that is stored right after another one, if `add` stored it for one of the history."""
-        question = self.said[index].role == "user"
+        """Return the message that is stored right after another one, if `add` stored it for one of the history.
+
+        An answer is looked for on other branches, too. A question without an id is found there by its words.
+        """
+        question, branches = self.said[index].role == "user", list[Branch]()
         if question and self.said[index].id is not None:
             return None
-        # Few reads: a question without an id is found by its words on other branches.
-        for path in self._paths_through(record.position, branches=not question):
-            ahead = self.along(path, path.index_of(record.position) + 1)
+        if not question and self.live.key is not None:
+            branches = self.live.store.branches(self.live.key)[::-1][:BRANCHES_SEARCHED]
+        for path in (self.live.path, *(self.live.path_to(branch.head) for branch in branches)):
+            ahead = self.along(path, path.index_of(record.position) + 1) if path.covers(record.position) else ()
             found = next((one for _, one in ahead if one is not None), None)
             if found is not None and self.forms.is_one(index, found):
                 return found
         return None
-
-    def _paths_through(self, position: Position, *, branches: bool) -> Iterator[Path]:
-        """Yield paths that go on after a position: first those that are in use, then those of other branches."""
-        yield from (path for path in (self.live.path, newest_path(self.live)) if path.covers(position))
-        if branches and self.live.key is not None:
-            newest = self.live.store.branches(self.live.key)[::-1][:BRANCHES_SEARCHED]
-            paths = (self.live.path_to(branch.head) for branch in newest)
-            yield from (path for path in paths if path.covers(position))
 
     # What is read
 

@@ -145,17 +145,20 @@ class Matcher:
         line = Line(self.live, self.new_id, said, self._newest_of(after.split()[0]), whole=False)
         if not after and self._repeats_a_question(line):
             return self._continue(line, *self._active_path())
-        anchor = line.anchor()
-        followed = line.followed(anchor)
-        if followed is not None and (after or not self._may_be_an_end(said, followed)):
+        followed = line.followed(line.anchor())
+        if followed is not None and (after or said[0].id is not None or self._continues_here(followed)):
             return followed
         path, tail = self._active_path()
-        if followed is None:
-            return self._continue(line, path, tail)
-        old, sent = normal_forms(record.message for record in tail), normal_forms(said)
-        # Of two readings, the one that recognizes more of the history is right.
-        recognized = len(said) - len(followed.new) + (anchor is not None and anchor.whole)
-        return self._continue(line, path, tail) if overlap(old, sent) >= max(REPEATED, recognized) else followed
+        if followed is not None:
+            # It looks like a history that went back, but may be the end of one that goes on, and begin with words that
+            # began the conversation. Of two readings, the one that recognizes more of the history is right.
+            again = overlap(normal_forms(record.message for record in tail), normal_forms(said))
+            if again < max(REPEATED, len(said) - len(followed.new)):
+                return followed
+        return self._continue(line, path, tail)
+
+    def _continues_here(self, followed: Followed) -> bool:
+        return followed.at is None or self.live.ends_at(followed.at)
 
     # The system prompt
 
@@ -208,16 +211,6 @@ class Matcher:
         return fresh
 
     # What is said
-
-    def _may_be_an_end(self, said: Sequence[Message], followed: Followed) -> bool:
-        """Return whether what looks like a history that went back may be the end of one that goes on.
-
-        A client that keeps only the end of its history may begin it with words that began the conversation, or send
-        the same words as some time ago.
-        """
-        if not said or said[0].id is not None or followed.at is None:
-            return False
-        return len(followed.new) > 1 or not self.live.ends_at(followed.at)
 
     def _newest_of(self, ids: Sequence[str | None]) -> Record | None:
         """Return the newest message that was followed before and is still stored."""
@@ -275,8 +268,7 @@ class Matcher:
         """Return whether a client that sends only new messages repeats an old question.
 
         Such a list looks like a whole history that went back to the old question. The next question tells the two
-        apart: only if the client sends its whole history, it is recognized by that. Without a next one, a client that
-        sends its whole history has said nothing before the question. If it is not answered, it is sent once more.
+        apart: only if the client sends its whole history, it is recognized by that.
         """
         said = line.said
         if not said or said[0].id is not None or [message.role for message in said].count("user") != 1:
@@ -286,14 +278,12 @@ class Matcher:
         first = next((one for one in own if line.aligned(0, one).whole), None)
         if first is None:
             return False
-        answered = False
-        for _, record in line.along(path, path.index_of(first.position) + 1):
-            if record is not None and record.message.role == "user":
-                next_ones = saying(self.live, [record.message]).get(fingerprint(record.message), [])
-                return record.position not in {one.position for one in next_ones}
-            answered = _ends_turn([record.message]) if record is not None else answered
-        begins = next((one for _, one in line.along(path, 0) if one is not None), None)
-        return answered and begins != first
+        after = (one for _, one in line.along(path, path.index_of(first.position) + 1) if one is not None)
+        following = next((one for one in after if one.message.role == "user"), None)
+        if following is None:
+            return False
+        known = saying(self.live, [following.message]).get(fingerprint(following.message), [])
+        return following.position not in {one.position for one in known}
 
 
 def overlap(old: Sequence[NormalForm], said: Sequence[NormalForm]) -> int:
