@@ -388,8 +388,8 @@ class PromptBuilder:
     def refresh_and_save(self, *, least: int) -> None:
         """Update the session's index, if it is in memory, and save its snapshot."""
         state = self.live.sync()
-        if self.live.key is not None and self.searcher.sessions.holds(self.live.key):
-            self.searcher.sessions.open(self.live.key, state, EmbedderChoice(None))
+        if self.searcher.sessions.is_open:
+            self.searcher.sessions.open(state, EmbedderChoice(None))
         self.save_snapshots(least=least)
 
     def save_vectors(self) -> None:

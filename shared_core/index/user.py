@@ -99,7 +99,7 @@ class UserIndex(SessionIndex):
         self._numbers: dict[tuple[int, int], int] = {}
         self._numbers_of: dict[int, list[int]] = {}
         self._session_of: GrowingArray[np.int64] = GrowingArray(np.int64)
-        self._segment_of: GrowingArray[np.int32] = GrowingArray(np.int32)
+        self._segments: list[tuple[int, int]] = []  # by number: session and segment
         self._on_main: GrowingArray[np.int32] = GrowingArray(np.int32)  # by row: its index on its main, or -1
         self._mains: dict[int | None, LinePrefix] = {}
         if space:
@@ -120,10 +120,9 @@ class UserIndex(SessionIndex):
 
     @override
     def places(self, rows: npt.NDArray[np.integer[Any]]) -> list[tuple[int, Position]]:
-        numbers = self.columns["segments"][rows]
-        sessions, segments = self._session_of.values[numbers].tolist(), self._segment_of.values[numbers].tolist()
-        positions = map(Position, segments, self.columns["depths"][rows].tolist())
-        return list(zip(sessions, positions, strict=True))
+        segments = map(self._segments.__getitem__, self.columns["segments"][rows].tolist())
+        depths = self.columns["depths"][rows].tolist()
+        return [(session, Position(segment, depth)) for (session, segment), depth in zip(segments, depths, strict=True)]
 
     @override
     def sessions_at(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
@@ -137,9 +136,9 @@ class UserIndex(SessionIndex):
     def _number(self, session: int, segment: int) -> int:
         with self.lock:
             number = self._numbers.setdefault((session, segment), len(self._numbers))
-            if number == len(self._session_of):
+            if number == len(self._segments):
+                self._segments.append((session, segment))
                 self._session_of.extend([session])
-                self._segment_of.extend([segment])
                 self._numbers_of.setdefault(session, []).append(number)
             return number
 
@@ -147,7 +146,7 @@ class UserIndex(SessionIndex):
         """Return session -> position there -> position here."""
         found: dict[int, dict[Position, Position]] = {}
         for here in positions:
-            session, segment = int(self._session_of.values[here.segment]), int(self._segment_of.values[here.segment])
+            session, segment = self._segments[here.segment]
             found.setdefault(session, {})[Position(segment, here.depth)] = here
         return found
 

@@ -241,12 +241,6 @@ def _fingerprint(embedder: Embedder) -> Fingerprint:
         raise EmbedderError(f"{name} raised {type(error).__name__} instead of its fingerprint: {error}") from error
 
 
-def uses_other_embedder(store: Store, session: int, embedder: Embedder) -> bool:
-    """Return whether a session was last embedded by another embedder."""
-    spaces = store.spaces(session)
-    return bool(spaces) and embedder_key(spaces[0]) != embedder.fingerprint.key
-
-
 def name_of(embed_text: EmbedText) -> str:
     """Return the name under which the vectors of this function's texts are stored.
 

@@ -1,25 +1,23 @@
 """The indexes that one memory holds open, and the embedder to search them with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.cache import IndexCache, Key, Saved, SharedIndex
 from shared_core.index.rows import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, vectors_in
-from shared_core.index.user import NO_SESSION, UserIndex
-from shared_core.plugins.base import Embedder
+from shared_core.index.user import UserIndex
 from shared_core.recall.embedding import (
     EmbedderChoice,
     choose_embedder,
-    uses_other_embedder,
     words_alone,
 )
 from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import (
     RecallScope,
 )
-from shared_core.records import Record, SessionState
+from shared_core.records import SessionState
 from shared_core.session.live import LiveSession
 
 
@@ -88,21 +86,19 @@ class OpenIndexes:
         self._force = True
         self._chosen = None
 
-    def open(
-        self, session: int, state: SessionState, dense: EmbedderChoice
-    ) -> tuple[SessionIndex, SessionVectors | None]:
-        """Return a session's index, up to date with the store, and its vectors if an embedder is used."""
-        shared = self._shared(session, lambda: SessionIndex(self.live.store, session))
-        news = self.live.news.after if session == self.live.key else _nothing
-        session_index: SessionIndex = shared.refreshed(lambda rows: rows.refresh(state, news))
-        vectors = None
-        # What is in memory already was found to be this embedder's.
-        if dense.embedder is not None and (
-            dense.space in session_index.vectors or not self.uses_other_embedder(session, dense.embedder)
-        ):
-            vectors = vectors_in(session_index, dense.space, dense.embedder.fingerprint.dimension)
+    def open(self, state: SessionState, dense: EmbedderChoice) -> tuple[SessionIndex, SessionVectors | None]:
+        """Return the session's index, up to date with the store, and its vectors if an embedder is used."""
+        session, vectors = self.live.key, None
+        assert session is not None
+        shared = self._own(session)
+        index: SessionIndex = shared.refreshed(lambda rows: rows.refresh(state, self.live.news.after))
+        if dense.embedder is not None:
+            vectors = vectors_in(index, dense.space, dense.embedder.fingerprint.dimension)
         self.cache.note(shared, session)
-        return session_index, vectors
+        return index, vectors
+
+    def _own(self, session: int) -> SharedIndex:
+        return self._shared(session, lambda: SessionIndex(self.live.store, session))
 
     def _shared(self, key: Key, make: Callable[[], SessionIndex]) -> SharedIndex:
         if key not in self._open:
@@ -123,20 +119,14 @@ class OpenIndexes:
         self.cache.note(shared, key)
         return index, index.vectors.get(space), index.of_others - {live.key}
 
-    def uses_other_embedder(self, session: int, embedder: Embedder) -> bool:
-        """Return whether this is another session, last embedded by another embedder; it is left as it is."""
-        if session in (self.live.key, NO_SESSION):  # of several sessions, `open_user` has told
-            return False
-        return uses_other_embedder(self.live.store, session, embedder)
-
-    def holds(self, session: int) -> bool:
-        """Return whether the index of a session is open."""
-        return session in self._open
+    @property
+    def is_open(self) -> bool:
+        """Whether this session's index is open."""
+        return self.live.key in self._open
 
     def is_cached(self) -> bool:
         """Return whether this session's index is in memory, so that a search need not begin by reading it."""
-        key = self.live.key
-        return key is not None and (self.holds(key) or key in self.cache)
+        return self.is_open or (self.live.key is not None and self.live.key in self.cache)
 
     def opened(self) -> list[SharedIndex]:
         """Return the open indexes."""
@@ -151,7 +141,7 @@ class OpenIndexes:
         """
         own = self.live.key
         if unread >= least and own is not None and own in self.cache:
-            self._shared(own, lambda: SessionIndex(self.live.store, own))
+            self._own(own)
         opened, self._open = self._open, {}
         for key, shared in opened.items():
             more = unread if key == own else 0
@@ -185,16 +175,6 @@ class OpenIndexes:
         dense = self.embedder_choice_or_words()
         for index in self.opened():
             for vectors in index.vectors:
-                ours = dense.embedder is None or vectors.space == dense.space
-                if ours and vectors.unsaved is not None:
+                if vectors.unsaved is not None and (dense.embedder is None or vectors.space == dense.space):
                     with suppress(StoreError):
-                        if self._is_mine(vectors.session_index.session, dense.embedder):
-                            vectors.save()
-
-    def _is_mine(self, session: int, embedder: Embedder | None) -> bool:
-        """Return whether a session has not been taken over by another embedder since it was opened."""
-        return embedder is None or not self.uses_other_embedder(session, embedder)
-
-
-def _nothing(seq: int, epoch: int) -> Sequence[Record]:
-    return ()
+                        vectors.save()

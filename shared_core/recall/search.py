@@ -149,7 +149,7 @@ class Searcher:
         session, scopes = self.live.key, []
         if session is not None:
             here = replace(wanted, as_of=np.inf)  # the path of this session ends there
-            scopes.append(self._scope(session, state, wanted.path or self.live.path, here, dense))
+            scopes.append(self._scope(state, wanted.path or self.live.path, here, dense))
         if (wanted.scope or self.rules.scope) == "user":
             others = self._user_scope(wanted, dense)
             scopes += [others] if others.line.upto else []
@@ -166,8 +166,8 @@ class Searcher:
             session_index, vectors, line, eligible, self.rules.recall_unit, wanted.repeats, frozenset(of_others)
         )  # fmt: skip
 
-    def _scope(self, session: int, state: SessionState, path: Path, wanted: Filter, dense: EmbedderChoice) -> Scope:
-        session_index, vectors = self.sessions.open(session, state, dense)
+    def _scope(self, state: SessionState, path: Path, wanted: Filter, dense: EmbedderChoice) -> Scope:
+        session_index, vectors = self.sessions.open(state, dense)
         with session_index.lock:
             line = session_index.line(path)
             if wanted.before is not None:
@@ -184,7 +184,7 @@ class Searcher:
             return
         dense = self.sessions.embedder_choice()
         for branch in self.live.store.branches(session):
-            yield self._scope(session, state, self.live.path_to(branch.head), Filter(), dense)
+            yield self._scope(state, self.live.path_to(branch.head), Filter(), dense)
 
     # Vectors
 
@@ -223,7 +223,7 @@ class Searcher:
                 continue
             with self._lock:
                 rows = self.pending(scope)
-                if not len(rows) or self.sessions.uses_other_embedder(scope.session_index.session, embedder):
+                if not len(rows):
                     continue
             left += yield from backfill(
                 scope.vectors, embedder, rows, partial(self.texts, scope, recent=not store), batch=batch,

@@ -62,7 +62,7 @@ def _last_before(checkout: Checkout, sessions: OpenIndexes, time: float) -> Posi
     live = checkout.live
     if live.key is None:
         return ROOT
-    session_index, _ = sessions.open(live.key, live.sync(), EmbedderChoice(None))
+    session_index, _ = sessions.open(live.sync(), EmbedderChoice(None))
     line = session_index.line(live.path)
     later = np.flatnonzero(line.along(session_index.columns["times"]) > time)
     if not len(later):
