@@ -3,6 +3,7 @@
 It notes each change in a journal, a line before the call and one after it, so that all that it was told outlives it.
 """
 
+import logging
 import os
 import re
 import time
@@ -33,7 +34,7 @@ def marks_in(text: str) -> list[str]:
 def changes_in(path: Path) -> Iterator[tuple[str, list[str], bool]]:
     """Yield the changes of a journal: `add` or `forget`, the messages, and whether it was acknowledged."""
     lines = path.read_text(encoding="utf-8").split("\n")[:-1]
-    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+    for line, after in zip(lines, [*lines, ""][1:], strict=True):
         if line != "done":
             verb, *ids = line.split()
             yield verb, ids, after == "done"
@@ -95,6 +96,7 @@ class Worker:
 def work(address: str, folder: Path, number: int, life: int) -> None:
     """Work until the end: what a process does."""
     os.dup2(os.open(folder / "complaints", os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
+    logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of each connection that breaks
     # Who opens a file whose words wait to be scrubbed is told so, while others are reading it.
     warnings.filterwarnings("ignore", "messages were forgotten", RuntimeWarning)
     worker, pool = Worker(folder / f"w{number}x{life}.journal", f"w{number}x{life}"), None
