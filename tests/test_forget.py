@@ -169,7 +169,7 @@ def test_another_object_sees_it_at_its_next_call(memory: InfiniteMemory, store: 
     searching, asking, reading, tailing, getting = objects
     assert not {"secret", "again"} & set(ids(hit.message for hit in searching.search(f"{WORD} password")))
     context = asking.context("what is the password?")
-    assert WORD not in " ".join(texts(context.messages)) + str(context.report) + context.report.to_json()
+    assert WORD not in " ".join(texts(context.messages)) + str(context.report) + repr(context.report.to_dict())
     assert ids(reading.messages()) == ids(history(60))
     assert ids(tailing.newest(99)) == ids(history(60))
     with pytest.raises(UnknownReferenceError):

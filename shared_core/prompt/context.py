@@ -1,7 +1,6 @@
 """The prompt and the report on each of its parts, as values."""
 
 import html
-import json
 import re
 import textwrap
 from collections import Counter
@@ -209,10 +208,6 @@ class ContextReport(_LinesLater):
             "reranked": self.reranked,
             "lines": [line.to_dict() for line in self.lines],
         }
-
-    def to_json(self) -> str:
-        """Return `to_dict()` as JSON text."""
-        return json.dumps(self.to_dict(), ensure_ascii=False)
 
     def __repr__(self) -> str:
         return f"<ContextReport: {counted(len(self.lines), 'line')}, {self._tokens()}>"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,21 +76,12 @@ def reasons(context: Context, *kinds: Kind) -> dict[str | None, Reason]:
 FILLERS = [words(f"other{number}", 10) for number in range(4)]
 
 
-def test_better_matches_use_up_the_share_or_one_is_larger_than_all_of_it() -> None:
-    said = [words("locker code", 60), words("locker", 30), words("locker code is", 30), *FILLERS]
-    context = asked(said, "locker code", max_tokens=100, recall_tokens=50)
-    found = reasons(context, Kind.RECALLED)
-    assert found["m2"] is Reason.RECALLED
-    assert found["m1"] is Reason.NO_ROOM, "30 words beside 30 of 50"
-    assert found["m0"] is Reason.NO_ROOM, "60 words of 50"
-
-
-def test_without_a_share_it_is_the_budget() -> None:
-    said = [words("locker code", 120), words("locker", 60), words("locker code is", 50), *FILLERS]
-    found = reasons(asked(said, "locker code", max_tokens=100, recall_tokens=1_000), Kind.RECALLED)
-    assert found["m2"] is Reason.RECALLED
-    assert found["m1"] is Reason.NO_ROOM, "60 words beside 50 of 98"
-    assert found["m0"] is Reason.NO_ROOM, "120 words of 98"
+@pytest.mark.parametrize(("share", "sizes"), [(50, (60, 30, 30)), (1_000, (120, 60, 50))])
+def test_what_does_not_fit_beside_better_matches_has_no_room(share: int, sizes: Sequence[int]) -> None:
+    """Neither in the share of recall nor, where that is larger, in the whole budget."""
+    said = [words(*one) for one in zip(("locker code", "locker", "locker code is"), sizes, strict=True)]
+    found = reasons(asked([*said, *FILLERS], "locker code", max_tokens=100, recall_tokens=share), Kind.RECALLED)
+    assert (found["m2"], found["m1"], found["m0"]) == (Reason.RECALLED, Reason.NO_ROOM, Reason.NO_ROOM)
 
 
 def test_by_default_it_is_what_no_turn_can_use() -> None:
@@ -212,19 +204,6 @@ def test_older_steps_of_the_turn_give_way() -> None:
     assert [dropped[id] for id in ("a1", "t1", "a0", "t0")] == [Reason.NO_ROOM] * 4
     assert tight.report.degraded == ("messages of this turn left out: 4 (68 tokens) do not fit",)
     assert {message.id for message in context.messages} == {id for id, why in found.items() if why in SENT}
-
-
-def test_room_that_matches_leave_when_they_enter_the_window_goes_to_newer_turns_first() -> None:
-    said = [words("u", 20), words("locker u", 8), "locker code u", "tower u"]
-    found = reasons(asked(said, "locker code", max_tokens=30, recall_tokens=20, fill="steady"), Kind.RECALLED)
-    assert found == {"m1": Reason.IN_WINDOW, "m0": Reason.NO_ROOM}
-
-
-def test_or_is_left_over() -> None:
-    said = ["u", "u x x x", "code u x x x", words("u", 13), words("tower u", 13), "locker u", words("u", 30)]
-    said.append(words("locker code u", 13))
-    found = reasons(asked(said, "locker code", max_tokens=30, recall_tokens=20, fill="steady"), Kind.RECALLED)
-    assert found == {"m7": Reason.IN_WINDOW, "m5": Reason.RECALLED, "m4": Reason.NO_ROOM}
 
 
 def test_a_match_leaves_the_window_for_a_larger_turn() -> None:

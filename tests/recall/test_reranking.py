@@ -193,7 +193,7 @@ def test_minus_infinity_puts_a_text_last_and_is_no_number_in_the_report() -> Non
     assert ids(opened.search(QUESTION, RERANKED)) == [first[-1], *first[:-1]]
     report = opened.context(QUESTION).report
     assert {line.reranked for line in considered(opened.context(QUESTION))} == {None, 0.5}
-    assert json.loads(report.to_json(), parse_constant=pytest.fail)["reranked"] is True
+    assert json.loads(json.dumps(report.to_dict()), parse_constant=pytest.fail)["reranked"] is True
 
 
 SCORES = st.lists(st.one_of(st.floats(-9, 9), st.sampled_from([0.0, 1.0, float("-inf")])), min_size=30, max_size=30)
