@@ -255,7 +255,7 @@ class PromptBuilder:
                 plan = self._plan_over(ask, budget, state, turns, whole=whole)
                 # Turns that cannot be sent take no room, so the budget may need more of the past than expected.
                 room = plan.asked.open - plan.asked.bare
-                if whole or sum(map(tokens_without_media, plan.turns)) > room:
+                if whole or tokens_without_media(plan.turns) > room:
                     return plan
             needed = 2 * sum(entry.tokens for entry in entries) + 1
 

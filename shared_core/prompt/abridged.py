@@ -38,11 +38,16 @@ def _shows(message: Message) -> bool:
     return bool(message.media_tokens) and message.role in ("user", "tool")
 
 
-def tokens_without_media(turn: Turn) -> int:
-    """Return at least how many tokens a turn takes."""
-    if turn.only_text:
-        return turn.tokens
-    return turn.tokens - sum(entry.message.media_tokens for entry in turn.entries if _shows(entry.message))
+def tokens_without_media(turns: Iterable[Turn]) -> int:
+    """Return at least how many tokens some turns take."""
+    media = [
+        entry.message.media_tokens
+        for turn in turns
+        if not turn.only_text
+        for entry in turn.entries
+        if _shows(entry.message)
+    ]
+    return sum([turn.tokens for turn in turns]) - sum(media)
 
 
 def without_media(message: Message) -> Message:
@@ -72,7 +77,7 @@ def abridged(turns: Sequence[Turn], size: Size, *, room: int, window: Callable[[
         window: returns the tokens that are left for them beside recalled messages; called if their text does not fit.
     """
     # Nearly all turns hold nothing but text, and all of them are looked at for every prompt.
-    if all(turn.only_text for turn in turns):
+    if False not in [turn.only_text for turn in turns]:
         return list(turns)
     full = [with_results(turn, size) for turn in turns]
     if sum(turn.tokens for turn in full) <= room:
@@ -183,4 +188,4 @@ def _with_stubs(group: Group, stubs: Mapping[int, Entry]) -> Group:
 
 def tokens_of(entries: Iterable[Entry]) -> int:
     """Return the size of messages as sent."""
-    return sum(entry.tokens for entry in entries)
+    return sum([entry.tokens for entry in entries])

@@ -205,7 +205,7 @@ class Assembler:
         """
         dressed = self._dressed(frame, turns)
         everything = self._fit(frame, dressed, 0)
-        beyond = any(_elsewhere(candidate) and candidate.reason is None for candidate in candidates)
+        beyond = ELSEWHERE in [one.entries[0].turn_no for one in candidates if one.reason is None]
         # If all past turns fit, only messages of other sessions can add something.
         if not candidates or (everything.reaches_all and not beyond):
             return Selection(everything, tuple(candidates))
@@ -253,10 +253,11 @@ class Assembler:
         kept = _turn_ids(window.kept)
         result: list[Hit] = []
         for candidate in candidates:
-            reason = candidate.reason
-            if reason is None or reason is Reason.RECALLED:
-                candidate = candidate.because(Reason.IN_WINDOW) if _inside(candidate, kept) else candidate
-            elif reason is Reason.IN_WINDOW and not _inside(candidate, kept):
+            reason, first = candidate.reason, candidate.entries[0]
+            inside = first.message.turn_id in kept and first.turn_no != ELSEWHERE
+            if inside and (reason is None or reason is Reason.RECALLED):
+                candidate = candidate.because(Reason.IN_WINDOW)
+            elif reason is Reason.IN_WINDOW and not inside:
                 candidate = candidate.because(Reason.OLDER)
             result.append(candidate)
         return result
@@ -340,7 +341,7 @@ class Assembler:
         """Return the recalled messages in the template's order."""
         if self.template.order == "score":
             return list(chain.from_iterable(chronological(one.entries) for one in reversed(recalled)))
-        return chronological(chain.from_iterable(candidate.entries for candidate in recalled))
+        return chronological(chain.from_iterable([candidate.entries for candidate in recalled]))
 
     def compose(
         self, frame: Frame, selection: Selection, *, reserve: int, shown: bool, orphans: Sequence[Entry] = (),
@@ -417,24 +418,15 @@ def _explained(window: Window, fates: Iterable[Hit]) -> list[Hit]:
     """Return the candidates; of those that were not chosen, the ones that the window holds are marked so."""
     kept, open_ = _turn_ids(window.kept), (Reason.NO_ROOM, Reason.TOP_K, Reason.OLDER)
     return [
-        candidate.because(Reason.IN_WINDOW) if candidate.reason in open_ and _inside(candidate, kept) else candidate
+        candidate.because(Reason.IN_WINDOW)
+        if candidate.reason in open_ and candidate.message.turn_id in kept and candidate.entries[0].turn_no != ELSEWHERE
+        else candidate
         for candidate in fates
     ]
 
 
-def _elsewhere(candidate: Hit) -> bool:
-    """Return whether a candidate is from another session, which the window never contains."""
-    return candidate.entries[0].turn_no == ELSEWHERE
-
-
 def _turn_ids(turns: Iterable[Turn]) -> set[str]:
     return {turn.turn_id for turn in turns}
-
-
-def _inside(candidate: Hit, kept: Set[str]) -> bool:
-    """Return whether a candidate belongs to one of these turns of the window."""
-    first = candidate.entries[0]
-    return first.message.turn_id in kept and first.turn_no != ELSEWHERE
 
 
 def _days(candidate: Hit) -> set[date | None]:

@@ -345,8 +345,8 @@ class Framer:
 
     def between_fences(self, message: Message) -> Message:
         """Return a message in whose text and name the tags of `fences` are escaped, as it is recalled."""
-        said, name = defused(message.content, self.fences), defused(message.name or "", self.fences)
-        if said == message.content and name == (message.name or ""):
+        said, name = defused(message.content, self.fences), message.name and defused(message.name, self.fences)
+        if said == message.content and name == message.name:
             return message
         return message.replace(content=said, name=name or message.name)
 

@@ -4,6 +4,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from math import inf
 from typing import Literal
 
 from shared_core.prompt.hits import Hit
@@ -105,16 +106,12 @@ def _stable_count(kept: Sequence[Turn], slack: float, most: int) -> int:
         slack: the share of the largest window allowed that may be given up.
         most: the tokens of the largest window allowed.
     """
-    sums = list(accumulate(turn.tokens for turn in kept))
+    sums = list(accumulate([turn.tokens for turn in kept]))
     allowed = max(bisect_right(sums, most), 1)
     enough = range(bisect_left(sums, (1 - slack) * sums[allowed - 1]), allowed) if sums else ()
-    # Of equal powers the older turn wins, which keeps more.
-    return 1 + max(enough, key=lambda index: (_power_of_two(kept[index].turn_no), index), default=-1)
-
-
-def _power_of_two(number: int) -> int:
-    """Return the largest p for which 2**p divides `number`; a large number for 0, which all powers divide."""
-    return 1_000 if number == 0 else (number & -number).bit_length() - 1
+    numbers = [(kept[index].turn_no, index) for index in enough]
+    # `n & -n` is the largest power of two that divides n; all divide 0. Of equal ones the older turn wins.
+    return 1 + max([(number & -number or inf, index) for number, index in numbers], default=(0, -1))[1]
 
 
 ELSEWHERE = -2

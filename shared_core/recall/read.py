@@ -184,9 +184,9 @@ class Reader:
             there = [(hit, list(filter(None, map(self._entries.get, members)))) for hit, members in units]
             return [self._of_turn(hit, entries) for hit, entries in there if entries]
         return [
-            hit._replace(entries=(_bare(self._entries[hit.place]),), id=records[hit.place].message.id)
+            hit._replace(entries=(_bare(entry) if entry.message.grounding else entry,), id=entry.message.id)
             for hit, _ in units
-            if hit.place in records
+            if (entry := self._entries.get(hit.place)) is not None
         ]
 
     def _turn(self, place: Place) -> list[Place]:

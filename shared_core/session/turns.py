@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from types import MappingProxyType
 
 from shared_core.formats.parts import OPENAI_FORMAT, RESPONSES_FORMAT
@@ -50,6 +51,7 @@ class Turn:
             may begin with it. Any other reply without its user message cannot be sent by itself.
         answered: whether it ends with an assistant's text instead of a tool call.
         only_text: whether no message that can be sent has media, or text that is set apart from its content.
+        has_tools: whether a message that can be sent calls a tool or is a result.
     """
 
     turn_id: str
@@ -61,6 +63,7 @@ class Turn:
     greets: bool = field(init=False)
     answered: bool = field(init=False)
     only_text: bool = field(init=False)
+    has_tools: bool = field(init=False)
 
     def __post_init__(self) -> None:
         last = self.broken or self.entries
@@ -70,6 +73,7 @@ class Turn:
         _set(self, "greets", self.turn_no == GREETING and all(map(_is_said, self.entries)))
         _set(self, "answered", ends is not None and ends.role == "assistant" and not ends.tool_calls)
         _set(self, "only_text", not any(e.message.grounding or e.message.media_tokens for e in self.entries))
+        _set(self, "has_tools", any(e.message.tool_calls or e.message.role == "tool" for e in self.entries))
 
     def whole(self, size: Size, *, pending: bool = False) -> "Turn":
         """Return the turn without calls that have no result, which providers refuse.
@@ -81,7 +85,7 @@ class Turn:
             size: counts the tokens of a message as sent.
             pending: keep a tool call at the end of the turn, whose results may still come.
         """
-        if not any(entry.message.tool_calls or entry.message.role == "tool" for entry in self.entries):
+        if not self.has_tools:
             return self
         groups = list(tool_groups(self.entries))
         entries: list[Entry] = []
@@ -114,7 +118,7 @@ def group_turns(entries: Iterable[Entry], known: Mapping[str, Turn] = MappingPro
     for turn_id, members in grouped.items():
         same, before = tuple(members), known.get(turn_id)
         turns.append(before if before and before.entries == same else Turn(turn_id, members[0].turn_no, same))
-    return sorted(turns, key=lambda turn: (turn.turn_no, turn.entries[0].order))
+    return sorted(turns, key=attrgetter("turn_no"))  # in the order of their first messages already
 
 
 def turns_before(past: Sequence[Turn], current: Turn | None, size: Size) -> tuple[list[Turn], list[Turn]]:
@@ -125,7 +129,11 @@ def turns_before(past: Sequence[Turn], current: Turn | None, size: Size) -> tupl
         current: the turn of the question; without one, a greeting is no prompt.
         size: counts the tokens of a message as sent.
     """
-    held = [turn.whole(size) for turn in past if turn.asks or (turn.greets and current is not None)]
+    held = [
+        turn.whole(size) if turn.has_tools else turn
+        for turn in past
+        if turn.asks or (turn.greets and current is not None)
+    ]
     return held, [turn for turn in past if not turn.asks and not (turn.greets and current is not None)]
 
 
@@ -191,8 +199,8 @@ def chronological(entries: Iterable[Entry]) -> list[Entry]:
 
     A system message stays where it was said, but never inside a tool group.
     """
-    ordered = sorted(entries, key=lambda entry: (entry.turn_no, entry.order))
-    if all(entry.message.role != "tool" for entry in ordered):
+    ordered = sorted(entries, key=attrgetter("turn_no", "order"))
+    if "tool" not in [entry.message.role for entry in ordered]:
         return ordered  # no result can come away from its call
     answers = calls_of(ordered)
     keys: list[tuple[int, int, int]] = []

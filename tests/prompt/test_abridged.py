@@ -89,7 +89,7 @@ def test_media_are_kept_from_the_newest_on(media: list[int], room: int, window: 
     given_up = [new is not old for new, old, more in zip(found, turns, larger, strict=True) if more]
     assert all(new is old for new, old, more in zip(found, turns, larger, strict=True) if not more)
     assert given_up == sorted(given_up)
-    assert all(tokens_without_media(one) <= one.tokens for one in turns)
+    assert all(tokens_without_media([one]) <= one.tokens for one in turns)
     if sum(one.tokens for one in turns) <= room:
         assert found == turns
 
