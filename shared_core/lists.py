@@ -65,9 +65,9 @@ def sliding_window(
     asked = framer.frame(budget=max_tokens - reserve_tokens, tools=0, stays=stays, current=current)
     past = [turn for turn in reversed(turns) if turn is not newest and turn.turn_id not in pinned]
     older = turns_before(past, current, assembler.size)[0] if unit == "turn" else _single_messages(past, assembler.size)
-    frame, selection = assembler.settle(asked, older, (), shown=True)
+    frame, selection = assembler.settle(asked, older, ())
     given = {entry.message.id: message for entry, message in zip(entries, listed, strict=True)}
-    context = assembler.compose(frame, selection, reserve=reserve_tokens, shown=True)
+    context = assembler.compose(frame, selection, reserve=reserve_tokens)
     return [_as_given(message, given[message.id]) for message in context.messages]
 
 

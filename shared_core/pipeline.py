@@ -32,7 +32,7 @@ from shared_core.session.system_prompt import FRONT, is_prompt
 from shared_core.session.turns import Entry, Turn, group_turns, turns_before
 from shared_core.summaries.requests import SummaryReply, SummaryRequest
 from shared_core.summaries.rolling import LEFT_OUT, PromptInputs, RollingSummary, SummarizedInputs
-from shared_core.tokens import message_tokens, tools_tokens
+from shared_core.tokens import tools_tokens
 
 LARGE_BATCH = 256
 """Texts embedded at a time by `index`, when no question waits."""
@@ -119,9 +119,9 @@ class Plan:
         """The question's index on the path."""
         return self.path.index_of(self.before) if self.before is not None else self.path.spans[-1].last + 1
 
-    def prompt_inputs(self, ask: Ask, candidates: Sequence[Hit]) -> PromptInputs:
+    def prompt_inputs(self, candidates: Sequence[Hit]) -> PromptInputs:
         """Return what a summary is chosen for."""
-        return PromptInputs(self.path, self.state.epoch, self.asked, self.turns, candidates, self.end, ask.shown)
+        return PromptInputs(self.path, self.state.epoch, self.asked, self.turns, candidates, self.end)
 
 
 class PromptBuilder:
@@ -174,7 +174,7 @@ class PromptBuilder:
             _mark(ask.watch, "recall")
             summed: SummarizedInputs | None = SummarizedInputs(plan.asked, candidates)
             if self.rolling.rules.summarizer is not None and not plan.fits:
-                summed = yield from self.rolling.steps(plan.prompt_inputs(ask, candidates), plan.summaries)
+                summed = yield from self.rolling.steps(plan.prompt_inputs(candidates), plan.summaries)
                 _mark(ask.watch, "summary")
             if summed is not None:  # None: something was forgotten, as above
                 return self._compose(ask, plan, found, summed)
@@ -211,10 +211,10 @@ class PromptBuilder:
             return found, reader.read(hits, question, size, follow=rules.min_score is None)
 
     def _compose(self, ask: Ask, plan: Plan, found: Found | None, summed: SummarizedInputs) -> Context:
-        frame, selection = self.assembler.settle(summed.frame, plan.turns, summed.candidates, shown=ask.shown)
+        frame, selection = self.assembler.settle(summed.frame, plan.turns, summed.candidates)
         dropped = (LEFT_OUT,) if summed.frame.summary is not None and frame.summary is None else ()
         context = self.assembler.compose(
-            frame, selection, reserve=ask.reserve, shown=ask.shown, orphans=plan.alone,
+            frame, selection, reserve=ask.reserve, orphans=plan.alone,
             notes=(*(found.notes if found else ()), *summed.notes, *dropped), pending=found.pending if found else 0,
             embedder=found.embedder if found else None, stopped=found.verdict.why if found and found.verdict else "",
         )  # fmt: skip
@@ -233,7 +233,7 @@ class PromptBuilder:
             with self._lock:
                 plan = self._plan(ask)
             if not plan.fits:
-                summed = yield from self.rolling.steps(plan.prompt_inputs(ask, []), plan.summaries, urgent=True)
+                summed = yield from self.rolling.steps(plan.prompt_inputs([]), plan.summaries, urgent=True)
                 if summed is None:
                     continue
             with self._lock:
@@ -267,7 +267,7 @@ class PromptBuilder:
         pinned = {entry.message.turn_id for entry in stays}
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
         older, unsent = turns_before(past, current, self.assembler.size)
-        asked = framer.frame(budget=budget, tools=tools, stays=stays, current=current)
+        asked = framer.frame(budget=budget, tools=tools, stays=stays, current=current, shown=ask.shown)
         base, fits = None, self.assembler.window(asked, older).reaches_all
         if self.searcher.rules.scope == "user" or not fits:
             base = self.assembler.window(asked, older, recall=self.assembler.room_for_recall(asked, older))
@@ -286,10 +286,9 @@ class PromptBuilder:
         stays = self.live.stays_beside(current.turn_id if current is not None else None)
         if not ask.system:
             return stays
-        message, framer = Message.system(ask.system), self.assembler.framer
-        tokens = message_tokens(message, framer.counter)
+        message = Message.system(ask.system)
         pinned = [entry for entry in stays if not is_prompt(entry.message)]
-        return [Entry(message, tokens, FRONT, BEFORE_ALL), *pinned]
+        return [Entry(message, self.assembler.size(message), FRONT, BEFORE_ALL), *pinned]
 
     def _current(self, ask: Ask, turns: Sequence[Turn]) -> tuple[Turn | None, Turn | None]:
         """Return the turn that is being answered, and the stored turn it is (None: the question is not stored)."""
@@ -304,9 +303,8 @@ class PromptBuilder:
                 grounded = replace(first, message=first.message.replace(grounding=question.grounding))
                 current = replace(current, entries=(grounded, *current.entries[1:]))
             return current, newest
-        framer = self.assembler.framer
         turn_no = (turns[-1].turn_no if turns else -1) + 1
-        tokens = message_tokens(question, framer.counter)
+        tokens = self.assembler.size(question)
         order = self.live.path.head.depth + 1
         return Turn("", turn_no, (Entry(question, tokens, turn_no, order),)), None
 

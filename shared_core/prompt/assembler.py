@@ -28,7 +28,7 @@ from shared_core.prompt.report_lines import report_lines
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Fill, Selection, Window, fit_window
 from shared_core.session.turns import Entry, Turn, chronological
-from shared_core.tokens import body_tokens, message_tokens, tokens_around
+from shared_core.tokens import body_tokens, tokens_around
 
 Placement = Literal["grounding", "messages", "system"]
 
@@ -165,11 +165,9 @@ class Assembler:
 
     def size(self, message: Message) -> int:
         """Return the size of a message as sent, in tokens."""
-        return message_tokens(message, self.framer.counter)
+        return self.framer.size(message)
 
-    def settle(
-        self, asked: Frame, turns: Sequence[Turn], candidates: Sequence[Hit], *, shown: bool
-    ) -> tuple[Frame, Selection]:
+    def settle(self, asked: Frame, turns: Sequence[Turn], candidates: Sequence[Hit]) -> tuple[Frame, Selection]:
         """Return the frame and the selection to send; see `select` and `Framer.frame` for the arguments.
 
         The selection depends only on the conversation up to the question, and a tool loop appends to the prompt until
@@ -177,7 +175,7 @@ class Assembler:
         way: the selection is made again around everything so far, with a share `slack` of the room left free for what
         follows.
         """
-        frame, selection, known = asked, self.select(asked, turns, candidates, shown=shown), 0
+        frame, selection, known = asked, self.select(asked, turns, candidates), 0
         room = _left(frame, selection)
         for count, entry in enumerate(asked.answers, start=1):
             room -= entry.tokens
@@ -186,11 +184,11 @@ class Assembler:
                 frame = replace(frame, spare=int(self.slack * frame.open))
                 if frame.summary is not None:  # tool results take precedence over the summary
                     frame = with_summary(frame, frame.summary, self.size)
-                selection = self.select(frame, turns, candidates, shown=shown)
+                selection = self.select(frame, turns, candidates)
                 room = _left(frame, selection)
         return replace(frame, groups=(*frame.groups, *asked.answers[known:])), selection
 
-    def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Hit], *, shown: bool) -> Selection:
+    def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Hit]) -> Selection:
         """Choose the recalled messages and the window. Room that recall does not use goes to the window.
 
         By default, recall then takes what no turn can use, since the next older one is too large. The window stays the
@@ -201,7 +199,6 @@ class Assembler:
             frame: the part of the prompt that must be sent.
             turns: newest first, as many as could fit.
             candidates: best first.
-            shown: whether the question is part of the prompt, so that text can be added to it.
         """
         dressed = self._dressed(frame, turns)
         everything = self._fit(frame, dressed, 0)
@@ -210,39 +207,37 @@ class Assembler:
         if not candidates or (everything.reaches_all and not beyond):
             return Selection(everything, tuple(candidates))
         room = self.room_for_recall(frame, turns)
-        chosen, window = self._choose(frame, dressed, candidates, room, shown=shown)
+        chosen, window = self._choose(frame, dressed, candidates, room)
         free = frame.rest - window.fitting
         if free > room and self._takes_rest(frame) and _without_room(chosen.fates):
-            more, beside = self._choose(frame, dressed, _as_if_there_were_room(chosen.fates), free, shown=shown)
+            more, beside = self._choose(frame, dressed, _as_if_there_were_room(chosen.fates), free)
             if more.tokens >= chosen.tokens:  # else the counter is odd, and the window might move
                 chosen, window = more, beside
         return Selection(window, tuple(_explained(window, chosen.fates)), chosen.tokens, chosen.text)
 
     def _choose(
-        self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int, *, shown: bool
+        self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int
     ) -> tuple["_Chosen", Window]:
         """Return what is recalled in this room, and the window beside it."""
         base = self._fit(frame, dressed, room)
-        chosen = self._fill(frame, dressed, self._outside(candidates, base), room, shown=shown)
+        chosen = self._fill(frame, dressed, self._outside(candidates, base), room)
         while True:
             window = self._fit(frame, dressed, chosen.tokens)
             outside = self._outside(chosen.fates, window)
             if outside == chosen.fates:
                 return chosen, window
             # A message that entered the window need not be recalled, which frees room for the window.
-            chosen = self._counted(frame, outside, shown=shown)
+            chosen = self._counted(frame, outside)
 
-    def _fill(
-        self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int, *, shown: bool
-    ) -> "_Chosen":
+    def _fill(self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int) -> "_Chosen":
         """Fill the room by estimated sizes. If the exact size exceeds it, fill again with less."""
         limit = room
         while True:
             fates, about = self._pick(candidates, limit)
             # Exact counting is expensive, so leave out candidates that the window will hold anyway.
-            chosen = self._counted(frame, self._outside(fates, self._fit(frame, dressed, about)), shown=shown)
+            chosen = self._counted(frame, self._outside(fates, self._fit(frame, dressed, about)))
             if chosen.tokens > about:
-                chosen = self._counted(frame, fates, shown=shown)
+                chosen = self._counted(frame, fates)
             if chosen.tokens <= room:
                 return chosen
             # Assume that the next estimate is off by the same factor.
@@ -303,7 +298,7 @@ class Assembler:
         # The line with the date is written once for all messages of a day.
         return self._estimate.lines(candidate.entries) + self._estimate.day * len(new_days)
 
-    def _counted(self, frame: Frame, fates: list[Hit], *, shown: bool) -> "_Chosen":
+    def _counted(self, frame: Frame, fates: list[Hit]) -> "_Chosen":
         """Render the recalled messages and count exactly what they add to the prompt."""
         recalled = _recalled(fates)
         if not recalled:
@@ -312,7 +307,7 @@ class Assembler:
             return _Chosen(fates, sum(candidate.tokens for candidate in recalled), "")
         entries = self._in_order(recalled)
         text = self.template.render([self.framer.between_fences(entry.message) for entry in entries])
-        if self._beside_question(frame, shown):
+        if self._beside_question(frame):
             tokens = self._size_with(asked_with(frame, text), entries) - frame.bare - frame.grounding_tokens
             return _Chosen(fates, tokens, text)
         return _Chosen(fates, self._size_with(Message.system(text), entries), text)
@@ -334,8 +329,8 @@ class Assembler:
     def _estimate(self) -> RecallEstimate:
         return RecallEstimate(self.template, self.framer.counter)
 
-    def _beside_question(self, frame: Frame, shown: bool) -> bool:
-        return self.placement == "grounding" and shown and frame.question is not None
+    def _beside_question(self, frame: Frame) -> bool:
+        return self.placement == "grounding" and frame.shown and frame.question is not None
 
     def _in_order(self, recalled: Sequence[Hit]) -> list[Entry]:
         """Return the recalled messages in the template's order."""
@@ -344,7 +339,7 @@ class Assembler:
         return chronological(chain.from_iterable([candidate.entries for candidate in recalled]))
 
     def compose(
-        self, frame: Frame, selection: Selection, *, reserve: int, shown: bool, orphans: Sequence[Entry] = (),
+        self, frame: Frame, selection: Selection, *, reserve: int, orphans: Sequence[Entry] = (),
         notes: Sequence[Note] = (), pending: int = 0, embedder: str | None = None, stopped: str = "",
     ) -> Context:  # fmt: skip
         """Write the prompt and the report.
@@ -353,7 +348,6 @@ class Assembler:
             frame: the part of the prompt that must be sent.
             selection: the recalled messages and the window.
             reserve: tokens kept free for the reply.
-            shown: whether the prompt contains the question and its answers so far. They count either way.
             orphans: replies without their user message, for the report.
             notes: what could not be done.
             pending: how many messages have no vector yet.
@@ -365,17 +359,17 @@ class Assembler:
             partial(report_lines, frame, selection, tuple(orphans)), _totals(frame, selection), budget=frame.budget,
             reserve=reserve, pending=pending, degraded=tuple(notes), embedder=embedder, stopped=stopped,
         )  # fmt: skip
-        messages, stable = self._messages(frame, selection, shown)
+        messages, stable = self._messages(frame, selection)
         return Context(tuple(messages), report, stable)
 
-    def _messages(self, frame: Frame, selection: Selection, shown: bool) -> tuple[list[Message], int]:
+    def _messages(self, frame: Frame, selection: Selection) -> tuple[list[Message], int]:
         """Return the prompt, and how many messages stand before all that depends on the question."""
         text = selection.text
         entries = [*frame.stays, *chain.from_iterable(turn.entries for turn in selection.window.kept)]
-        beside = self._beside_question(frame, shown)
+        beside = self._beside_question(frame)
         if self.placement == "messages":
             entries += chain.from_iterable(candidate.entries for candidate in selection.recalled)
-        if frame.question is not None and shown:
+        if frame.question is not None and frame.shown:
             asked = replace(frame.question, message=asked_with(frame, text if beside else ""))
             entries += [asked, *frame.groups]
         ordered = chronological(entries)
@@ -439,12 +433,11 @@ def _recalled(candidates: Sequence[Hit]) -> list[Hit]:
 
 def _totals(frame: Frame, selection: Selection) -> dict[Kind, int]:
     """Return the tokens of each part of the prompt, which are those of the report's lines."""
-    asked = frame.question is not None
     return {
         Kind.SYSTEM: tokens_of(frame.stays),
         Kind.TOOLS: frame.tools,
-        Kind.QUESTION: (frame.bare if asked else 0) + tokens_of(frame.groups),
-        Kind.GROUNDING: frame.grounding_tokens if asked and frame.grounding.text else 0,
+        Kind.QUESTION: frame.bare + tokens_of(frame.groups),
+        Kind.GROUNDING: frame.grounding_tokens,
         Kind.SUMMARY: frame.summary.tokens if frame.summary is not None else 0,
         Kind.RECALLED: selection.recall_tokens,
         Kind.WINDOW: selection.window.tokens,

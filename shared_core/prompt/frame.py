@@ -198,6 +198,7 @@ class Frame:
         left_out: older tool groups of this turn that do not fit, not even with stubs.
         spare: tokens left free so that the turn can grow.
         summary: the summary of messages older than the window, None without one.
+        shown: whether the prompt contains the question and its answers so far. They count either way.
     """
 
     budget: int
@@ -213,6 +214,7 @@ class Frame:
     left_out: tuple[Entry, ...] = ()
     spare: int = 0
     summary: FramedSummary | None = None
+    shown: bool = True
 
     @property
     def open(self) -> int:
@@ -264,14 +266,16 @@ class Framer:
         if self.shorten is not None:
             function("shorten_grounding", self.shorten, "(item: GroundingItem) -> str")
 
-    def frame(self, *, budget: int, tools: int, stays: Sequence[Entry], current: Turn | None) -> Frame:
+    def frame(
+        self, *, budget: int, tools: int, stays: Sequence[Entry], current: Turn | None, shown: bool = True
+    ) -> Frame:
         """Return the frame at the time of the question. `answered` adds the messages that answer it.
 
         Raises:
             BudgetError: system and pinned messages and tool schemas alone exceed the budget.
             MessageTooLargeError: the question and the part of its turn that must be sent do not fit beside them.
         """
-        frame = Frame(budget, tools, tuple(stays), None, 0, FittedGrounding(""), 0)
+        frame = Frame(budget, tools, tuple(stays), None, 0, FittedGrounding(""), 0, shown=shown)
         if frame.open < 0:
             raise _too_much_stays(frame)
         if current is None or not current.entries:
@@ -350,8 +354,12 @@ class Framer:
             return message
         return message.replace(content=said, name=name or message.name)
 
+    def size(self, message: Message) -> int:
+        """Return the size of a message as sent, in tokens."""
+        return message_tokens(message, self.counter)
+
     def _sent(self, message: Message, grounding_text: str) -> int:
-        return message_tokens(with_grounding(message, grounding_text), self.counter)
+        return self.size(with_grounding(message, grounding_text))
 
 
 def _too_much_stays(frame: Frame) -> BudgetError:

@@ -43,7 +43,6 @@ class PromptInputs:
         turns: past turns, newest first.
         candidates: messages that may be recalled, best first.
         end: the index of the question on the path.
-        shown: whether the question is part of the prompt.
     """
 
     path: Path
@@ -52,7 +51,6 @@ class PromptInputs:
     turns: Sequence[Turn]
     candidates: Sequence[Hit]
     end: int
-    shown: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +226,7 @@ class RollingSummary:
         return chosen
 
     def _select(self, prompt: PromptInputs, frame: Frame, candidates: Sequence[Hit]) -> SummarizedInputs:
-        selection = self.assembler.select(frame, prompt.turns, candidates, shown=prompt.shown)
+        selection = self.assembler.select(frame, prompt.turns, candidates)
         return SummarizedInputs(frame, candidates, _start(selection, prompt.end))
 
     def _frame_with(self, prompt: PromptInputs, summary: Summary) -> Frame:
