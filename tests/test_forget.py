@@ -117,12 +117,10 @@ def test_the_session_goes_with_its_branches(memory: InfiniteMemory, store: Count
 def test_a_dry_run_does_nothing(memory: InfiniteMemory, store: CountingStore) -> None:
     memory.add(history(6))
     state = store.state(1, "main")
-    selections: list[dict[str, Any]] = [{"ids": ["m1"]}, {"before": NOON + timedelta(minutes=2)}, {"session": True}]
-    for selection in selections:
-        result_ = memory.forget(**selection, dry_run=True)
+    for selection in ({"ids": ["m1"]}, {"before": NOON + timedelta(minutes=2)}, {"session": True}):
+        result_ = memory.forget(**selection, dry_run=True)  # type: ignore[arg-type]
         assert (result_.dry_run, "m1" in result_.ids) == (True, True)
-    assert store.state(1, "main") == state
-    assert ids(memory.messages()) == ids(history(6))
+    assert (store.state(1, "main"), ids(memory.messages())) == (state, ids(history(6)))
 
 
 def test_one_selection_is_needed_and_ids_must_exist(memory: InfiniteMemory) -> None:
