@@ -118,7 +118,7 @@ def test_a_dry_run_does_nothing(memory: InfiniteMemory, store: CountingStore) ->
     memory.add(history(6))
     state = store.state(1, "main")
     for selection in ({"ids": ["m1"]}, {"before": NOON + timedelta(minutes=2)}, {"session": True}):
-        result_ = memory.forget(**selection, dry_run=True)  # type: ignore[arg-type]
+        result_ = memory.forget(**selection, dry_run=True)
         assert (result_.dry_run, "m1" in result_.ids) == (True, True)
     assert (store.state(1, "main"), ids(memory.messages())) == (state, ids(history(6)))
 
