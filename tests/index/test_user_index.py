@@ -7,8 +7,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shared_core import InfiniteMemory, Message
 from shared_core.index.cache import SharedIndex
 from shared_core.index.user import UserIndex
+from shared_core.recall.embedding import EmbedderChoice
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -189,3 +191,36 @@ def test_an_answer_is_followed_where_it_says_something_new() -> None:
         store.main_changes = lambda *_: MainChanges([(index.told[other].key, index.told[other].state)], None, True)  # type: ignore[method-assign]
         index.ask()
         assert index.outdated() == [(one, None)], "it is not in a list of all"
+
+
+def test_what_a_merge_brought_in_is_a_sitting_of_its_own_on_either_line() -> None:
+    with closing(SQLiteStore(":memory:")) as store, InfiniteMemory(store, session_id="s", embedder="words") as memory:
+        memory.add(Message.user("a boat", id="m0"))
+        memory.fork("side")
+        memory.add(Message.user("an aside", id="s0"))
+        memory.checkout("main")
+        memory.add(Message.user("a tower", id="m1"))
+        memory.merge("side", "full")
+        memory.add(Message.user("a river", id="m2"))
+        live = memory._checkout.live
+        rows, _ = memory._prompts.searcher.sessions.open(live.sync(), EmbedderChoice(None))
+        user: UserIndex = SharedIndex(UserIndex(store, None)).refreshed(lambda index: index.follow(None))
+        for index, line in ((rows, rows.line(live.path)), (user, user.main_line(None))):
+            said = [position for _, position in index.places(line.rows)]
+            ids = [record.message.id for record in store.get(live.key or 0, said)]
+            sittings = dict(zip(ids, line.sittings.tolist(), strict=True))
+            assert list(sittings)[:3] == ["m0", "m1", "s0"]
+            assert sittings["m0"] == sittings["m1"] == 0
+            assert sittings["s0"] == 1
+            assert sittings["m2"] == 2
+
+
+def test_after_a_forgetting_the_vectors_of_turns_are_read_anew() -> None:
+    """One that stands for several messages may have lost one of them."""
+    with closing(SQLiteStore(":memory:")) as store:
+        keys, _ = filled(store, 2)
+        for key, space in zip(keys, ("hashing/4", "hashing/4#turn"), strict=True):
+            shared = SharedIndex(UserIndex(store, "ann", space, 4))
+            before = shared.refreshed(lambda index: index.follow(None))
+            store.forget(key, [Position(0, 0)])
+            assert (shared.refreshed(lambda index: index.follow(None)) is before) == ("#" not in space)
