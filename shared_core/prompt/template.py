@@ -100,7 +100,7 @@ class RecallTemplate:
         """Return the text of one message."""
         wording, at = _wording(self.header, self.footer), message.created_at
         values = {
-            "{speaker}": defused(speaker(message), wording),
+            "{speaker}": message.role if message.name is None else defused(speaker(message), wording),
             "{text}": folded(defused(message.content, wording), self.continuation),
             "{time}": at.strftime("%H:%M") if at and "{time}" in self.item else "",
         }

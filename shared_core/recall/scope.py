@@ -159,10 +159,6 @@ class Scope:
         """Return whether a message before the question contains one of some terms."""
         return any(self.session_index.lexical.occurs(term, self.line) for term in terms)
 
-    def share_held(self, terms: Sequence[Sequence[str]], indices: Indices) -> float:
-        """Return `LexicalIndex.share_held` of some messages."""
-        return self.session_index.lexical.share_held(terms, self.line, indices)
-
     def statement_codes(self, indices: Indices) -> Indices:
         """Return the statement code of the message at each index."""
         codes: Indices = self.session_index.columns["statements"][self.line.rows[indices]]

@@ -400,7 +400,13 @@ def _held_together(query: Query, scopes: Sequence[Scope], ranked: RankedResults)
     """Return the share of a question's terms that the best results hold together, in one scope."""
     best = [ranked.indices[:TOGETHER][ranked.scopes[:TOGETHER] == number] for number in range(len(scopes))]
     forms = [query.forms_of(term) for term in query.terms]
-    return max((scope.share_held(forms, which) for scope, which in zip(scopes, best, strict=True)), default=0.0)
+    return max(
+        (
+            scope.session_index.lexical.share_held(forms, scope.line, which)
+            for scope, which in zip(scopes, best, strict=True)
+        ),
+        default=0.0,
+    )
 
 
 def _stands_apart(scopes: Sequence[Scope], ranked: RankedResults) -> bool:
