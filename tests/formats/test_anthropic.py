@@ -90,6 +90,12 @@ def test_calls_with_the_same_id_are_told_apart() -> None:
     assert results == {id_: f"{name}'s" for id_, name in ids.items()}
 
 
+def test_blank_messages_are_left_out_and_their_neighbours_joined() -> None:
+    made = request([Message.system(" "), Message.user("a"), Message.assistant("\n"), Message.user("b")])
+    texts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert made == {"messages": [{"role": "user", "content": texts}]}
+
+
 def test_images_and_files_are_blocks() -> None:
     text = {"type": "file", "file": {"file_data": "data:text/plain,caf%C3%A9", "filename": "a.txt"}}
     document = {"type": "file", "file": {"file_data": PDF}}

@@ -49,6 +49,14 @@ def test_what_a_message_and_its_dict_hold() -> None:
     assert Message.system("Be brief.").to_openai() == {"role": "system", "content": "Be brief."}
 
 
+def test_old_function_calls_are_calls_and_results() -> None:
+    call = {"role": "assistant", "content": None, "function_call": {"name": "now", "arguments": "{}"}}
+    result = {"role": "function", "name": "now", "content": "noon"}
+    called, answered = Message.from_openai(call), Message.from_openai(result)
+    assert [one.id for one in called.tool_calls] == [answered.tool_call_id]
+    assert [called.to_openai(), answered.to_openai()] == [call, result]
+
+
 @pytest.mark.parametrize(
     ("field", "value", "text"),
     [("refusal", "I cannot.", "I cannot."), ("audio", {"id": "a1", "transcript": "By train."}, "By train.")],
@@ -110,6 +118,15 @@ def test_changed_calls_and_roles_are_written_as_they_are_now() -> None:
     assert message.replace(tool_calls=(call,)).to_openai()["tool_calls"] == [{**CALL, "function": function}]
     told = Message.from_openai({"role": "developer", "content": "x"})
     assert told.replace(role="user").to_openai() == {"role": "user", "content": "x"}
+
+
+def test_what_was_read_and_what_was_written_share_nothing_with_the_message() -> None:
+    item: dict[str, Any] = {"role": "user", "content": [LOOK, copy.deepcopy(PICTURE)]}
+    message = Message.from_openai(item)
+    expected = copy.deepcopy(item)
+    item["content"][1]["image_url"]["url"] = "changed"
+    message.to_openai()["content"][1]["image_url"]["url"] = "changed"
+    assert message.to_openai() == expected
 
 
 def test_an_object_of_the_sdk_is_a_message() -> None:

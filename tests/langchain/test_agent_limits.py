@@ -69,6 +69,20 @@ def test_an_unknown_model_gets_its_tools_its_question_and_its_newest_results_on_
 # Middleware that changes requests
 
 
+def test_an_unknown_model_gets_what_other_middleware_adds_to_the_question_on_top() -> None:
+    class Adds(AgentMiddleware):
+        def wrap_model_call(self, request: Any, handler: Any) -> Any:
+            question = request.messages[-1]
+            longer = question.model_copy(update={"content": "a document " * 5000 + str(question.text)})
+            return handler(request.override(messages=[*request.messages[:-1], longer]))
+
+    model = Model()
+    one = agent(model, Adds(), middleware(), tools=[], checkpointer=InMemorySaver())
+    for text in ("one", "two"):
+        ask(one, text)
+    assert said(model.last[1:]) == [("human", "a document " * 5000 + "two")]
+
+
 @dynamic_prompt
 def long_prompt(request: Any) -> str:
     """A system prompt that no middleware before it knows."""

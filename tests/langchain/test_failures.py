@@ -16,7 +16,7 @@ from langchain_infinite_memory import InfiniteMemoryMiddleware
 from shared_core import BudgetError, StoreError
 from shared_core.errors import MessageTooLargeError
 from shared_core.stores import SQLiteStore
-from tests.langchain.agents import Model, agent, ask, calls, config, memory, size, stored
+from tests.langchain.agents import Model, agent, ask, calls, config, memory, noting, size, stored
 from tests.langchain.random_histories import objections
 
 Break = Callable[[InfiniteMemoryMiddleware, Path], Any]
@@ -119,6 +119,15 @@ class TestBudgets:
         with pytest.raises(MessageTooLargeError, match="the question needs 204 tokens"):
             ask(one, "long " * 200, "other")
         assert stored(middleware) == ["hello"], "the question is not lost"
+
+    def test_a_question_larger_than_the_budget_may_be_sent_and_reported(self) -> None:
+        reports: list[Any] = []
+        model, middleware = Model(), memory(max_tokens=100, on_overflow="keep", on_report=noting(reports))
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        ask(one, "hello")
+        ask(one, "long " * 200)
+        assert [m.type for m in model.last] == ["system", "human"]
+        assert [report.over_budget for report in reports] == [False, True]
 
     def test_whatever_a_caller_s_part_raises_the_agent_goes_on(self, caplog: pytest.LogCaptureFixture) -> None:
         class Full(SQLiteStore):

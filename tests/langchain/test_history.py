@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from langchain_core._api.deprecation import LangChainDeprecationWarning
 from langchain_core.chat_history import BaseChatMessageHistory
+from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import (
     AIMessage,
     AIMessageChunk,
@@ -135,6 +136,16 @@ def test_a_known_id_is_stored_once() -> None:
     with pytest.raises(DuplicateError, match="'q'"):
         history.add_messages([HumanMessage("another", id="q")])
     assert len(history.messages) == 4
+
+
+def test_sessions_and_users_do_not_meet() -> None:
+    with SessionPool() as pool:
+        ann, bob = (InfiniteChatMessageHistory("1", user_id=name, store=pool) for name in ("ann", "bob"))
+        ann.add_user_message("a secret")
+        assert said(ann) == ["human: a secret"]
+        assert bob.messages == InfiniteChatMessageHistory("1", store=pool).messages == []
+        bob.clear()
+        assert said(ann) == ["human: a secret"]
 
 
 def test_it_follows_the_branch_of_a_memory_and_otherwise_main() -> None:
@@ -323,6 +334,39 @@ def test_after_a_run_that_failed_the_next_is_given_the_newest_window() -> None:
 
 
 # The factory
+
+
+def test_what_was_cleared_after_a_failed_run_is_not_sent() -> None:
+    answer = FailsFirst()
+    history = InfiniteChatMessageHistory("1", window=True)
+    history.add_messages([HumanMessage("my password is hunter2"), AIMessage("noted")])
+    chain = remembering(RunnableLambda(answer), lambda: history)
+    with pytest.raises(ArithmeticError):
+        chain.invoke([HumanMessage("one?")])
+    history.clear()
+    chain.invoke([HumanMessage("two?")])
+    assert answer.given[1] == ["two?"]
+
+
+def test_a_message_with_other_calls_under_a_stored_id_is_refused() -> None:
+    history = InfiniteChatMessageHistory("1")
+    call = {"args": {}, "id": "c", "type": "tool_call"}
+    history.add_messages([HumanMessage("go"), AIMessage("", tool_calls=[{"name": "look", **call}], id="x")])
+    with pytest.raises(DuplicateError):
+        history.add_messages([AIMessage("", tool_calls=[{"name": "transfer", **call}], id="x")])
+
+
+def test_a_question_with_passages_is_stored_once(tmp_path: Path) -> None:
+    with SessionPool(keep_grounding="all") as pool:
+        chain = remembering(
+            FakeListChatModel(responses=["fine"]), lambda name: InfiniteChatMessageHistory(name, store=pool)
+        )
+        asked = HumanMessage("how old?", additional_kwargs={"grounding": ["the tower is old"]})
+        for question in (asked, HumanMessage("how tall?")):
+            chain.invoke([question], ONE)
+        assert [message.text for message in InfiniteChatMessageHistory("1", store=pool).messages] == [
+            "how old?", "fine", "how tall?", "fine"
+        ]  # fmt: skip
 
 
 def test_the_factory_is_bounded_and_keeps_what_is_stored(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import uuid
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, TypedDict
@@ -90,6 +91,13 @@ class TestRunsWithoutIds:
         assert [one.invoke(given)["messages"][-1].text for _ in range(2)] == ["4471", "4471"]
         assert ask_alone(one, "what is my code?") == "I do not know"
 
+    def test_a_first_message_of_the_same_id_is_another_run(self) -> None:
+        model = Model()
+        one = agent(model, memory())
+        for text in ("mark-a", "mark-b"):
+            one.invoke({"messages": [HumanMessage(text, id="1")]})
+        assert [marks(sent) for sent in model.sent] == [{"mark-a"}, {"mark-b"}]
+
     @ways
     def test_the_node_too(self, way: str) -> None:
         with SessionPool(token_counter=Words()) as pool:
@@ -110,6 +118,14 @@ class TestNamedSessions:
             one = agent(Model(reply=lambda messages: AIMessage("hello")), middleware, checkpointer=InMemorySaver())
             one.invoke({"messages": [HumanMessage(text) for text in texts]}, config(f"thread {number}"))
         assert stored(middleware, "bob") == ["my code is 4471", "hello", "hello", "what is my code?", "hello"]
+
+    def test_by_a_function_of_the_runtime(self) -> None:
+        pool = SessionPool(token_counter=Words())
+        middleware = memory(pool, session_id=lambda runtime: (runtime.context or {}).get("project"))
+        one = agent(Model(), middleware, context_schema=dict)
+        one.invoke(question("one"), config("t"), context={"project": "bridge"})
+        one.invoke(question("two"), config("t"), context={})
+        assert sessions(pool) == ["bridge", "t"]
 
     def test_a_new_thread_continues_a_session_that_is_named(self) -> None:
         model, middleware = Model(), memory(session_id="bob")
@@ -405,3 +421,12 @@ def test_a_wrong_argument_is_named() -> None:
     for make, named in rows:
         with pytest.raises((TypeError, ValueError), match=named):
             make()
+
+
+def test_ids_are_taken_by_their_text() -> None:
+    own = uuid.uuid4()
+    with closing(memory()) as middleware:
+        one = agent(Model(), middleware)
+        for thread, user in ((own, 5), (str(own), "5")):
+            one.invoke(question("hello"), {"configurable": {"thread_id": thread, "user_id": user}})
+        assert [(key.session_id, key.user_id) for key in middleware.pool.store.sessions()] == [(str(own), "5")]

@@ -50,6 +50,15 @@ def test_any_message_comes_back_equal(message: BaseMessage) -> None:
 # Small
 
 
+def test_a_value_given_is_never_changed_or_shared() -> None:
+    message = HumanMessage("q", id="a", additional_kwargs={"more": {"deep": [1]}})
+    neutral = to_message(message)
+    first, second = from_message(neutral), from_message(neutral)
+    first.additional_kwargs["more"]["deep"].append(2)
+    assert message.additional_kwargs == {"more": {"deep": [1]}}
+    assert second == message == from_message(neutral)
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -65,6 +74,17 @@ def test_what_the_neutral_fields_express_has_no_payload(message: BaseMessage) ->
 
 
 # What the engine sees
+
+
+def test_a_payload_never_repeats_a_text() -> None:
+    text, passage = "a" * 999, "b" * 999
+    question = HumanMessage([{"type": "text", "text": text}, text], additional_kwargs={"grounding": passage})
+    neutral = to_message(question)
+    assert neutral.content == f"{text}\n{text}"
+    assert neutral.grounding == Grounding.of(passage)
+    assert neutral.payload is not None
+    assert len(json.dumps(neutral.payload.data)) < 200
+    assert to_message(HumanMessage("hi")).payload == Payload(format="langchain/1", data={"id": None})
 
 
 def test_the_neutral_form_of_a_reasoned_answer() -> None:

@@ -166,6 +166,16 @@ class TestClientsWithoutCheckpointer:
         assert len(branches_of(middleware)) == 2
         middleware.close()
 
+    def test_tool_calls_that_a_client_leaves_out(self) -> None:
+        middleware, model, history = memory(), Model(), []
+        for text in ("look at a", "look at b", "and now?"):
+            history.append({"role": "user", "content": text})
+            messages = agent(model, middleware).invoke({"messages": history}, config())["messages"]
+            history.append({"role": "assistant", "content": messages[-1].text})
+        assert "and now?" in stored(middleware)
+        assert said(model.last[1:])[-1] == ("human", "and now?")
+        assert history[-1]["content"] == "fine: and now?"
+
 
 class TestBudget:
     @pytest.mark.parametrize("reserve", [0, 15])
@@ -221,6 +231,11 @@ class TestSeveralUsers:
         assert say("what is my locker code?", "bob-2", "bob") == "9999"
         assert say("what is my locker code?", "ann-1", "cay") == "I do not know"
         assert [one.session_id for one in middleware.pool.store.sessions("ann")] == ["ann-1", "ann-2"]
+
+    def test_the_user_may_stand_in_the_configuration(self) -> None:
+        middleware = memory(user_key="who")
+        agent(Model(), middleware).invoke({"messages": [HumanMessage("hello")]}, config(who=7))
+        assert [one.session_id for one in middleware.pool.store.sessions("7")] == ["t"]
 
     @pytest.mark.parametrize("on_error", ["window", "raise"])
     def test_a_run_without_a_user(self, on_error: Any, caplog: pytest.LogCaptureFixture) -> None:

@@ -151,6 +151,20 @@ class TestWindow:
             kept = prune_messages(messages, max_tokens=most, token_counter=words)
             assert same(kept, messages[:2] + messages[-3 * groups :])
 
+    def test_late_results_and_system_messages_in_between_are_sorted_in(self) -> None:
+        call = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
+        question, result, more, rule = (
+            HumanMessage("q"), ToolMessage("r", tool_call_id="x"), HumanMessage("and?"), SystemMessage("s"),
+        )  # fmt: skip
+        kept = prune_messages([question, call, more, rule, result], max_tokens=100, token_counter=words)
+        assert same(kept, [rule, question, call, result, more])
+
+    def test_a_pending_call_is_left_alone_and_one_that_was_passed_over_goes(self) -> None:
+        call = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
+        question, more = HumanMessage("q"), HumanMessage("never mind")
+        assert same(prune_messages([question, call], max_tokens=1, token_counter=words), [question, call])
+        assert same(prune_messages([question, call, more], max_tokens=99, token_counter=words), [question, more])
+
     def test_a_greeting_stays_if_everything_fits(self) -> None:
         messages = [AIMessage("9:40 to Porto or 11:15 to Faro?"), HumanMessage("The second, please.")]
         options: Any = {"token_counter": words}
@@ -253,6 +267,21 @@ CHAT = [SystemMessage("rules", id="s"), HumanMessage("a b c", id="h1"), BLOCKS, 
 
 class TestTrimming:
     """What one expects of `trim_messages`, with its defaults."""
+
+    @pytest.mark.parametrize("strategy", ["first", "last"])
+    def test_no_message_of_a_tool_group_is_split(self, strategy: Any) -> None:
+        call = AIMessage("a\nb", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
+        for messages in ([call, ToolMessage("c\nd", tool_call_id="x")], [call]):
+            options: Any = {"strategy": strategy, "allow_partial": True, "start_on": None, "include_system": False}
+            assert prune_messages(messages, max_tokens=2, token_counter=words, **options) == []
+
+    def test_ending_on_a_kind_takes_off_whole_groups(self) -> None:
+        call = AIMessage("a", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
+        messages = [HumanMessage("q"), call, ToolMessage("r", tool_call_id="x")]
+        for end_on, kept in (("ai", 0), ("human", 1), ("tool", 3), (("human", "tool"), 3)):
+            pruned = prune_messages(messages, max_tokens=99, token_counter=words, end_on=end_on)
+            assert same(pruned, messages[:kept])
+        assert same(prune_messages(messages[:2], max_tokens=99, token_counter=words, end_on="ai"), messages[:2])
 
     @pytest.mark.parametrize("counter", [Model(), Model().bind(stop=["x"])])
     def test_a_model_counts_lists_if_that_is_all_it_can(self, counter: Any) -> None:

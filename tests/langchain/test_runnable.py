@@ -158,6 +158,17 @@ def test_system_messages_of_the_input_are_sent_charged_and_not_stored() -> None:
 # What is stored
 
 
+def test_tools_are_charged() -> None:
+    def clock(zone: str) -> str:
+        """Tell the time."""
+        return zone
+
+    reports = list[ContextReport]()
+    chain = with_infinite_memory(Chain(), tools=[clock], on_report=lambda report, run: reports.append(report))
+    chain.invoke("hello", ONE)
+    assert reports[0].totals["tools"] > 20  # type: ignore[index]
+
+
 CALL = {"name": "clock", "args": {}, "id": "c1", "type": "tool_call"}
 LOOP = [
     AIMessage("", tool_calls=[CALL], id="a1"), ToolMessage("noon", tool_call_id="c1"), AIMessage("It is noon."),
@@ -288,6 +299,13 @@ def test_an_answer_with_an_id_that_is_taken_is_kept_under_another() -> None:
     assert stored(chain)[1].id == "answer-1"
     assert len({message.id for message in neutral(chain)}) == 6
     assert chain.history("1").unanswered() == []
+
+
+def test_a_user_who_speaks_in_the_output_opens_a_turn() -> None:
+    chain = with_infinite_memory(lambda value: [AIMessage("who?"), HumanMessage("me"), AIMessage("ah")])
+    chain.invoke("knock", ONE)
+    first, second, third, fourth = neutral(chain)
+    assert (second.turn_id, fourth.turn_id) == (first.id, third.id)
 
 
 def test_results_of_tools_go_on_with_the_turn() -> None:

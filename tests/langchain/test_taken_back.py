@@ -19,6 +19,8 @@ from langgraph.types import Command
 
 from langchain_infinite_memory import infinite_memory_node
 from langchain_infinite_memory.followed_lists import Choose, Known, said_by_another, unstored_behind
+from langchain_infinite_memory.identity import Thread
+from langchain_infinite_memory.threads import ModelInput, ThreadMemory
 from shared_core.errors import UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
@@ -131,6 +133,14 @@ class TestRequests:
         assert stored(middleware) == ["one", "fine", "two", "fine", "three", "fine"]
         assert list(branches_of(middleware)) == ["main"]
 
+    def test_messages_that_share_ids_are_never_paired_by_their_index(self) -> None:
+        """The request leaves out two messages and adds two: as many as there were, of the same types."""
+        question = HumanMessage("what is 6 times 7?", id="h2")
+        whole = [HumanMessage("old " * 900, id="h1"), AIMessage("a1", id="a1"), question]
+        sent = [question, AIMessage("I looked it up.", id="n1"), HumanMessage("REMINDER: be brief", id="n2")]
+        memories = memory(max_tokens=700)._memory
+        assert memories.prompt(Thread("t", removed="leave_out"), whole, ModelInput(sent)).messages == sent
+
     def test_what_another_middleware_clears_in_the_request_is_sent_cleared(self) -> None:
         model, middleware = Model(), memory()
         edits = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0, placeholder="[cleared]")])
@@ -143,6 +153,22 @@ class TestRequests:
             "and?", "fine: and?",
         ]  # fmt: skip
         assert list(branches_of(middleware)) == ["main"]
+
+    def test_what_is_redacted_in_the_request_only_is_not_recalled_as_it_was(self) -> None:
+        class Masks(AgentMiddleware):
+            def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+                masked = [
+                    message.model_copy(update={"content": message.text.replace("hunter2", "[gone]")})
+                    for message in request.messages
+                ]
+                return handler(request.override(messages=masked))
+
+        model, middleware = Model(reply=lambda messages: AIMessage("fine")), memory(max_tokens=120)
+        one = agent(model, Masks(), middleware, checkpointer=InMemorySaver())
+        for text in (SECRET, *["tell me of the rain " * 8] * 5, "what is my password?"):
+            ask(one, text)
+            assert "hunter2" not in prompt_of(model)
+        assert SECRET in stored(middleware), "the state has it, too"
 
 
 class TestRemoval:
@@ -231,6 +257,29 @@ class TestForgetting:
         ask(one, SECRET, "another thread")
         assert said(model.last[1:]) == [("human", SECRET)]
 
+    def test_messages_without_ids_are_not_taken_for_erased_ones(self) -> None:
+        with SessionPool(token_counter=Words()) as pool:
+            memories, thread = ThreadMemory(pool), Thread("t", stable_ids=False)
+            memories.store(thread, [HumanMessage(SECRET)])
+            assert len(memories.forget(thread, None).ids) == 1
+            assert memories.without_erased(thread, [HumanMessage("hello")]) == [HumanMessage("hello")]
+
+    def test_in_a_thread_that_goes_on(self) -> None:
+        model, middleware = Model(), memory(on_error="raise")
+        one = agent(model, middleware)
+        for text in ("good morning", "my PIN is 1", "fine"):
+            ask(one, text)
+        with middleware.pool.use("t") as own:
+            pin = [message.id or "" for message in own.messages() if message.content == "my PIN is 1"]
+        middleware.forget(thread_id="t", message_ids=pin)
+        ask(one, "my PIN is 1")
+        line = [
+            "good morning", "fine: good morning", "fine: my PIN is 1", "fine", "fine: fine",
+            "my PIN is 1", "fine: my PIN is 1",
+        ]  # fmt: skip
+        assert [message.text for message in model.last[1:]] == [line[0], line[1], *line[3:6]]
+        assert stored(middleware) == line
+
     def test_a_client_that_sends_all_again(self) -> None:
         """What was erased stays erased in the middle, and what was said again stays."""
         model, middleware = Model(), memory(on_error="raise")
@@ -291,6 +340,16 @@ class TestForgetting:
         say({"messages": [HumanMessage("hello")]})
         assert said(model.last[1:]) == [("human", "hello")]
         assert list(branches_of(middleware).values()) == ["hello | fine: hello"]
+
+    def test_while_the_store_is_down_an_erased_question_is_not_answered_either(self) -> None:
+        model, middleware = Model(), memory()
+        one = agent(model, middleware, checkpointer=InMemorySaver(), interrupt_before=["tools"])
+        ask(one, "look at a")
+        middleware.forget(thread_id="t")
+        middleware.pool.close()
+        with pytest.raises(ValueError, match="the newest question of this thread was erased"):
+            one.invoke(None, config())
+        assert len(model.sent) == 1
 
     def test_what_failed_before_it_was_stored_is_forgotten_with_its_thread(self) -> None:
         class Fails(AgentMiddleware):

@@ -1,5 +1,6 @@
 """A checkpointer's thread belongs to the user who began it: a run of another one stores and sends nothing."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
@@ -93,6 +94,28 @@ def test_another_user_is_refused_and_the_same_one_goes_on(build: Build, lasting:
     assert (len(model.sent), texts_of(tmp_path, "emil"), texts_of(tmp_path, "dora")) == (sent, [], stored)
     with opened(build, tmp_path, saver, model) as one:
         assert run(one, "what is my locker code?", user_id="dora") == "4471"
+
+
+@WAYS
+def test_the_other_face_refuses_too(build: Build, tmp_path: Path) -> None:
+    saver, model = InMemorySaver(), Model()
+    with opened(build, tmp_path, saver, model) as one:
+        run(one, SECRET, user_id="dora")
+        with pytest.raises(ValueError, match=REFUSED):
+            asyncio.run(one.ainvoke({"messages": [HumanMessage("and mine?")]}, config("tuesday", user_id="emil")))
+    assert (len(model.sent), texts_of(tmp_path, "emil")) == (1, [])
+
+
+@WAYS
+def test_what_a_user_had_erased_is_not_given_to_another(build: Build, tmp_path: Path) -> None:
+    saver, model = InMemorySaver(), Model()
+    with opened(build, tmp_path, saver, model) as one:
+        run(one, SECRET, user_id="dora")
+    with open_pool(tmp_path / "chat.db") as pool, pool.use("any", "dora") as dora:
+        dora.forget(user=True)
+    with opened(build, tmp_path, saver, model) as one, pytest.raises(ValueError, match=REFUSED):
+        run(one, "what is my locker code?", user_id="emil")
+    assert (len(model.sent), texts_of(tmp_path, "emil"), texts_of(tmp_path, "dora")) == (1, [], [])
 
 
 @WAYS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.storage.chat_store import SimpleChatStore
@@ -200,6 +200,18 @@ def test_a_question_with_many_replies_is_not_asked_twice() -> None:
     assert memory.get(input="and?") == memory.get() == memory.get_all()
 
 
+def test_what_is_said_beside_a_call_without_a_result_stays() -> None:
+    both = [*called("a").additional_kwargs["tool_calls"], *called("b").additional_kwargs["tool_calls"]]
+    for more in ({}, {"seen": TextBlock(text="restored as a mapping")}):
+        looks = ChatMessage(role="assistant", content="Let me look.", additional_kwargs={"tool_calls": both, **more})
+        memory = ours([user("what time is it?"), looks, result("12:31", "b"), looks, user("well?")])
+        sent = memory.get()
+        assert texts(sent) == ["what time is it?", "Let me look.", "12:31", "Let me look.", "well?"]
+        assert [[call.id for call in from_message(one).tool_calls] for one in sent[1:4]] == [["b"], [], []]
+        assert memory.get_all()[1] == looks
+        assert ours([user("what time is it?"), looks]).get()[-1] == looks  # its results may still come
+
+
 def test_system_messages_stay() -> None:
     memory = ours([system("be brief"), *TALK], token_limit=100)
     assert memory.get()[0] == system("be brief")
@@ -234,6 +246,15 @@ def test_errors_are_those_of_chat_memory_buffer(kind: Any) -> None:
     memory = kind.from_defaults(token_limit=5)
     with pytest.raises(ValueError, match="Initial token count exceeds token limit"):
         memory.get(initial_token_count=6)
+
+
+def test_a_message_that_never_fits_is_sent_all_the_same() -> None:
+    long = user("so long a message that it never fits")
+    memory = ours([long], token_limit=5)
+    assert memory.get() == memory.get(initial_token_count=5) == [long]
+    memory.put_messages([assistant("I see " * 9)])
+    assert memory.get() == [long, assistant("I see " * 9)]
+    assert ours([assistant("only me " * 9)], token_limit=5).get() == [assistant("only me " * 9)]
 
 
 def test_arguments_with_another_name_here_are_unknown() -> None:

@@ -65,6 +65,15 @@ def test_what_is_deleted_in_a_chat_store_is_gone_here() -> None:
     assert asyncio.run(memory.aget_all()) == []
 
 
+def test_what_is_forgotten_is_gone_there() -> None:
+    there = SimpleChatStore()
+    memory = ours([user("my locker code is 4471"), assistant("noted")], chat_store=there)
+    memory.forget([memory.search("locker code", 1)[0].id])
+    assert texts(memory.get_all()) == texts(there.get_messages(KEY)) == ["noted"]
+    memory.forget(session=True)
+    assert (memory.get_all(), there.get_keys()) == ([], [])
+
+
 class Failing(SimpleChatStore):
     """Takes a number of messages, and then none."""
 

@@ -14,7 +14,7 @@ from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.chat_engine import SimpleChatEngine
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
-from shared_core import InfiniteMemory, SessionPool, SQLiteStore
+from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore
 from tests.llama_index.scripted_llm import Talker, called, how_many
 from tests.llama_index.test_buffer import HASHING, TALK, assistant, ours, texts, user
 
@@ -201,6 +201,13 @@ def test_set_after_a_merge_and_on_a_message(tmp_path: Path) -> None:
     memory.checkout(memory.search("locker", 1)[0].id)
     memory.set([])
     assert (memory.get_all(), memory.current_branch == "main") == ([], False)
+
+
+def test_a_history_that_cannot_be_stored_changes_nothing() -> None:
+    memory = ours(TALK[:4])
+    with pytest.raises(TypeError, match="expected a ChatMessage"):
+        memory.set([*TALK[:1], Message.user("not LlamaIndex's")])  # type: ignore[list-item]
+    assert (memory.get_all(), memory.branches()) == (TALK[:4], ["main"])
 
 
 @pytest.mark.skipif(not hasattr(types, "ThinkingBlock"), reason="this LlamaIndex has no thinking blocks")

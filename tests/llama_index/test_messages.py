@@ -48,6 +48,15 @@ def test_any_message_comes_back_equal(message: ChatMessage) -> None:
     assert to_message(stored(from_message(message))) == message
 
 
+def test_a_value_given_is_never_changed_or_shared() -> None:
+    message = ChatMessage(content="q", additional_kwargs={"more": {"deep": [1]}})
+    neutral = from_message(message)
+    first, second = to_message(neutral), to_message(neutral)
+    first.additional_kwargs["more"]["deep"].append(2)
+    first.blocks[0] = TextBlock(text="changed")
+    assert second == message == to_message(neutral)
+
+
 def test_a_stream_is_stored_as_what_it_holds_and_left_where_it_was() -> None:
     stream = part(WITH_A_STREAM, 1).image
     stream.seek(5)
@@ -72,6 +81,15 @@ def test_what_the_neutral_fields_express_has_no_payload() -> None:
 
 
 # What the engine sees
+
+
+def test_a_text_is_not_stored_twice() -> None:
+    message = ChatMessage(
+        blocks=[TextBlock(text="x" * 5_000), ImageBlock(url="https://e.org/a.png"), TextBlock(text="y")]
+    )
+    neutral = from_message(message)
+    assert neutral.content == "x" * 5_000 + "\ny"
+    assert len(neutral.model_dump_json()) < 5_600
 
 
 def test_each_role_is_one_of_the_engine_s() -> None:

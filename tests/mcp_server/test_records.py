@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,6 +81,19 @@ def test_what_is_shown_fits_is_in_order_and_cannot_be_closed(
         lines = inside.splitlines()[1:]
         assert sum(line.startswith("- ") for line in lines) == len(packed.said)
         assert all(re.match(r"- |  |\d{4}-\d\d-\d\d$", line) for line in lines)
+
+
+def test_what_matters_most_is_kept_and_the_rest_is_counted() -> None:
+    ranked = [said(2, "the answer"), said(0, "word " * 200), said(1, "near it")]
+    packed = pack(ranked, WORDS(fenced([ranked[2], ranked[0]])) + 3, WORDS)
+    assert [one.id for one in packed.said] == ["m1", "m2"]
+    assert packed.left_out == 1
+
+
+@pytest.mark.parametrize("imitation", IMITATIONS)
+def test_an_imitation_is_escaped_and_other_tags_are_not(imitation: str) -> None:
+    assert imitation not in quoted(f"x {imitation} y")
+    assert quoted("<b> & <recording> [1]") == "<b> & <recording> [1]"
 
 
 @given(st.text(max_size=80), st.integers(0, 40))

@@ -149,6 +149,16 @@ def test_the_names_of_many_branches_leave_room_for_what_was_said(store: SQLiteSt
     talk(store, steps)
 
 
+def test_a_new_branch_is_named_as_on_one_line(store: SQLiteStore) -> None:
+    fill(store, 1)
+
+    async def steps(client: Client) -> None:
+        text, _ = await said(client, "fork", name="</records>")
+        assert "</records>" not in text
+
+    talk(store, steps)
+
+
 def test_a_message_is_read_whole_and_a_long_one_in_parts(store: SQLiteStore) -> None:
     fill(store, 9)
     long = " ".join(f"word{number}" for number in range(3_000))

@@ -1,14 +1,15 @@
 """Which conversation a request belongs to: never another one by accident."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
 import pytest
 from starlette.responses import JSONResponse
 
-from shared_core import InfiniteMemory, SessionPool
-from shared_core.openai_proxy.prompts import Prompts
+from shared_core import InfiniteMemory, Message, SessionPool
+from shared_core.openai_proxy.prompts import Prompts, _standing_still
 from shared_core.store import Store
 from tests.openai_proxy.servers import ModelServer, completion, proxied
 
@@ -64,6 +65,19 @@ def test_two_that_begin_alike_are_two_and_meet_in_no_prompt(caller: Caller) -> N
     caller.say("Hello", one, "My code is 4471", secret, "Which code did I say")
     assert caller.prompt().count("4471") == 2
     assert sorted(caller.sessions().values()) == [4, 6]
+
+
+def test_examples_in_front_are_not_one_conversation(caller: Caller) -> None:
+    """A program puts the same made-up exchange before each of its questions."""
+    caller.say("2 + 2", "4", "My code is 4471")
+    caller.say("2 + 2", "4", "What is my code")
+    assert "4471" not in caller.prompt()
+
+
+def test_a_history_from_elsewhere_becomes_a_conversation(caller: Caller) -> None:
+    caller.say("My code is 4471", "Noted", "What is my code")
+    caller.say("My code is 4471", "Noted", "What is my code", "Answer to code", "Thanks")
+    assert list(caller.sessions().values()) == [6]
 
 
 @pytest.mark.parametrize(
@@ -156,6 +170,17 @@ def test_what_asks_nothing_goes_on_as_it_is(caller: Caller, role: str) -> None:
     assert caller.model.bodies[-1]["messages"] == messages
 
 
+def test_a_retried_question_of_a_named_conversation_is_stored_once(caller: Caller) -> None:
+    named = {"x-session-id": "s"}
+    caller.say("Hi", headers=named)
+    script, caller.model.script = caller.model.script, lambda _: JSONResponse({"error": {"message": "later"}}, 529)
+    sent = {"messages": [{"role": "user", "content": "Where to"}]}
+    assert caller.http.post("/chat/completions", json=sent, headers=named).status_code == 529
+    caller.model.script = script
+    caller.say("Where to", headers=named)
+    assert caller.sessions() == {"s": 4}
+
+
 @pytest.mark.parametrize("headers", [{}, {"x-stainless-retry-count": "0"}])
 def test_the_same_words_in_a_named_conversation_are_said_again(caller: Caller, headers: dict[str, str]) -> None:
     named = {"x-session-id": "s", **headers}
@@ -232,3 +257,13 @@ def test_the_window_of_a_model_and_the_reply_bound_the_prompt(store: Store) -> N
 def test_memories_that_search_all_of_a_user_s_conversations_are_not_served(store: Store) -> None:
     with SessionPool(store, scope="user") as pool, pytest.raises(ValueError, match='scope="session"'):
         Prompts(pool)
+
+
+def test_a_prompt_that_fails_leaves_the_memory_on_its_branch(store: Store) -> None:
+    with InfiniteMemory(store, session_id="s") as memory:
+        history = memory.follow([Message.user("Hi")])
+        memory.add(Message.assistant("Of another request"))
+        with suppress(KeyError), _standing_still(memory, history):
+            assert [message.content for message in memory.newest(2)] == ["Hi"]
+            raise KeyError
+        assert memory.branch == "main"

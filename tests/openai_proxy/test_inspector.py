@@ -1,5 +1,6 @@
 """The data of the inspector: each user's own alone, from the inspector's own page alone, and erased only as shown."""
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from shared_core.openai_proxy.inspector.endpoints import API, PAGE
 from shared_core.openai_proxy.inspector.live_page import live_page
 from shared_core.serving.bearer_tokens import BearerTokens
 from shared_core.store import Store
-from tests.openai_proxy.servers import proxied
+from tests.openai_proxy.servers import proxied, until
 
 ANN, BEN, GATEWAY = "ann-secret-0123456789", "ben-secret-0123456789", "gateway-secret-0123456789"
 TOKENS = BearerTokens({ANN: "ann", BEN: "ben", GATEWAY: "*"})
@@ -170,6 +171,12 @@ def test_no_other_site_is_let_in_by_a_header_of_the_response(mine: Page) -> None
     assert mine.client.get(f"{API}/me").headers["cross-origin-resource-policy"] == "same-origin"
 
 
+def test_the_page_is_off_unless_it_is_asked_for(store: Store) -> None:
+    with proxied(lambda _: "", store) as (url, _), httpx.Client(base_url=url.removesuffix("/v1")) as client:
+        for path in (PAGE, f"{API}/me"):
+            assert client.get(path, headers=OWN).status_code == 404
+
+
 def test_a_session_that_is_too_long_is_refused_with_what_to_do(mine: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     mine.say("Hello", session="s")
     monkeypatch.setattr(live_sessions, "MOST_MESSAGES", 1)
@@ -196,6 +203,16 @@ def test_the_report_of_a_request_is_there_as_it_happens(mine: Page) -> None:
     assert newest["seconds"] > 0
     nodes = mine.get("session", session="s")["nodes"]
     assert [node["id"] for node in nodes if node["text"] == newest["question"]] == [newest["id"]]
+
+
+def test_what_is_kept_off_the_memory_is_in_no_list(mine: Page) -> None:
+    mine.client.headers["x-memory"] = "off"
+    mine.say("Hello", session="s")
+    assert mine.get("requests") == {
+        "stamp": 0,
+        **{key: mine.get("requests")[key] for key in ("kinds", "bands", "reasons")},
+        "requests": [],
+    }
 
 
 def test_search_finds_messages_of_all_sessions_of_the_user(pages: Callable[..., Page]) -> None:
@@ -252,6 +269,18 @@ def test_nothing_is_erased_that_was_not_shown_before(mine: Page) -> None:
     mine.post("forget", 404, session="s", ids=[first])
 
 
+def test_a_session_to_which_something_was_added_since_is_not_erased(mine: Page) -> None:
+    mine.say("Hello", session="s")
+    dry = mine.post("forget", session="s", whole=True)
+    mine.say("One more thing", session="s")
+    mine.post("forget", 409, session="s", whole=True, confirmation=dry["confirmation"])
+    assert len(mine.get("session", session="s")["nodes"]) == 4
+    again = mine.post("forget", session="s", whole=True)
+    assert mine.post("forget", session="s", whole=True, confirmation=again["confirmation"])["erased"] == 4
+    assert mine.get("sessions")["sessions"] == []
+    assert mine.get("requests")["requests"] == []
+
+
 def test_a_confirmation_is_for_one_user(pages: Callable[..., Page]) -> None:
     ann, ben = pages(ANN), pages(BEN)
     for page in (ann, ben):
@@ -294,3 +323,14 @@ def test_a_change_of_another_form_is_refused(mine: Page) -> None:
     for body in WRONG:
         mine.post("forget", 400, **body)
     mine.post("forget", 413, session="s", ids=["x" * 70_000])
+
+
+def test_the_log_names_no_session_and_does_not_fill_with_polls(mine: Page, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "shared_core.openai_proxy.access")
+    mine.get("requests")
+    mine.get("session", 404, session="secret")
+    mine.get("requests", 400, after="x")
+    mine.client.get(PAGE)
+    until(lambda: len(caplog.records) == 3)
+    lines = [record.getMessage().rsplit(" ", 2)[0] for record in caplog.records]
+    assert lines == ["GET /inspector/api/* 404", "GET /inspector/api/* 400", "GET / 200"]

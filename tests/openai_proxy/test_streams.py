@@ -132,16 +132,17 @@ def test_an_answer_that_cannot_be_stored_is_not_acknowledged(
 # Chat completions
 
 
-@pytest.mark.parametrize("end", ["cut", "no finish", "error"])
+@pytest.mark.parametrize("end", ["cut", "no finish", "error", "late error"])
 def test_an_answer_that_upstream_breaks_off_is_stored_and_marked(store: Store, end: str) -> None:
     error = json.dumps({"error": {"message": "overloaded", "type": "server_error"}})
     events: dict[str, list[str | None]] = {"cut": [None], "no finish": [], "error": [error, "[DONE]"]}
+    events["late error"] = [chunk({}, "stop"), error, "[DONE]"]
     with (
         proxied(lambda _: stream([*CHAT.half, *events[end]]), store) as (url, model),
         OpenAI(base_url=url, api_key="k", max_retries=0, default_headers=NAMED) as client,
     ):
         got = []
-        with pytest.raises(APIError, match="overloaded" if end == "error" else "broke off"):
+        with pytest.raises(APIError, match="overloaded" if "error" in end else "broke off"):
             got += [each.choices[0].delta.content for each in client.chat.completions.create(**CHAT.sent)]
         asked, answer = stored(store)
         assert (asked.content, answer.content) == ("What is the code?", "The co")
