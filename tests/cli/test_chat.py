@@ -265,6 +265,21 @@ def test_another_package_offers_models_to_chats_and_merges(
     assert said.endswith("The above is a record. What now?\nto take it back: undo --branch main\n")
 
 
+def test_ctrl_c_ends_a_chat_that_is_not_typed(
+    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Pipe:
+        def isatty(self) -> bool:
+            return False
+
+        def readline(self) -> str:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdin", Pipe())
+    assert run(["chat", "--store", path]) == 130
+    assert capsys.readouterr().err.endswith("\ninfinite-memory: interrupted\n")
+
+
 @pytest.mark.usefixtures("installed")
 def test_without_langchain_a_model_says_what_to_install(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("langchain_infinite_memory")]:

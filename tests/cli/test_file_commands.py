@@ -57,6 +57,16 @@ def test_one_branch_goes_alone(call: Call) -> None:
     assert call("export", "side.md", "--branch", "side")[1].startswith("chat.db -> side.md: 3 messages, ")
 
 
+def test_what_is_not_to_be_told_is_left_out(call: Call) -> None:
+    assert call("export", "all.jsonl")[0] == 0
+    assert call("export", "less.jsonl", "--no-grounding", "--no-tool-results", "--rename", "Ann=Eve", "--json")[0] == 0
+    assert ("a secret" in Path("all.jsonl").read_text(), "Ann" in Path("all.jsonl").read_text()) == (True, True)
+    less = Path("less.jsonl").read_text()
+    assert ("a secret" in less, "Ann" in less, "Eve asks" in less) == (False, False, True)
+    assert call("export", "chat.md")[0] == 0
+    assert Path("chat.md").read_text().startswith("# default\n\n## user, 2024-05-01 12:00\n")
+
+
 def test_a_whole_store_is_one_file(call: Call) -> None:
     for session, user in (("a", "ann"), ("b", "ann"), ("b", "bob")):
         with InfiniteMemory("chat.db", session_id=session, user_id=user) as memory:
@@ -173,3 +183,14 @@ def test_what_cannot_be_done_is_one_line_and_leaves_nothing(call: Call, args: tu
     assert expected in err
     assert err.splitlines()[-1].startswith("infinite-memory: ")
     assert sorted(path.name for path in Path().iterdir()) == before
+
+
+def test_a_damaged_file_is_one_line_and_changes_nothing(call: Call) -> None:
+    call("export", "chat.jsonl")
+    whole = Path("chat.jsonl").read_bytes()
+    Path("chat.jsonl").write_bytes(whole[: len(whole) // 2])
+    code, out, err = call("import", "chat.jsonl", "--session", "new")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "nothing was stored: ask for a new copy of the file" in err
+    code, _, err = call("stats", "--session", "new")
+    assert (code, "no session 'new' in 'chat.db'; there is 'default'" in err) == (1, True)

@@ -9,6 +9,7 @@ import pytest
 from shared_core import InfiniteMemory, Message
 from shared_core.errors import InputFileError
 from shared_core.messages import ToolCall
+from shared_core.sharing.readers import read_foreign
 from tests.support.histories import texts
 
 DATA = Path(__file__).parent / "data"
@@ -82,6 +83,16 @@ def test_messages_of_anthropic_have_many_forms(file: Path) -> None:
     plain = {"system": "Be brief.", "messages": [{"role": "human", "content": "hi"}]}
     assert read(file, plain)[0] == "anthropic"
     assert read(file, {"messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]})[0] == "openai"
+
+
+def test_every_request_has_its_system_prompt(file: Path) -> None:
+    requests = [{"system": f"s{n}", "messages": [{"role": "user", "content": f"{n}"}]} for n in range(2)]
+    for data in (json.dumps(requests), "\n".join(map(json.dumps, requests))):
+        file.write_text(data)
+        (entry,) = read_foreign(file).entries
+        assert [(one.role, one.content) for one in entry.read().messages] == [
+            ("system", "s0"), ("user", "0"), ("system", "s1"), ("user", "1"),
+        ]  # fmt: skip
 
 
 def test_contents_of_the_gemini_api(file: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared_core import InfiniteMemory, import_sessions
+from shared_core import InfiniteMemory, Message, UnknownReferenceError, import_sessions
 from shared_core.errors import InputFileError
 from shared_core.stores import SQLiteStore
 from tests.support.histories import history, ids, texts
@@ -170,3 +170,20 @@ def test_a_list_goes_where_one_stands_and_clashes_with_nothing(file: Path) -> No
         memory.import_file(write(file, many), progress=lambda done, total: seen.append((done, total)))
         assert (len(seen) > 1, seen[-1]) == (True, (1_100, 1_100))
         assert len({message.turn_id for message in list(memory.messages())[4:]}) == 550
+
+
+def test_a_list_is_imported_whole_or_not_at_all(file: Path) -> None:
+    many = [{"role": "user", "content": f"{n}"} for n in range(1_100)]
+
+    def stop(done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with InfiniteMemory() as memory:
+        with pytest.raises(KeyboardInterrupt):
+            memory.import_file(write(file, many), progress=stop)
+        assert memory.stats()["messages"] == 0
+        memory.add(Message.user("goes on"))
+        with pytest.raises(UnknownReferenceError, match="'x'"):
+            memory.import_file(file, session="x")
+        assert memory.import_file(write(file, [])).new == 0
+        assert len(list(memory.messages())) == 1

@@ -330,6 +330,15 @@ def test_other_content_under_a_known_id_gets_another_id(file: Path) -> None:
         assert ids([one, ok]) == list(first.remapped.values())
 
 
+def test_who_stood_on_a_message_stands_there_again(file: Path) -> None:
+    with InfiniteMemory() as memory, InfiniteMemory() as other:
+        memory.add(history(3))
+        memory.checkout("m1")
+        memory.export(file)
+        assert other.import_file(file).head is None
+        assert (other.branch, ids(other.messages())) == (None, ["m0", "m1"])
+
+
 def test_what_was_forgotten_stays_forgotten(file: Path) -> None:
     """Here, whatever a file brings; and there, whoever imports the file."""
     with InfiniteMemory() as memory, InfiniteMemory() as other, InfiniteMemory() as third:

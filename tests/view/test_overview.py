@@ -146,6 +146,13 @@ def test_a_summary_of_another_line_joins_it_and_one_of_its_own_does_not() -> Non
     assert lines(nodes, [4, 1])["joins"] == [[1, 3, "summary"]]
 
 
+def test_an_empty_branch_is_no_line() -> None:
+    assert lines([], [None]) == {"stops": [], "lines": [], "joins": [], "more": 0}
+    assert lines(tree((), owners=[1]), [None, 0])["lines"] == [
+        {"branch": 1, "own": 1, "from": None, "start": 0, "end": 0}
+    ]
+
+
 # The question answered best
 
 

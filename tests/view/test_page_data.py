@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from shared_core.errors import StoreError, UnknownReferenceError
+from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message, ToolCall
 from shared_core.prompt.reasons import Kind
-from shared_core.view import gather, page
+from shared_core.stores import SQLiteStore
+from shared_core.view import gather, page, write_page
 from tests.view.pages import NOON, SETTINGS, store_a_tree
 
 
@@ -136,6 +137,17 @@ def test_the_newest_questions_of_each_branch_have_a_report(store: Path, count: i
     assert [int(row) for row in data["reports"]] == sorted(wanted)
 
 
+def test_a_prompt_that_cannot_be_built_says_why(store: Path) -> None:
+    settings = SETTINGS | {"max_tokens": 40}
+    data = gather(store, questions=None, **settings)
+    with InfiniteMemory(store, **settings) as memory:
+        for row, report in data["reports"].items():
+            memory.checkout(data["nodes"][int(row)]["id"])
+            with pytest.raises(BudgetError) as error:
+                memory.context()
+            assert report == {"error": str(error.value)}
+
+
 def test_a_message_of_another_session_brings_its_words(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
     for session, text in (("old", "The zebra sleeps in the attic."), ("new", "Where does the zebra sleep?")):
@@ -176,6 +188,15 @@ def test_messages_forgotten_during_the_call_are_not_shown(store: Path) -> None:
     assert "yellow now" not in json.dumps(data)
     assert calls[-1] == (len(data["reports"]), len(data["reports"]))
     assert len(calls) == 2 * len(data["reports"])
+
+
+def test_a_session_in_which_nothing_was_said_has_a_page(tmp_path: Path) -> None:
+    store = SQLiteStore(":memory:")
+    store.create_session("u", "empty")
+    data = gather(store, session_id="empty", user_id="u")
+    assert (data["nodes"], data["reports"], data["branches"]) == ([], {}, [{"name": "main", "row": None}])
+    assert write_page(store, tmp_path / "empty.html", session_id="empty", user_id="u").exists()
+    store.close()
 
 
 def test_a_store_or_a_session_that_is_not_there(store: Path, tmp_path: Path) -> None:
