@@ -1,7 +1,6 @@
 """InfiniteMemory: stores everything said in a chat and builds, for each question, the best prompt that fits."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -26,7 +25,7 @@ from shared_core.events.source import EventSource, Watch, reported
 from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed, follow
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
-from shared_core.pipeline import Ask, AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps
+from shared_core.pipeline import AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps
 from shared_core.plugins.base import Embedder, TokenCounter, drive
 from shared_core.plugins.embedders import as_embedder
 from shared_core.plugins.reranker import AnyReranker, as_reranker
@@ -53,6 +52,7 @@ from shared_core.session.forget import ForgetVerbs
 from shared_core.session.live import LiveSession, Sizer
 from shared_core.session.message_sequence import MessageSequence
 from shared_core.session.past import Past, past_of
+from shared_core.session.plan import Ask
 from shared_core.session.system_prompt import SystemPrompt, prompt_text
 from shared_core.sharing.files import FileVerbs
 from shared_core.store import ALL, Store, give_title
@@ -474,7 +474,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         if self._events is None:
             return prompts.steps(ask)
         watch = self._events.watch("context", prompts.live)
-        return self._events.steps(watch, prompts.steps(replace(ask, watch=watch)))
+        return self._events.steps(watch, prompts.steps(ask, watch))
 
     def _past(self, as_of: date | str | None) -> Past | None:
         """Return the past that an argument `as_of` means; None: it was not given."""

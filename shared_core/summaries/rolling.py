@@ -15,11 +15,10 @@ from shared_core.prompt.fence import defused
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Reason
-from shared_core.prompt.window import Selection
 from shared_core.records import Position, Summary
-from shared_core.session.live import LiveSession
+from shared_core.session.live import LiveSession, OutdatedError
 from shared_core.session.paths import Path, Span, beginning
-from shared_core.session.turns import Turn
+from shared_core.session.plan import Plan
 from shared_core.summaries.requests import (
     SummaryFailure,
     SummaryInput,
@@ -33,41 +32,22 @@ from shared_core.summaries.wording import normalized, occurs_in, shortened
 
 
 @dataclass(frozen=True, slots=True)
-class PromptInputs:
-    """A question, and the parts that its prompt is chosen from.
-
-    Attributes:
-        path: the path of the conversation.
-        epoch: the session's epoch when the parts were read.
-        asked: the frame of the question; see `Framer.frame`.
-        turns: past turns, newest first.
-        candidates: messages that may be recalled, best first.
-        end: the index of the question on the path.
-    """
-
-    path: Path
-    epoch: int
-    asked: Frame
-    turns: Sequence[Turn]
-    candidates: Sequence[Hit]
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class SummarizedInputs:
-    """The parts of a prompt, with a summary.
+class Summed:
+    """The parts of a prompt that a summary changes.
 
     Attributes:
         frame: the frame, with the summary if there is one.
-        candidates: the candidates; those contained in the summary are marked.
+        hits: what may be recalled; what the summary contains is marked.
         start: the index at which the window begins.
         notes: what could not be done.
+        exists: whether there is a summary, even if it does not fit.
     """
 
     frame: Frame
-    candidates: Sequence[Hit]
+    hits: Sequence[Hit]
     start: int = 0
     notes: tuple[Note, ...] = ()
+    exists: bool = False
 
 
 PAUSE = 10
@@ -99,7 +79,7 @@ SPANS = 64
 LEFT_OUT = Note("the summary is left out: it does not fit beside what must be sent", "left_out")
 
 
-RenewalSteps = Generator[SummaryRequest, SummaryReply, SummarizedInputs | None]
+RenewalSteps = Generator[SummaryRequest, SummaryReply, Summed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,26 +139,28 @@ class RollingSummary:
 
     # Renewing
 
-    def steps(self, prompt: PromptInputs, versions: tuple[Summary, ...], *, urgent: bool = False) -> RenewalSteps:
+    def steps(self, plan: Plan, hits: Sequence[Hit], *, urgent: bool = False) -> RenewalSteps:
         """Yield requests for new summaries if they are due, and return the parts of the prompt with a summary.
 
         Args:
-            prompt: the question, and the parts that its prompt is chosen from.
-            versions: the existing summaries.
+            plan: the plan of the prompt.
+            hits: what may be recalled, best first.
             urgent: sum up everything older than the window, however little, and pass on errors of the summarizer.
 
-        Returns:
-            None if something was forgotten meanwhile, so that no earlier decision may be used.
+        Raises:
+            OutdatedError: something was forgotten meanwhile, so that no earlier decision may be used.
         """
-        if prompt.epoch != self._epoch:
-            self._epoch = prompt.epoch
+        if plan.state.epoch != self._epoch:
+            self._epoch = plan.state.epoch
             self._size.cache_clear()  # its keys hold texts that may have been forgotten
+        with self._lock:
+            versions = self.versions(plan.path, plan.end)
         notes: list[Note] = []
         calls = CALLS
         while True:
-            summarized = self._choose(prompt, versions)
+            summed = self._choose(plan, hits, versions)
             with self._lock:
-                batch = self._next_batch(prompt, versions, summarized.start, notes, urgent=urgent)
+                batch = self._next_batch(plan, versions, summed.start, notes, urgent=urgent)
                 if batch is None or self._busy or not (calls or urgent):
                     break
                 # One call at a time: another thread would sum up the same messages.
@@ -189,51 +171,46 @@ class RollingSummary:
                 self._busy = False
             calls -= 1
             with self._lock:
-                if self.live.sync().epoch != prompt.epoch:
-                    return None
-                summary = self._new_summary(prompt, batch, reply, notes)
+                if self.live.sync().epoch != plan.state.epoch:
+                    raise OutdatedError
+                summary = self._new_summary(plan.path, batch, reply, notes)
                 if isinstance(summary, SummaryFailure):
                     if urgent:
                         raise summary.error
                     notes.append(self._failed(batch, summary))
-                    return replace(summarized, notes=(*summarized.notes, *notes))
-                if not self._keep(summary, prompt.epoch, notes):
-                    return None
+                    return replace(summed, notes=tuple(notes))
+                self._keep(summary, plan.state.epoch, notes)
                 versions = (summary, *versions)[:VERSIONS]
         if batch is not None and not calls:
             text = "more has left the window than one question sums up: the next ones continue, or call summarize()"
             notes.append(Note(text, "summary_late"))
-        return replace(summarized, notes=(*summarized.notes, *notes))
+        return replace(summed, notes=tuple(notes))
 
-    def _choose(self, prompt: PromptInputs, versions: Sequence[Summary]) -> SummarizedInputs:
+    def _choose(self, plan: Plan, hits: Sequence[Hit], versions: Sequence[Summary]) -> Summed:
         """Return the prompt's parts with the summary that reaches farthest without reaching into the window.
 
         If all of them reach into it, the one that does so least is used. The choice depends only on the conversation up
         to the question, as the rest of the prompt does.
         """
-        chosen: SummarizedInputs | None = None
+        chosen: Summed | None = None
         for summary in versions:
-            frame = self._frame_with(prompt, summary)
+            frame = self._frame_with(plan.asked, summary)
             if frame.summary is None:
                 break
-            candidates = _without_summarized(normalized(frame.summary.said), prompt.candidates)
-            chosen = self._select(prompt, frame, candidates)
-            if prompt.path.index_of(summary.upto) < chosen.start:
-                return chosen
-        if chosen is None:
-            plain = self._select(prompt, prompt.asked, prompt.candidates)
-            return replace(plain, notes=(LEFT_OUT,)) if versions else plain
-        return chosen
+            chosen = self._select(plan, frame, _without_summarized(normalized(frame.summary.said), hits))
+            if plan.path.index_of(summary.upto) < chosen.start:
+                break
+        return replace(chosen or self._select(plan, plan.asked, hits), exists=bool(versions))
 
-    def _select(self, prompt: PromptInputs, frame: Frame, candidates: Sequence[Hit]) -> SummarizedInputs:
-        selection = self.assembler.select(frame, prompt.turns, candidates)
-        return SummarizedInputs(frame, candidates, _start(selection, prompt.end))
+    def _select(self, plan: Plan, frame: Frame, hits: Sequence[Hit]) -> Summed:
+        window = self.assembler.select(frame, plan.turns, hits).window
+        return Summed(frame, hits, min((turn.entries[0].order for turn in window.kept), default=plan.end))
 
-    def _frame_with(self, prompt: PromptInputs, summary: Summary) -> Frame:
+    def _frame_with(self, asked: Frame, summary: Summary) -> Frame:
         said = self._text(summary)
         text = self.assembler.template.render_summary(defused(said, self.assembler.framer.fences))
         written = FramedSummary(said, text, summary.messages)
-        return with_summary(prompt.asked, written, self._size)
+        return with_summary(asked, written, self._size)
 
     def _text(self, summary: Summary) -> str:
         """Return the text of a summary, cut to this memory's limit: another memory may have made it."""
@@ -243,24 +220,24 @@ class RollingSummary:
         return shortened(summary.text, self.rules.tokens, self._counter)
 
     def _next_batch(
-        self, prompt: PromptInputs, versions: Sequence[Summary], start: int, notes: list[Note], *, urgent: bool
+        self, plan: Plan, versions: Sequence[Summary], start: int, notes: list[Note], *, urgent: bool
     ) -> _Batch | None:
         """Return the messages to sum up now; None if no summary is due.
 
         During a tool loop nothing is summed up, because the prompt sent for the question may only grow.
         """
         previous = versions[0] if versions else None
-        first = prompt.path.index_of(previous.upto) + 1 if previous is not None else 0
-        if self.rules.summarizer is None or start <= first or (prompt.asked.answers and not urgent):
+        first = plan.path.index_of(previous.upto) + 1 if previous is not None else 0
+        if self.rules.summarizer is None or start <= first or (plan.asked.answers and not urgent):
             return None
-        if prompt.asked.room <= 0 and not urgent:
+        if plan.asked.room <= 0 and not urgent:
             return None  # the question alone fills the prompt; what it pushed out may return
         room = self._room(previous)
         backlog = read_backlog(
-            self.live, prompt.path, first, start - 1, room=room, counter=self._counter,
-            without={entry.message.turn_id for entry in prompt.asked.stays},
+            self.live, plan.path, first, start - 1, room=room, counter=self._counter,
+            without={entry.message.turn_id for entry in plan.asked.stays},
         )  # fmt: skip
-        enough = 0 if urgent else min(RENEW_SHARE * prompt.asked.open, room / 2)
+        enough = 0 if urgent else min(RENEW_SHARE * plan.asked.open, room / 2)
         if not backlog.inputs or (backlog.ends and backlog.tokens < enough):
             return None
         if not urgent and (paused := self._paused(previous, start - first)):
@@ -294,7 +271,7 @@ class RollingSummary:
         return SummaryRequest(self.rules.summarizer, previous, tuple(item.message for item in batch.inputs))
 
     def _new_summary(
-        self, prompt: PromptInputs, batch: _Batch, reply: SummaryReply, notes: list[Note]
+        self, path: Path, batch: _Batch, reply: SummaryReply, notes: list[Note]
     ) -> Summary | SummaryFailure:
         if isinstance(reply, SummaryFailure):
             return reply
@@ -305,35 +282,28 @@ class RollingSummary:
         if text != reply.strip():
             cut = f"the summary is cut: it has {counter(reply):,} tokens and may take {limit:,}"
             notes.append(Note(cut, "left_out"))
-        upto = prompt.path.at(batch.upto)
-        straight = beginning(self.live.path_to(upto), upto) == beginning(prompt.path, upto)
+        upto = path.at(batch.upto)
+        straight = beginning(self.live.path_to(upto), upto) == beginning(path, upto)
         return Summary(
-            text, upto, upto if straight else prompt.path.head, batch.inputs[-1].message.id or "",
+            text, upto, upto if straight else path.head, batch.inputs[-1].message.id or "",
             len(batch.inputs) + (batch.previous.messages if batch.previous is not None else 0), self._clock(),
             counter.name, counter(text) if counter.name is not None else None,
         )  # fmt: skip
 
-    def _keep(self, summary: Summary, epoch: int, notes: list[Note]) -> bool:
-        """Store a summary; return False if something was forgotten meanwhile."""
+    def _keep(self, summary: Summary, epoch: int, notes: list[Note]) -> None:
         assert self.live.key is not None
         try:
-            return self.live.store.keep(self.live.key, summary, epoch)
+            if not self.live.store.keep(self.live.key, summary, epoch):
+                raise OutdatedError
         except StoreError as error:
             notes.append(Note(f"the new summary is used and not stored: {error}"))
-            return True
 
 
-def _start(selection: Selection, end: int) -> int:
-    """Return the index at which the window begins; `end` if it is empty."""
-    return min((turn.entries[0].order for turn in selection.window.kept), default=end)
-
-
-def _without_summarized(summary: str, candidates: Sequence[Hit]) -> list[Hit]:
-    """Return the candidates, marking those that a summary contains word for word."""
+def _without_summarized(summary: str, hits: Sequence[Hit]) -> list[Hit]:
+    """Return hits, marking those that a summary contains word for word."""
     return [
-        candidate.because(Reason.IN_SUMMARY)
-        if candidate.reason is None
-        and all(occurs_in(normalized(entry.message.content), summary) for entry in candidate.entries)
-        else candidate
-        for candidate in candidates
+        hit.because(Reason.IN_SUMMARY)
+        if hit.reason is None and all(occurs_in(normalized(entry.message.content), summary) for entry in hit.entries)
+        else hit
+        for hit in hits
     ]
