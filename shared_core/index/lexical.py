@@ -317,6 +317,18 @@ class Postings:
         frequencies = np.concatenate([frequency for _, frequency in parts])
         return rows, np.bincount(which, frequencies, len(rows)).astype(np.int64)
 
+    def on_line(
+        self, terms: Sequence[str], line: LinePrefix
+    ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[np.integer[Any]]]:
+        """Return the rows of a line that hold any of some terms, their indices, and how often each holds them."""
+        rows, frequency = self.of_any(terms)
+        if line.line.plain:
+            rows = rows[: rows.searchsorted(np.int32(line.upto))]
+            return rows, rows, frequency[: len(rows)]
+        indices = line.indices(rows)
+        there = np.flatnonzero((indices >= 0) & (indices < line.upto))
+        return rows[there], indices[there], frequency[there]
+
     def of(self, term: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
         """Return the rows of a term in ascending order, and its frequency in each."""
         number = find(self._codes, code_of(term))
@@ -423,7 +435,7 @@ class LexicalIndex:
 
     def occurrences(self, terms: Iterable[str], line: LinePrefix, forms: Mapping[str, Sequence[str]]) -> Occurrences:
         """Return what a line holds of some terms, each counted together with its forms."""
-        sizes = {term: len(self._on_line((term, *forms.get(term, ())), line, 1.0)[0]) for term in terms}
+        sizes = {term: len(self._postings.on_line((term, *forms.get(term, ())), line)[1]) for term in terms}
         return Occurrences(line.upto, line.terms, sizes)
 
     def occurs(self, term: str, line: LinePrefix) -> bool:
@@ -434,7 +446,7 @@ class LexicalIndex:
 
     def holding(self, term: str, line: LinePrefix) -> Indices:
         """Return the messages of a line that hold a term."""
-        return self._on_line((term,), line, 1.0)[0]
+        return self._postings.on_line((term,), line)[1].astype(np.int64)
 
     def share_held(self, terms: Sequence[Sequence[str]], line: LinePrefix, indices: Indices) -> float:
         """Return the share of some terms, by their idf, that some messages of a line hold together; 0 of no terms.
@@ -444,21 +456,14 @@ class LexicalIndex:
             line: the line.
             indices: the messages.
         """
-        found = [self._on_line(forms, line, 1.0)[0] for forms in terms]
+        found = [self._postings.on_line(forms, line)[1] for forms in terms]
         idf = np.array([idf_of(len(there), line.upto) for there in found])
         held = np.array([bool(np.isin(indices, there).any()) for there in found], dtype=np.bool_)
         return float(idf[held].sum() / max(float(idf.sum()), 1e-9))
 
     def _on_line(self, terms: Sequence[str], line: LinePrefix, mean: float) -> tuple[Indices, Floats]:
         """Return the indices at which any of some terms occurs on a line, and their frequency over the length norm."""
-        rows, frequency = self._postings.of_any(terms)
-        if line.line.plain:
-            indices = rows = rows[: rows.searchsorted(np.int32(line.upto))]
-            frequency = frequency[: len(rows)]
-        else:
-            indices = line.indices(rows)
-            on_line = np.flatnonzero((indices >= 0) & (indices < line.upto))
-            rows, indices, frequency = rows[on_line], indices[on_line], frequency[on_line]
+        rows, indices, frequency = self._postings.on_line(terms, line)
         weights = frequency.astype(np.float32)
         weights /= np.float32(1 - B) + np.float32(B / mean) * self.lengths[rows].astype(np.float32)
         # NumPy indexes twice as fast with 64-bit integers as with 32-bit ones.

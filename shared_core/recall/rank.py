@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.arrays import distinct_with_inverse
-from shared_core.index.lexical import K1, B, Occurrences, Postings, idf_of
+from shared_core.index.lexical import K1, B, Occurrences, idf_of
 from shared_core.plugins.base import Vectors
 from shared_core.prompt.hits import Hit, Place
 from shared_core.prompt.reasons import Reason
@@ -375,19 +375,12 @@ def _shares(groups: Sequence[Sequence[str]], scope: Scope, lengths: npt.NDArray[
     mean, ceiling = float(lengths[lengths > 0].mean()), 0.0
     shares = np.zeros(len(lengths), dtype=np.float32)
     for group in groups:
-        indices, frequency = _on_line(scope.session_index.grounding, group, scope)
+        _, indices, frequency = scope.session_index.grounding.on_line(group, scope.line)
         idf = idf_of(len(indices), len(lengths))
-        weights = frequency / (1 - B + B / mean * lengths[indices])
+        weights = frequency.astype(np.float32) / (1 - B + B / mean * lengths[indices])
         shares[indices] += (idf * (K1 + 1) * weights / (weights + K1)).astype(np.float32)
         ceiling += idf
     return shares / np.float32(max(ceiling, 1e-9))
-
-
-def _on_line(postings: Postings, group: Sequence[str], scope: Scope) -> tuple[npt.NDArray[np.int32], Floats]:
-    rows, frequency = postings.of_any(group)
-    indices = scope.line.indices(rows)
-    inside = (indices >= 0) & (indices < scope.line.upto)
-    return indices[inside], frequency[inside].astype(np.float32)
 
 
 def with_grounding_hits(found: Sequence[Hit], hits: Sequence[Hit]) -> list[Hit]:
