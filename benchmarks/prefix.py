@@ -113,7 +113,7 @@ def measure(turns: Sequence[Turn], window: int, count: int, settings: Mapping[st
         total += sum(counter(message.content) for message in turns[filled])
         filled += 1
     clock = _Clock()
-    with SessionPool(max_tokens=window, clock=clock.time, embed_budget_ms=60_000, **settings) as pool:
+    with SessionPool(max_tokens=window, clock=clock.time, **settings) as pool:
         with pool.use("chat") as memory:
             memory.add([message for turn in turns[:filled] for message in turn])
             memory.index()

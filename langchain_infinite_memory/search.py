@@ -21,10 +21,9 @@ from langchain_infinite_memory.identity import OWNER, SessionName, Thread, Threa
 from langchain_infinite_memory.sessions import MemoryLike, Sessions, unnamed
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import Hits, hits_steps
-from shared_core.aio import adrive
 from shared_core.arguments import instance, name_value, whole_number
 from shared_core.messages import Message, Role
-from shared_core.plugins.base import drive
+from shared_core.plugins.calls import adrive, drive
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.template import RecallTemplate
 from shared_core.tokens import as_counter

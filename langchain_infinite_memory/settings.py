@@ -17,8 +17,8 @@ from shared_core.memory import InfiniteMemory
 from shared_core.plugins.base import SummarizerModel
 from shared_core.plugins.reranker import AnyReranker
 from shared_core.plugins.reranker import as_reranker as as_own_reranker
+from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.strippers import PASTED_CONTEXT
-from shared_core.summaries.requests import AnySummarizer
 from shared_core.summaries.wording import SUMMARY_PROMPT
 
 __all__ = ["as_reranker", "as_summarizer"]

@@ -32,11 +32,10 @@ from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
 from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, lent_async
 from langchain_infinite_memory.traces import arecall_run, recall_run
-from shared_core.aio import adrive
 from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.plugins.base import drive
+from shared_core.plugins.calls import adrive, drive
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.hits import Hit

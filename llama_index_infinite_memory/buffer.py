@@ -23,11 +23,11 @@ from llama_index_infinite_memory.prompt import Input, Question, prompt_messages,
 from llama_index_infinite_memory.serialization import reference, refuse_shared_key, register, restore, upstream_messages
 from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
-from shared_core.aio import AsyncInfiniteMemory, adrive
+from shared_core.aio import AsyncInfiniteMemory
 from shared_core.arguments import instance, name_value, one_of
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Role
-from shared_core.plugins.base import drive
+from shared_core.plugins.calls import adrive, drive
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.hits import Hit
 from shared_core.session.forget import ForgetResult

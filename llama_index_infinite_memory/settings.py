@@ -22,8 +22,8 @@ from shared_core.interop.adapters import Kept, ModelSummarizer, OrderReranker, m
 from shared_core.plugins.base import Embedder, SummarizerModel
 from shared_core.plugins.reranker import AnyReranker
 from shared_core.plugins.reranker import as_reranker as as_own_reranker
+from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.pool import SessionPool
-from shared_core.summaries.requests import AnySummarizer
 from shared_core.summaries.wording import SUMMARY_PROMPT
 
 __all__ = ["as_reranker", "as_summarizer"]

@@ -1,8 +1,7 @@
 """AsyncInfiniteMemory: the methods of `InfiniteMemory` as coroutines that never block the event loop."""
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from datetime import date
 from functools import partial, wraps
 from itertools import islice
@@ -14,6 +13,8 @@ from shared_core.history.matcher import Removed
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike, Role
 from shared_core.pipeline import Progress
+from shared_core.plugins.calls import adrive
+from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
 from shared_core.recall.scope import RecallScope
@@ -24,7 +25,6 @@ from shared_core.session.system_prompt import SystemPrompt
 from shared_core.sharing.files import FileFormat
 from shared_core.sharing.importer import ImportResult
 from shared_core.sharing.redact import Redact
-from shared_core.summaries.requests import AnySummarizer
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import LogEntry
@@ -352,26 +352,3 @@ class AsyncInfiniteMemory:
 
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
-
-
-async def adrive(steps: Generator[Any, Any, Result], call: Callable[..., Awaitable[Any]] = asyncio.to_thread) -> Result:
-    """Await the answer to every request of some steps and return their result.
-
-    Args:
-        steps: the steps.
-        call: runs a function in a thread.
-    """
-    reply: Any = None
-    while True:
-        request, result = await call(_advance, steps, reply)
-        if request is None:
-            return result  # type: ignore[no-any-return]
-        reply = await request.aanswer()
-
-
-def _advance(steps: Generator[Any, Any, Result], reply: Any) -> tuple[Any, Result | None]:
-    """Take one step: return the next request, or None and the result."""
-    try:
-        return (next(steps) if reply is None else steps.send(reply)), None
-    except StopIteration as stop:
-        return None, stop.value

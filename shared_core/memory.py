@@ -26,9 +26,11 @@ from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed, follow
 from shared_core.messages import Message, MessageLike, Role, message_list, one_message
 from shared_core.pipeline import AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps
-from shared_core.plugins.base import Embedder, TokenCounter, drive
+from shared_core.plugins.base import Embedder, TokenCounter
+from shared_core.plugins.calls import drive
 from shared_core.plugins.embedders import as_embedder
 from shared_core.plugins.reranker import AnyReranker, as_reranker
+from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import (
@@ -58,7 +60,7 @@ from shared_core.sharing.files import FileVerbs
 from shared_core.store import ALL, Store, give_title
 from shared_core.stores import open_store
 from shared_core.strippers import Stripper, strip, stripper_list
-from shared_core.summaries.requests import AnySummarizer, SummaryRules
+from shared_core.summaries.requests import SummaryRules
 from shared_core.summaries.rolling import RollingSummary
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.tree.verbs import TreeVerbs
@@ -118,16 +120,10 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         recall_unit: what is recalled: a single `"message"` or a whole `"turn"`.
         embed_text: returns the text that is embedded for a unit, given its messages. None: the text of each message,
             after its speaker's name.
-        embed_budget_ms: in how many milliseconds one question may ask its embedder for vectors: first for its own, then
-            for those of messages that have none yet, the newest first. The others are found by their words until
-            `index` or a later question embeds them. A call that has begun is awaited for a second in all, or the budget
-            if that is longer, and then given up: its vectors are used once they arrive. Without its own vector, the
-            question is answered by words alone, and the report says so. With 0, no messages are embedded.
         reranker: orders the best 30 results of a search, before what is worth its tokens is recalled: a function, sync
             or async, of the question and texts that returns a score for each text; a `RerankerModel`; or the folder or
             hub name of a sentence-transformers cross-encoder. If it fails or takes too long, the order stays as it is,
             and the report says why. None: no reranker.
-        rerank_budget_ms: how many milliseconds one question waits for the reranker.
         placement: where recalled text goes: `"grounding"` puts it next to the question, `"messages"` puts real messages
             before the window, `"system"` puts it into a system message.
         recall_template: the wording around recalled text and the summary, and the size of excerpts. None: the default
@@ -173,9 +169,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         # Recall
         scope: RecallScope = "session", recall: Recall = "balanced", top_k: int | None = None,
         recall_tokens: float | int | None = None, min_score: float | None = None, recall_unit: RecallUnit = "message",
-        embed_text: EmbedText | None = None, embed_budget_ms: float = 200, reranker: AnyReranker | str | None = None,
-        rerank_budget_ms: float = 1_000, placement: Placement = "grounding",
-        recall_template: RecallTemplate | None = None,
+        embed_text: EmbedText | None = None, reranker: AnyReranker | str | None = None,
+        placement: Placement = "grounding", recall_template: RecallTemplate | None = None,
         # Summaries
         summarizer: AnySummarizer | None = None, summary_tokens: int = 500, summarizer_tokens: int = 4000,
         # Advanced
@@ -205,8 +200,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         rules = RecallRules(
             embedder=None if embedder in (None, "words") else as_embedder(embedder), words_alone=embedder == "words",
             recall_unit=recall_unit, embed_text=embed_text, min_score=min_score, excerpt_tokens=template.excerpt_tokens,
-            scope=scope, embed_budget_ms=embed_budget_ms, recall=recall,
-            reranker=None if reranker is None else as_reranker(reranker), rerank_budget_ms=rerank_budget_ms,
+            scope=scope, recall=recall,
+            reranker=None if reranker is None else as_reranker(reranker),
         )  # fmt: skip
         lock = fork_safe_lock(Depth.MEMORY)
         # The store is opened last, so that an invalid argument neither creates a file nor leaves one open.

@@ -5,27 +5,26 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from math import inf
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from shared_core.events import Note
 from shared_core.events.source import Watch
-from shared_core.plugins.calls import EmbedReply, EmbedRequest
+from shared_core.plugins.calls import Request
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
 from shared_core.recall.embedding import EmbedderChoice
 from shared_core.recall.rank import grounding_hits, with_grounding_hits
 from shared_core.recall.read import Reader, read_messages, shortlist
-from shared_core.recall.reranking import RERANKED, Reranking, RerankReply, RerankRequest
+from shared_core.recall.reranking import RERANKED, Reranking
 from shared_core.recall.scope import Filter, reading
 from shared_core.recall.search import POOL_TOKENS, Searcher
 from shared_core.records import Summary
 from shared_core.session.live import LiveSession, OutdatedError
 from shared_core.session.past import Past
 from shared_core.session.plan import Ask, Plan, Planner
-from shared_core.summaries.requests import SummaryReply, SummaryRequest
 from shared_core.summaries.rolling import LEFT_OUT, RollingSummary, Summed
 
 LARGE_BATCH = 256
@@ -36,9 +35,7 @@ REPEATS = 8
 
 Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
-Request: TypeAlias = EmbedRequest | RerankRequest | SummaryRequest
-Reply: TypeAlias = EmbedReply | RerankReply | SummaryReply
-Steps: TypeAlias = Generator[Request, Reply, Result]
+Steps: TypeAlias = Generator[Request[Any], Any, Result]
 AskSteps = Steps[Context]
 IndexSteps = Steps[None]
 SearchSteps = Steps[list[Hit]]
@@ -203,12 +200,12 @@ class PromptBuilder:
         Raises:
             EmbedderError: the embedder failed; vectors made before that are stored.
         """
-        self.searcher.late.settle()  # a batch that a question gave up is not embedded twice
+        self.searcher.backlog.settle()  # what is embedded in the background is not embedded twice
         with self._lock:
             scopes, rows = [], np.empty(0, dtype=np.int64)
             # Branches share messages. Each message is embedded once, and a branch without own messages is skipped.
             for scope in self.searcher.every_branch(self.live.sync()):
-                new = np.setdiff1d(self.searcher.pending(scope), rows)
+                new = np.setdiff1d(scope.pending(), rows)
                 scopes += [scope] if len(new) else []
                 rows = np.concatenate([rows, new])
             embedder, total = self.searcher.sessions.embedder_choice().embedder, len(rows)
@@ -223,7 +220,7 @@ class PromptBuilder:
                     progress(done, max(total, done))
 
             if embedder is not None:
-                yield from self.searcher.embed_pending(
+                yield from self.searcher.backlog.steps(
                     [scope], embedder, batch=LARGE_BATCH, progress=report, store=True
                 )
         for index in self.searcher.sessions.opened():
@@ -236,7 +233,7 @@ class PromptBuilder:
 
     def close(self, *, least: int) -> None:
         """Save snapshots, and stop background work. What the embedder returns after that is not stored."""
-        self.searcher.late.closed = True
+        self.searcher.backlog.closed = True
         try:
             self.save_snapshots(least=least)
         finally:

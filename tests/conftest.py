@@ -12,7 +12,11 @@ from tests.support import lock_order
 
 lock_order.watch()  # before the locks are made that exist as long as their modules
 
+from shared_core.plugins import calls  # noqa: E402
+from shared_core.recall import backlog  # noqa: E402
 from tests.support.histories import CountingStore  # noqa: E402
+
+calls.SECONDS = backlog.SECONDS = 3_600.0  # no test depends on the clock: questions wait for plug-ins
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 

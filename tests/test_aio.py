@@ -31,7 +31,7 @@ from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.event_loop import nothing_blocks
 from tests.support.histories import NOON, history, ids, texts, with_ids
 
-SETTINGS: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
+SETTINGS: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50}
 
 
 @pytest.fixture

@@ -131,8 +131,6 @@ WRONG: dict[str, st.SearchStrategy[Any]] = {
     "fill": none_of("steady", "stop", "skip"),
     "summary_tokens": below(1),
     "summarizer_tokens": below(1),
-    "embed_budget_ms": outside(0),
-    "rerank_budget_ms": outside(0),
 }
 """Values that a setting must not have."""
 

@@ -34,7 +34,7 @@ from shared_core.tokens import TiktokenCounter
 from tests.support.histories import CountingStore, history, ids, texts
 from tests.support.scripted_embedder import ScriptedEmbedder
 
-SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
+SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50}
 
 
 @pytest.fixture

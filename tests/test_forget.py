@@ -21,7 +21,7 @@ from shared_core.records import After
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import NOON, CountingStore, history, ids, texts
 
-SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
+SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50}
 
 WORD = "xyzzyplugh"
 """Said in secret, and nowhere else."""

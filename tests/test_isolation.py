@@ -35,7 +35,6 @@ PAIRS: list[tuple[Names, Names]] = [
 SETTINGS: dict[str, Any] = {
     "max_tokens": 300,
     "reserve_tokens": 50,
-    "embed_budget_ms": 1e6,
     # Everything in reach is found.
     "recall": "thorough",
     "min_score": -1,

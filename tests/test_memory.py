@@ -39,7 +39,6 @@ from tests.support.scripted_embedder import ScriptedEmbedder, minilm
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50}
 """Limits that leave most of a history outside the window."""
 
-PATIENT = 1e6
 """Milliseconds in which everything is embedded."""
 
 
@@ -172,7 +171,7 @@ def test_a_question_stores_nothing(tmp_path: Path) -> None:
         tables = ('"vectors"', '"spaces"')
         return lines if derived else [line for line in lines if not any(name in line for name in tables)]
 
-    with InfiniteMemory(path, embedder=HashingEmbedder(), embed_budget_ms=PATIENT, **SMALL) as memory:
+    with InfiniteMemory(path, embedder=HashingEmbedder(), **SMALL) as memory:
         memory.add([Message.system("be brief"), *history(60)])
         before = dump(derived=False)
         assert of_kind(memory.context("what of item3?"), Kind.RECALLED)
@@ -258,7 +257,7 @@ def test_tools_and_the_reserve_are_charged(memory: InfiniteMemory) -> None:
 
 
 def test_the_question_is_never_recalled(store: CountingStore) -> None:
-    memory = InfiniteMemory(store, embedder=HashingEmbedder(), embed_budget_ms=PATIENT, **SMALL)
+    memory = InfiniteMemory(store, embedder=HashingEmbedder(), **SMALL)
     question = "where did item3 and the three gardens go?"
     memory.add(Message.user("where did Item3 and the three gardens go", id="before"))
     memory.add(history(60))
@@ -378,7 +377,7 @@ def test_index_reaches_every_branch_and_counts_what_they_share_once(store: Count
 
 def test_another_object_embeds_nothing_again(tmp_path: Path) -> None:
     embedder = HashingEmbedder()
-    settings: dict[str, Any] = {"embedder": embedder, "embed_budget_ms": PATIENT} | SMALL
+    settings: dict[str, Any] = {"embedder": embedder} | SMALL
     with InfiniteMemory(tmp_path / "chat.db", **settings) as first:
         first.add(history(60))
         asked = first.context("what of item3?")
@@ -397,7 +396,7 @@ def test_a_snapshot_is_read_instead_of_the_history(
     monkeypatch.setattr("shared_core.memory.SNAPSHOT_ROWS", 50)
     embedder = HashingEmbedder()
     store = CountingStore(tmp_path / "chat.db")
-    memory = InfiniteMemory(store, embedder=embedder, embed_budget_ms=PATIENT, **SMALL)
+    memory = InfiniteMemory(store, embedder=embedder, **SMALL)
     memory.add(history(200))
     if ending == "index":
         memory.index()
@@ -406,7 +405,7 @@ def test_a_snapshot_is_read_instead_of_the_history(
     memory.close()
     assert store.calls["put_snapshot"] == (2 if ending == "close" else 0)
     with closing(CountingStore(tmp_path / "chat.db")) as again:
-        memory = InfiniteMemory(again, embedder=embedder, embed_budget_ms=PATIENT, **SMALL)
+        memory = InfiniteMemory(again, embedder=embedder, **SMALL)
         assert (memory.context("what of item3?"), memory.search("item5", 99)) == expected
         assert (again.rows["after"], again.rows["all_vectors"]) == (0, 0)
         memory.add(history(5, start=200))
@@ -414,30 +413,6 @@ def test_a_snapshot_is_read_instead_of_the_history(
         assert again.rows["after"] == 5
         assert again.rows["newest"] <= 64 + 5
     store.close()
-
-
-def test_with_no_time_to_embed_the_report_says_what_is_left(store: CountingStore) -> None:
-    embedder = HashingEmbedder()
-    memory = InfiniteMemory(store, embedder=embedder, embed_budget_ms=0, **SMALL)
-    memory.add(history(60))
-    context = memory.context("what of item3?")
-    window = of_kind(context, Kind.WINDOW)
-    assert embedder.documents == []
-    assert "m3" in of_kind(context, Kind.RECALLED), "words find it all the same"
-    assert context.report.embedder is None
-    assert 0 < len(window) < 60
-    assert context.report.pending >= 60 - len(window)
-    assert f"{context.report.pending} messages without a vector" in str(context.report)
-    memory.index()
-    assert memory.context("what of item3?").report.pending == 0
-
-
-def test_vectors_made_elsewhere_are_taken_without_time_to_embed(store: CountingStore) -> None:
-    memory = InfiniteMemory(store, embedder=HashingEmbedder(), embed_budget_ms=0, **SMALL)
-    memory.add(history(60))
-    assert memory.context("what of item3?").report.pending
-    InfiniteMemory(store, embedder=HashingEmbedder()).index()
-    assert memory.context("what of item3?").report.pending == 0
 
 
 # What a question reads
@@ -509,9 +484,7 @@ DEFAULTS: dict[str, Any] = {
     "summarizer": None,
     "summary_tokens": 500,
     "summarizer_tokens": 4000,
-    "embed_budget_ms": 200,
     "reranker": None,
-    "rerank_budget_ms": 1000,
     "on_event": None,
 }
 
@@ -528,7 +501,7 @@ def test_the_defaults() -> None:
 def test_the_edges_of_the_ranges() -> None:
     InfiniteMemory(
         max_tokens=1, reserve_tokens=0, top_k=0, min_score=-1,
-        keep_grounding=0, embed_budget_ms=float("inf"), recall_tokens=1.0, rerank_budget_ms=0,
+        keep_grounding=0, recall_tokens=1.0,
     ).close()  # fmt: skip
 
 
@@ -558,7 +531,7 @@ def test_two_memories_without_a_store_are_apart() -> None:
 
 
 def test_the_report_adds_up_and_gives_a_reason_for_everything(store: CountingStore) -> None:
-    memory = InfiniteMemory(store, embedder=HashingEmbedder(), embed_budget_ms=PATIENT, **SMALL)
+    memory = InfiniteMemory(store, embedder=HashingEmbedder(), **SMALL)
     memory.add([Message.system("be brief", id="rule"), *history(60)])
     context = memory.context(Message.user("what does item3 <script> concern?", grounding="fact"), tools=[{"name": "f"}])
     report = context.report
@@ -595,10 +568,10 @@ def test_logging_says_just_the_report(memory: InfiniteMemory, caplog: pytest.Log
 
 def recorded(store: CountingStore, embedder: Any) -> Callable[[Any], InfiniteMemory]:
     """Give a session vectors of an embedder; return what opens it with another."""
-    with InfiniteMemory(store, embedder=embedder, embed_budget_ms=PATIENT, **SMALL) as memory:
+    with InfiniteMemory(store, embedder=embedder, **SMALL) as memory:
         memory.add(history(40))
         memory.index()
-    return lambda other: InfiniteMemory(store, embedder=other, embed_budget_ms=PATIENT, **SMALL)
+    return lambda other: InfiniteMemory(store, embedder=other, **SMALL)
 
 
 @pytest.mark.skipif(not static_available(), reason="wordllama is not installed")

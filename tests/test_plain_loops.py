@@ -137,7 +137,7 @@ def test_an_answer_generated_again_with_tools_is_a_branch_though_all_words_are_t
 def test_any_talk_is_stored_as_it_is_sent(words: list[str], echo: bool, clock: bool) -> None:
     """Repeated words are messages of their own, whatever the system prompt says meanwhile."""
     with closing(SQLiteStore(":memory:")) as store:
-        memory, history = new(store, embed_budget_ms=0), list[Message]()
+        memory, history = new(store), list[Message]()
         for number, word in enumerate(words):
             history.append(user(word))
             memory.follow([*([system(f"clock {number}")] if clock else []), *history])
@@ -169,7 +169,7 @@ class Client:
 
     def __init__(self, store: SQLiteStore, ids: str) -> None:
         self.store, self.ids, self.given = store, ids, count_up()
-        self.objects = [new(store, embed_budget_ms=0) for _ in range(2)]
+        self.objects = [new(store) for _ in range(2)]
         self.history: list[Message] = []
         self.tabs: list[list[Message]] = []
         self.nodes: set[tuple[str, ...]] = set()

@@ -99,7 +99,7 @@ class TestLandmarks:
     def settings(self, seeds: dict[str, Any]) -> dict[str, Any]:
         threshold = seeds["landmarks"]["threshold"]
         return {"recall_unit": "turn", "min_score": threshold, "max_tokens": MAX_TOKENS,
-                "reserve_tokens": 0, "embed_budget_ms": 60_000}  # fmt: skip
+                "reserve_tokens": 0}  # fmt: skip
 
     def fill(self, memory: InfiniteMemory, seeds: dict[str, Any], stored: Sequence[str]) -> None:
         for name in stored:

@@ -6,22 +6,22 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
-from shared_core.errors import EmbedderError
 from shared_core.events import EventName, MemoryEvent, Note, Outcome, SafeHook, Stage
 from shared_core.messages import Message
-from shared_core.plugins.calls import Call, Embedded, EmbedRequest
+from shared_core.plugins.calls import Failure, Late, Plugin, Request
+from shared_core.plugins.vectors import Embedded
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.window import Selection
-from shared_core.recall.reranking import RerankFailure, RerankRequest
 from shared_core.recall.search import Found
 from shared_core.session.live import LiveSession
-from shared_core.summaries.requests import SummaryFailure, SummaryRequest
 
 Result = TypeVar("Result")
 Method = TypeVar("Method", bound=Callable[..., Any])
 Describe = Callable[["Watch", Any], None]
 """Notes in a watch what a verb returned."""
+
+STAGES: dict[Plugin, str] = {"embedder": "embed", "reranker": "rerank", "summarizer": "summarize"}
 
 
 class Watch:
@@ -59,22 +59,17 @@ class Watch:
     def asked(self, request: object, reply: object, since: float) -> None:
         """Note a request to a model, which was asked `since` then, and its reply."""
         now = time.perf_counter()
-        failed = isinstance(reply, EmbedderError | RerankFailure | SummaryFailure)
-        outcome: Outcome = "late" if isinstance(reply, Call) else "failed" if failed else ""
-        match request:
-            case EmbedRequest():
-                name, texts = "embed", len(request.texts)
-                if not request.query and isinstance(reply, Embedded):
-                    self._embedded += texts
-            case RerankRequest():
-                name, texts = "rerank", len(request.texts)
-                if outcome:  # a search has no report that says so
-                    self.fields["degraded"] = (*self.fields.get("degraded", ()), "not_reranked")
-            case SummaryRequest():
-                name, texts = "summarize", len(request.messages)
-            case _:
-                return
-        self._stages.append(Stage(name, since - self._began, now - since, texts, outcome))
+        if not isinstance(request, Request):
+            return
+        outcome: Outcome = "late" if isinstance(reply, Late) else "failed" if isinstance(reply, Failure) else ""
+        if isinstance(reply, Embedded):
+            self._embedded += len(reply.whole)
+        elif isinstance(reply, int):  # of messages that wait for their vectors
+            self._embedded += reply
+        if outcome and request.plugin == "reranker":  # a search has no report that says so
+            self.fields["degraded"] = (*self.fields.get("degraded", ()), "not_reranked")
+        name = STAGES[request.plugin]
+        self._stages.append(Stage(name, since - self._began, now - since, request.texts, outcome))
 
     def told(self, messages: Sequence[Message], scores: Sequence[float] = ()) -> None:
         """Note the messages that a verb was about, and their texts if they are wanted."""

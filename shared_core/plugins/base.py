@@ -1,18 +1,16 @@
 """The small interfaces that you can implement. `store` has the large one."""
 
-import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextvars import copy_context
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.messages import Message
-from shared_core.runtime.threads import beside, in_background
+from shared_core.runtime.threads import beside
 
 __all__ = [
     "AsyncReranker", "AsyncSummarizer", "Embedder", "Fingerprint", "Reranker", "RerankerModel", "Scores", "Summarizer",
@@ -166,27 +164,8 @@ class Embedder(ABC):
 
     async def aembed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed stored texts without blocking the event loop. By default, this runs in a thread."""
-        return await _in_thread(partial(self.embed_documents, texts))
+        return await beside(partial(self.embed_documents, texts), "infinite-memory embedder")
 
     async def aembed_query(self, text: str) -> Vectors:
         """Embed a question without blocking the event loop. By default, this runs in a thread."""
-        return await _in_thread(partial(self.embed_query, text))
-
-
-async def _in_thread(function: Callable[[], Vectors]) -> Vectors:
-    """Call a function in a thread of its own: the event loop's threads must end before the loop does."""
-    return await asyncio.wrap_future(in_background(partial(copy_context().run, function), "infinite-memory embedder"))
-
-
-Result = TypeVar("Result")
-
-
-def drive(steps: Generator[Any, Any, Result]) -> Result:
-    """Answer every request of some steps and return their result. `aio` has the asynchronous loop."""
-    try:
-        request = next(steps)
-        while True:
-            request = steps.send(request.answer())
-    except StopIteration as stop:
-        result: Result = stop.value
-        return result
+        return await beside(partial(self.embed_query, text), "infinite-memory embedder")

@@ -1,7 +1,7 @@
-"""Rerankers: what `reranker=` accepts, and the cross-encoders of the sentence-transformers library."""
+"""Rerankers: what `reranker=` accepts, requests for scores, and the cross-encoders of sentence-transformers."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -9,10 +9,13 @@ from typing_extensions import override
 
 from shared_core.errors import RerankerError
 from shared_core.field_errors import shown
+from shared_core.plugins import calls
 from shared_core.plugins.base import RerankerModel, Scores
-from shared_core.plugins.embedders.checks import encodable, require
+from shared_core.plugins.calls import Request
+from shared_core.plugins.embedders.checks import require
 from shared_core.plugins.embedders.hub import missing
 from shared_core.plugins.embedders.sentence_transformers import OneAtATime, cross_encoder
+from shared_core.plugins.vectors import encodable
 
 __all__ = ["AnyReranker", "CrossEncoderReranker", "as_reranker"]
 
@@ -47,6 +50,30 @@ def as_reranker(value: AnyReranker | str) -> AnyReranker:
             "document compressor or a node postprocessor"
         )
     return value
+
+
+def scores_request(reranker: AnyReranker, query: str, texts: list[str]) -> Request[tuple[float, ...]]:
+    """Return a request for the score of each text, which a question waits for no longer than it may."""
+    awaited = reranker.rerank if isinstance(reranker, RerankerModel) else None
+    return Request(
+        "reranker", partial(reranker, query, texts), partial(_checked, len(texts)), texts=len(texts),
+        seconds=calls.SECONDS, afunction=partial(awaited, query, texts) if awaited is not None else None,
+    )  # fmt: skip
+
+
+def _checked(count: int, reply: Any) -> tuple[float, ...]:
+    try:
+        scores = np.asarray(reply, dtype=np.float64)
+    except Exception as error:  # a plug-in: what its reply does to become numbers is its own
+        raise RerankerError(f"the reranker returned {type(reply).__name__}, not a list of numbers: {error}") from error
+    if scores.ndim == 0:
+        raise RerankerError(f"the reranker returned {type(reply).__name__}, not a list of numbers")
+    if scores.shape != (count,):
+        found = f"{len(scores)} scores" if scores.ndim == 1 else f"an array of the shape {scores.shape}"
+        raise RerankerError(f"the reranker returned {found} for {count} texts")
+    if np.isnan(scores).any() or (scores == np.inf).any():
+        raise RerankerError("the reranker returned NaN or infinity as a score")
+    return tuple(scores.tolist())
 
 
 @lru_cache(maxsize=4)

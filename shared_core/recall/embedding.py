@@ -1,151 +1,19 @@
-"""The embedder of a session: how it is chosen, which texts it embeds, and how missing vectors are added."""
+"""The embedder of a session: how it is chosen, and which texts it embeds."""
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from shared_core.arguments import function
 from shared_core.errors import EmbedderError, EmbedderMismatchError
 from shared_core.events import Degradation, Note
-from shared_core.index.session_vectors import SessionVectors, Shortened, embedder_key, text_hash
+from shared_core.index.session_vectors import embedder_key
 from shared_core.messages import Message
 from shared_core.plugins.base import Embedder, Fingerprint
-from shared_core.plugins.calls import Call, Embedded, EmbedReply, EmbedRequest, LateCalls, Patience, Reply
 from shared_core.plugins.embedders import as_embedder, embedder_named
 from shared_core.recall.scope import RecallUnit
-from shared_core.records import Position
 from shared_core.store import Store
-
-Rows = npt.NDArray[np.int64]
-
-
-def backfill(
-    vectors: SessionVectors, embedder: Embedder, rows: Rows, text_of: Callable[[Rows], Sequence[str]], *,
-    batch: int, lock: AbstractContextManager[object], patience: Patience | None = None,
-    progress: Callable[[int], None] = lambda done: None, store: bool = True,
-    ours: Callable[[Sequence[Position]], bool] = lambda positions: False,
-) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
-    """Embed rows in the order given and return how many are left. Rows claimed by another caller are skipped.
-
-    Args:
-        vectors: receives the vectors.
-        embedder: answers the requests.
-        rows: the rows to embed.
-        text_of: returns the text of each of some rows; empty if all of its messages were forgotten.
-        batch: rows per request.
-        lock: held while the index is used, never while a request waits.
-        patience: how long the question waits; None: as long as it takes. When it is over, nothing is embedded, but
-            existing vectors are still adopted. A batch that takes longer is left, and taken when it arrives.
-        progress: called with the number of finished rows after each batch.
-        store: whether the vectors are stored after each batch. Otherwise they stay in memory until the next
-            `SessionVectors.save`, as a question does not write.
-        ours: returns whether nobody else can have embedded the messages at some positions, so that the store need not
-            be asked.
-
-    Raises:
-        EmbedderError: the embedder failed; earlier batches are kept.
-        StoreError: the store cannot be read or written.
-    """
-    left = 0
-    for start in range(0, len(rows), batch):
-        late = patience is not None and not patience.begins()
-        with lock:
-            part = vectors.claim(rows[start : start + batch])
-        left += len(rows[start : start + batch]) - len(part)
-        with _Batch(vectors, part, text_of, lock, ours, store=store) as one:
-            todo = yield from one.embed(embedder, None if late else patience or Patience(np.inf, LateCalls()))
-        left += todo
-        progress(min(start + batch, len(rows)) - left)
-        if late and todo == len(part):
-            return left + max(0, len(rows) - start - batch)
-    return left
-
-
-class _Batch:
-    """Rows that are embedded together, claimed until they have their vectors or the caller gives them up."""
-
-    def __init__(
-        self, vectors: SessionVectors, part: Rows, text_of: Callable[[Rows], Sequence[str]],
-        lock: AbstractContextManager[object], ours: Callable[[Sequence[Position]], bool], *, store: bool,
-    ) -> None:  # fmt: skip
-        self._vectors = vectors
-        self._part = part
-        self._text_of = text_of
-        self._lock = lock
-        self._ours = ours
-        self._store = store
-        self._positions: list[Position] = []
-        self._texts: Sequence[str] = ()
-        self._todo: list[int] = []
-        self._left = False
-
-    def __enter__(self) -> "_Batch":
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        if not self._left:
-            self._vectors.release(self._part)
-
-    def embed(self, embedder: Embedder, patience: Patience | None) -> Generator[EmbedRequest, EmbedReply, int]:
-        """Adopt existing vectors and, unless `patience` is None, embed the others; return how many rows are left."""
-        with self._lock:
-            epoch = self._vectors.checked_epoch() if self._store else None
-            self._positions = self._vectors.session_index.positions(self._part)
-            self._texts = self._text_of(self._part)
-            ask = self._store or patience is None or not self._ours(self._positions)
-            hashes = [text_hash(text) for text in self._texts]
-            self._todo = self._vectors.adopt(self._positions, hashes, ask=ask)
-            if self._store:
-                self._vectors.save(epoch)
-        if patience is None or not self._todo:
-            return len(self._todo)
-        reply = yield EmbedRequest(embedder, self._different(), seconds=patience.left)
-        if isinstance(reply, Call):
-            call = reply
-            arrived = call.leave(partial(self._keep, patience.late))
-            if arrived is None:
-                self._left = True
-                patience.late.add(call)
-                return len(self._todo)
-            reply = arrived
-        if isinstance(reply, EmbedderError):
-            raise reply
-        with self._lock:
-            self._put(reply)
-        return 0
-
-    def _different(self) -> tuple[str, ...]:
-        """Return the texts to embed, equal ones once."""
-        return tuple(dict.fromkeys(self._texts[i] for i in self._todo))
-
-    def _put(self, reply: Embedded) -> None:
-        # Messages may have been forgotten while the model computed. A vector of the old text must not be stored; what
-        # is not stored here is stored with the old epoch, and then not at all.
-        epoch = self._vectors.checked_epoch() if self._store else self._vectors.epoch
-        now = self._texts if epoch == self._vectors.epoch else self._text_of(self._part)
-        kept = [i for i in self._todo if now[i] == self._texts[i]]
-        embedded = dict(zip(self._different(), reply.by_text(), strict=True))
-        self._vectors.put([(self._positions[i], text_hash(self._texts[i]), embedded[self._texts[i]]) for i in kept])
-        self._vectors.shortened += [
-            Shortened(some, of) for some, of in zip(reply.kept, reply.whole, strict=True) if some < of
-        ]
-        if self._store:
-            self._vectors.save(epoch)
-
-    def _keep(self, late: LateCalls, reply: Reply) -> None:
-        """Take the vectors of a batch that was given up, now that they have arrived."""
-        with self._lock:
-            try:
-                if isinstance(reply, Embedded) and not late.closed:
-                    self._put(reply)
-            finally:
-                self._vectors.release(self._part)
-
 
 EmbedText = Callable[[Sequence[Message]], str]
 """Returns the text to embed for a unit: one message, or the messages of a turn."""
@@ -236,7 +104,7 @@ def _fingerprint(embedder: Embedder) -> Fingerprint:
         return embedder.fingerprint
     except EmbedderError:
         raise
-    except Exception as error:  # a plug-in, as in `EmbedRequest`: it may query its model
+    except Exception as error:  # a plug-in, as in `Request`: it may query its model
         name = type(embedder).__name__
         raise EmbedderError(f"{name} raised {type(error).__name__} instead of its fingerprint: {error}") from error
 

@@ -36,10 +36,8 @@ class RecallRules:
     min_score: float | None = None
     excerpt_tokens: int | None = 100
     scope: RecallScope = "session"
-    embed_budget_ms: float = 200
     recall: Recall = "balanced"
     reranker: AnyReranker | None = None
-    rerank_budget_ms: float = 1_000
 
     def __post_init__(self) -> None:
         one_of("recall", self.recall, get_args(Recall))
@@ -47,8 +45,6 @@ class RecallRules:
         one_of("scope", self.scope, get_args(RecallScope))
         if self.embed_text is not None:
             name_of(self.embed_text)
-        in_range("embed_budget_ms", self.embed_budget_ms, 0, float("inf"))
-        in_range("rerank_budget_ms", self.rerank_budget_ms, 0, float("inf"))
         if self.min_score is not None:
             in_range("min_score", self.min_score, -1, 1)
 

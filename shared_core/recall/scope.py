@@ -62,6 +62,10 @@ class Scope:
         later = len(self.session_index) - len(mask)  # another caller may have added rows since
         return np.pad(mask, (0, later)) if later else mask
 
+    def pending(self) -> npt.NDArray[np.int64]:
+        """Return the rows that may be found but have no vector, newest first."""
+        return np.empty(0, np.int64) if self.vectors is None else self.vectors.missing(self.embeddable())
+
     def embeddable(self) -> Mask:
         """Return which rows hold, or should hold, the vector of a unit that may be found."""
         mask = self.findable()

@@ -1,13 +1,12 @@
 """Search the stored conversation: the steps of a search, and what it returns."""
 
 import logging
-import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,18 +15,13 @@ from shared_core.errors import EmbedderError
 from shared_core.events import Note
 from shared_core.index.lines import LinePrefix
 from shared_core.index.rows import SessionIndex
-from shared_core.index.session_vectors import SessionVectors, text_hash
+from shared_core.index.session_vectors import SessionVectors
 from shared_core.languages.language import ENGLISH
 from shared_core.plugins.base import Embedder, Vectors
-from shared_core.plugins.calls import (
-    Call,
-    EmbedReply,
-    EmbedRequest,
-    LateCalls,
-    Patience,
-    failure_of,
-)
-from shared_core.recall.embedding import EmbedderChoice, backfill, words_alone
+from shared_core.plugins.calls import Failure, Late, Request
+from shared_core.plugins.vectors import embedder_error, question_request
+from shared_core.recall.backlog import Backlog
+from shared_core.recall.embedding import EmbedderChoice, words_alone
 from shared_core.recall.open_indexes import OpenIndexes
 from shared_core.recall.query import (
     NEWEST_MESSAGES,
@@ -46,7 +40,6 @@ from shared_core.recall.scope import (
     Scope,
     eligible_mask,
     languages,
-    read_at,
     reading,
     records_in,
     speakers,
@@ -68,9 +61,6 @@ from shared_core.session.paths import Path
 
 POOL_TOKENS = 16
 """A list has one candidate per this many tokens of room, and at least `POOL`."""
-
-SMALL_BATCH = 32
-"""Texts embedded at a time while a question waits."""
 
 DAMAGED = Note("the stored index was damaged and has been rebuilt", "index_rebuilt")
 """Noted once, in the report on the next question."""
@@ -122,15 +112,14 @@ class Found:
         return np.arange(len(self.ranked)) >= worth
 
 
-FindSteps = Generator[EmbedRequest, EmbedReply, Found]
+FindSteps = Generator[Request[Any], Any, Found]
 
 
 class Searcher:
     """Searches a session, or all sessions of a user. Its arguments are parts of the memory.
 
     Attributes:
-        clock: measures how long a question waits for the embedder.
-        late: the calls of the embedder that questions have given up.
+        backlog: embeds messages that have no vector yet.
     """
 
     def __init__(
@@ -139,8 +128,8 @@ class Searcher:
         self.live = live
         self.rules = rules
         self.sessions = OpenIndexes(live, rules)
-        self.clock: Callable[[], float] = time.monotonic
-        self.late = LateCalls()
+        self.backlog = Backlog(self.sessions, lock)
+        self._late: tuple[str, Late[Vectors]] | None = None
         self._warned = self._logged = False
         self._lock = lock
 
@@ -185,52 +174,6 @@ class Searcher:
         dense = self.sessions.embedder_choice()
         for branch in self.live.store.branches(session):
             yield self._scope(state, self.live.path_to(branch.head), Filter(), dense)
-
-    # Vectors
-
-    def texts(self, scope: Scope, rows: npt.NDArray[np.int64], *, recent: bool = False) -> list[str]:
-        """Return the texts to embed for some rows of a scope: of the messages, or of their turns.
-
-        `recent`: take messages that were read for this question from memory, where they may be forgotten since.
-        """
-        indices = scope.line.indices(rows.astype(np.int32))
-        units = [scope.members(index) for index in indices.tolist()]
-        read = self.live.records_of if recent else partial(read_at, self.live.store)
-        records = records_in([scope], [(0, index) for members in units for index in members], read)
-        texts = []
-        for members in units:
-            said = [records[0, index].message for index in members if (0, index) in records]
-            texts.append(self.rules.text_of(said) if said else "")  # "": forgotten since; its vector is not stored
-        return texts
-
-    def pending(self, scope: Scope) -> Indices:
-        """Return the rows of a scope that may be found but have no vector, newest first."""
-        if scope.vectors is None:
-            return np.empty(0, np.int64)
-        return scope.vectors.missing(scope.embeddable())
-
-    def embed_pending(
-        self, scopes: Sequence[Scope], embedder: Embedder, *, batch: int, patience: Patience | None = None,
-        progress: Callable[[int], None] = lambda done: None, store: bool,
-    ) -> Generator[EmbedRequest, EmbedReply, int]:  # fmt: skip
-        """Embed messages without a vector, this session's newest first; return how many are left.
-
-        `store`: whether the vectors are stored at once; a question keeps them in memory.
-        """
-        left = 0
-        for scope in scopes:
-            if scope.vectors is None:
-                continue
-            with self._lock:
-                rows = self.pending(scope)
-                if not len(rows):
-                    continue
-            left += yield from backfill(
-                scope.vectors, embedder, rows, partial(self.texts, scope, recent=not store), batch=batch,
-                lock=self._lock, patience=patience, progress=progress, store=store,
-                ours=partial(self.live.is_ours, scope.session_index.session),
-            )  # fmt: skip
-        return left
 
     # Search
 
@@ -302,63 +245,53 @@ class Searcher:
         """Return how many messages have no vector. Without its fingerprint, no vector is known to be the embedder's."""
         if failed:
             return int(scope.findable().sum())
-        return len(self.pending(scope))
+        return len(scope.pending())
 
     def _vectors(
         self, embedder: Embedder, query: Query, scopes: Sequence[Scope], notes: list[Note]
-    ) -> Generator[EmbedRequest, EmbedReply, Vectors | None]:
-        """Embed the question, then the newest messages without a vector, whole batches, as long as time allows.
+    ) -> Generator[Request[Any], Any, Vectors | None]:
+        """Embed the question, then messages without a vector.
 
         The question comes first, because without its vector those of messages are of no use to it. None: there is
         nothing to compare it with, or it came too late.
         """
-        budget = self.rules.embed_budget_ms
-        embed = partial(self.embed_pending, scopes, embedder, batch=SMALL_BATCH, store=False)
-        if not _any_vectors(scopes):
-            yield from embed(patience=Patience(0, self.late, self.clock))  # what others have embedded
         with self._lock:
-            wanted = _any_vectors(scopes) or (budget > 0 and any(len(self.pending(scope)) for scope in scopes))
-        if not wanted:
-            return None
+            waiting = sum(len(scope.pending()) for scope in scopes)
+            if not waiting and not _any_vectors(scopes):
+                return None
         try:
-            embedder.load()
-        except Exception as error:  # a plug-in, as in `EmbedRequest`
-            raise failure_of(embedder, error) from error
-        patience = Patience(budget, self.late, self.clock)
-        vector = yield from self._embed_query(embedder, query, patience, notes)
-        if vector is not None:
-            yield from embed(patience=patience)
+            embedder.load()  # a question waits for it as long as it takes
+        except Exception as error:  # a plug-in, as in `Request`
+            raise embedder_error(Failure("embedder", error)) from error
+        vector = yield from self._embed_query(embedder, query, notes)
+        if vector is not None and waiting:
+            yield from self.backlog.question_steps(scopes, embedder, waiting, notes)
         return vector if _any_vectors(scopes) else None
 
     def _embed_query(
-        self, embedder: Embedder, query: Query, patience: Patience, notes: list[Note]
-    ) -> Generator[EmbedRequest, EmbedReply, Vectors | None]:
+        self, embedder: Embedder, query: Query, notes: list[Note]
+    ) -> Generator[Request[Any], Any, Vectors | None]:
         """Return the question's vector; None, with a note, if it is too late."""
         text = query.dense_text if self.rules.recall_unit == "message" else query.text
-        asked = text_hash(f"{embedder.fingerprint.key} {text}")
-        known = self.late.vector_of(asked)
-        if known is not None:
-            return known
-        if self.late.answers:
+        asked = f"{embedder.fingerprint.key} {text}"
+        earlier, late = self._late or ("", None)
+        reply = late.reply if late is not None and earlier == asked else None
+        if reply is None and late is not None and late.runs:
             self._too_late(notes, "the embedder still works on an earlier question")
             return None
-        reply = yield EmbedRequest(embedder, (text,), query=True, seconds=patience.left)
-        if isinstance(reply, Call):
-            call = reply
-            arrived = call.leave(lambda late: None)
-            if arrived is None:
-                self.late.add_question(asked, call)
-                self._too_late(notes, f"the embedder returned no vector of the question within {patience.longest:g} s")
-                return None
-            reply = arrived
-        if isinstance(reply, EmbedderError):
-            raise reply
-        row: Vectors = reply.vectors[0]
-        return row
+        if reply is None or isinstance(reply, Failure):
+            reply = yield question_request(embedder, text)
+        if isinstance(reply, Failure):
+            raise embedder_error(reply)
+        if isinstance(reply, Late):
+            self._late = asked, reply
+            self._too_late(notes, "the embedder returned no vector of the question in time")
+            return None
+        return reply
 
     def _too_late(self, notes: list[Note], why: str) -> None:
         """Note that there is no vector of the question. The first note is logged, because a search has no report."""
-        notes.append(words_alone(f"{why}; raise embed_budget_ms if it needs longer", "embedder_late"))
+        notes.append(words_alone(why, "embedder_late"))
         if not self._logged:
             self._logged = True
             logger.warning("%s", notes[-1])

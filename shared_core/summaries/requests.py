@@ -1,17 +1,16 @@
-"""Requests to a summarizer: its settings, the messages of a call, its reply, and an answer from many calls."""
+"""What a summarizer is given: its settings, the messages of a call, and an answer from many calls."""
 
-import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from shared_core.arguments import whole_number
 from shared_core.messages import Message
-from shared_core.plugins.base import SummarizerModel, TokenCounter
+from shared_core.plugins.base import TokenCounter
+from shared_core.plugins.calls import Failure, Request
+from shared_core.plugins.summarizer import AnySummarizer, summary_request
 from shared_core.records import Record
-from shared_core.runtime.threads import beside
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
 from shared_core.summaries.wording import as_plain_text, shortened, without_middle
@@ -162,10 +161,6 @@ def _before_an_opener(inputs: Sequence[SummaryInput], most: int) -> int:
     return next((count for count in range(most, 0, -1) if inputs[count].begins_turn), 0)
 
 
-AnySummarizer = Callable[[str | None, Sequence[Message]], str | Awaitable[str]]
-"""A `Summarizer` or, for the async memory, an `AsyncSummarizer`."""
-
-
 @dataclass(frozen=True)
 class SummaryRules:
     """Settings of summaries; see the arguments of `InfiniteMemory`. `call_tokens` is `summarizer_tokens`.
@@ -194,63 +189,7 @@ class SummaryRules:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryFailure:
-    """The error because of which there is no new summary."""
-
-    error: Exception
-
-    def __str__(self) -> str:
-        return f"{type(self.error).__name__}: {self.error}"
-
-
-SummaryReply: TypeAlias = str | SummaryFailure
-
-
-@dataclass(frozen=True, slots=True)
-class SummaryRequest:
-    """Messages to sum up, and the summary of earlier messages; None if there is none."""
-
-    summarizer: AnySummarizer
-    previous: str | None
-    messages: tuple[Message, ...]
-
-    def answer(self) -> SummaryReply:
-        """Return the new summary or the failure. A failure does not end the chat, which goes on without a summary."""
-        try:
-            reply: Any = self.summarizer(self.previous, self.messages)
-        except Exception as error:  # no error of a plug-in may end a chat; the report names it
-            return SummaryFailure(error)
-        if inspect.iscoroutine(reply):
-            # Otherwise Python warns that the coroutine was never awaited.
-            reply.close()
-            return SummaryFailure(
-                TypeError("an async summarizer needs AsyncInfiniteMemory; pass a plain function here")
-            )
-        return _checked(reply)
-
-    async def aanswer(self) -> SummaryReply:
-        """Like `answer`, without blocking the event loop."""
-        summarizer = self.summarizer
-        try:
-            if isinstance(summarizer, SummarizerModel):
-                reply: Any = await summarizer.summarize(self.previous, self.messages)
-            else:
-                # In the thread, a coroutine function only creates its coroutine, which is awaited here.
-                reply = await beside(partial(summarizer, self.previous, self.messages), "infinite-memory summarizer")
-                reply = await reply if isinstance(reply, Awaitable) else reply
-        except Exception as error:  # as above
-            return SummaryFailure(error)
-        return _checked(reply)
-
-
-def _checked(reply: Any) -> SummaryReply:
-    if not isinstance(reply, str):
-        return SummaryFailure(TypeError(f"the summarizer returned {type(reply).__name__}, not text"))
-    return reply if reply.strip() else SummaryFailure(ValueError("the summarizer returned nothing"))
-
-
-AnswerSteps = Generator[SummaryRequest, SummaryReply, str]
+AnswerSteps = Generator[Request[str], Any, str]
 
 
 def answer_steps(
@@ -275,8 +214,8 @@ def answer_steps(
     lines, before = deque(_plain_lines(messages)), ""
     while True:
         batch = _batch(lines, room - (counter(before) if before else 0), counter)
-        reply = yield SummaryRequest(summarizer, before or None, (*batch, asked))
-        if isinstance(reply, SummaryFailure):
+        reply: str | Failure = yield summary_request(summarizer, before or None, (*batch, asked))
+        if isinstance(reply, Failure):
             raise reply.error
         if not lines:
             return reply

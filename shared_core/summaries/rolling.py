@@ -7,9 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import islice
+from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.events import Note
+from shared_core.plugins.calls import Failure, Request
+from shared_core.plugins.summarizer import summary_request
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.fence import defused
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
@@ -20,10 +23,7 @@ from shared_core.session.live import LiveSession, OutdatedError
 from shared_core.session.paths import Path, Span, beginning
 from shared_core.session.plan import Plan
 from shared_core.summaries.requests import (
-    SummaryFailure,
     SummaryInput,
-    SummaryReply,
-    SummaryRequest,
     SummaryRules,
     next_batch,
     read_backlog,
@@ -79,7 +79,7 @@ SPANS = 64
 LEFT_OUT = Note("the summary is left out: it does not fit beside what must be sent", "left_out")
 
 
-RenewalSteps = Generator[SummaryRequest, SummaryReply, Summed]
+RenewalSteps = Generator[Request[str], Any, Summed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class RollingSummary:
                 if self.live.sync().epoch != plan.state.epoch:
                     raise OutdatedError
                 summary = self._new_summary(plan.path, batch, reply, notes)
-                if isinstance(summary, SummaryFailure):
+                if isinstance(summary, Failure):
                     if urgent:
                         raise summary.error
                     notes.append(self._failed(batch, summary))
@@ -245,9 +245,10 @@ class RollingSummary:
             return None
         return _Batch(previous, *next_batch(backlog, room), count=start - first)
 
-    def _failed(self, batch: _Batch, failure: SummaryFailure) -> Note:
+    def _failed(self, batch: _Batch, failure: Failure) -> Note:
         """Note a failure and return the note for the report. The first one also warns."""
-        note = Note(f"the summary is not renewed, as the summarizer failed ({failure})", "summarizer_failed")
+        why = f"{type(failure.error).__name__}: {failure.error}"
+        note = Note(f"the summary is not renewed, as the summarizer failed ({why})", "summarizer_failed")
         if self._failure is None:
             warnings.warn(note, RuntimeWarning, stacklevel=2)
         self._failure = _Failure(batch.previous.upto if batch.previous is not None else None, batch.count, note)
@@ -265,20 +266,18 @@ class RollingSummary:
         """Return how many tokens of messages fit into a call."""
         return self.rules.call_tokens - (self._counter(self._text(previous)) if previous is not None else 0)
 
-    def _request(self, batch: _Batch) -> SummaryRequest:
+    def _request(self, batch: _Batch) -> Request[str]:
         assert self.rules.summarizer is not None
         previous = self._text(batch.previous) if batch.previous is not None else None
-        return SummaryRequest(self.rules.summarizer, previous, tuple(item.message for item in batch.inputs))
+        return summary_request(self.rules.summarizer, previous, tuple(item.message for item in batch.inputs))
 
-    def _new_summary(
-        self, path: Path, batch: _Batch, reply: SummaryReply, notes: list[Note]
-    ) -> Summary | SummaryFailure:
-        if isinstance(reply, SummaryFailure):
+    def _new_summary(self, path: Path, batch: _Batch, reply: str | Failure, notes: list[Note]) -> Summary | Failure:
+        if isinstance(reply, Failure):
             return reply
         limit, counter = self.rules.tokens, self._counter
         text = shortened(reply, limit, counter)
         if not text:
-            return SummaryFailure(ValueError(f"nothing of the summary fits into summary_tokens={limit!r}"))
+            return Failure("summarizer", ValueError(f"nothing of the summary fits into summary_tokens={limit!r}"))
         if text != reply.strip():
             cut = f"the summary is cut: it has {counter(reply):,} tokens and may take {limit:,}"
             notes.append(Note(cut, "left_out"))

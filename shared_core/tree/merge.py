@@ -7,15 +7,14 @@ from typing import Any, Literal
 
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
+from shared_core.plugins.calls import Request
+from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.records import Draft, Merge, Move, Position, Stretch
 from shared_core.reprs import short_repr
 from shared_core.session.checkout import Changes, Checkout, if_unmoved, with_move
 from shared_core.session.paths import Head, Path, Span
 from shared_core.summaries.requests import (
     AnswerSteps,
-    AnySummarizer,
-    SummaryReply,
-    SummaryRequest,
     SummaryRules,
     answer_steps,
 )
@@ -207,7 +206,7 @@ class _Sides:
     new: tuple[Span, ...]
 
 
-MergeSteps = Generator[SummaryRequest, SummaryReply, MergeResult]
+MergeSteps = Generator[Request[str], Any, MergeResult]
 
 
 def merge(

@@ -6,10 +6,11 @@ from typing import get_args
 from shared_core.arguments import function, one_of, texts, whole_number
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.messages import Message
-from shared_core.plugins.base import drive
+from shared_core.plugins.calls import drive
+from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.records import Branch
 from shared_core.session.checkout import Checkout
-from shared_core.summaries.requests import AnySummarizer, SummaryRules
+from shared_core.summaries.requests import SummaryRules
 from shared_core.tree import branches, copies, merge
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash

@@ -31,9 +31,6 @@ from shared_core.view.relevance import Band, band
 QUESTIONS = 50
 """The default number of questions per branch whose prompts are built, newest first."""
 
-PATIENCE_MS = 60_000
-"""How long one prompt may embed messages, in ms. Nobody waits for a page, and its reports should be complete."""
-
 BEGINNING = 240
 """Characters of a message that are shown in a report that stands alone."""
 
@@ -79,7 +76,7 @@ def gather(
 ) -> dict[str, Any]:  # fmt: skip
     """Return the data of a page that shows a session.
 
-    Nothing is stored except vectors that are missing, as for any prompt.
+    Nothing is stored.
 
     Args:
         store: the path of an existing database, or a `Store`, which stays open.
@@ -98,7 +95,6 @@ def gather(
     """
     if questions is not None:
         whole_number("questions", questions, least=0)
-    settings = {"embed_budget_ms": PATIENCE_MS} | settings
     with _open_existing(store) as all_of_it:
         opened = all_of_it.for_user(user_id)
         session = _session(opened, user_id, session_id)

@@ -137,7 +137,7 @@ class Attacker:
             "max_tokens": int(room * chance.choice([0.5, 1, 1.5])), "reserve_tokens": 0, "recall": "thorough",
             "token_counter": counter if counter is None else CallableCounter(counter, overhead=chance.choice([0, 4])),
             "embedder": chance.choice(["words", HashingEmbedder()]),
-            "embed_budget_ms": 1e6, "placement": chance.choice(["grounding", "grounding", "messages", "system"]),
+            "placement": chance.choice(["grounding", "grounding", "messages", "system"]),
             "recall_template": replace(chance.choice(TEMPLATES), excerpt_tokens=chance.choice([None, 20])),
             "keep_grounding": chance.choice(["newest", "all", "none"]),
             **(sums if chance.random() < 0.4 else {}),

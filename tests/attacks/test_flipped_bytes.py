@@ -22,7 +22,7 @@ from tests.support.histories import NOON, history
 
 FLIPS = 500 if os.environ.get("SOAK") else 10
 WHAT_TO_DO = ("restore it from a backup", "give another path", "upgrade infinite-memory", "infinite-memory doctor")
-SETTINGS: dict[str, Any] = {"max_tokens": 600, "reserve_tokens": 50, "embed_budget_ms": 1e6}
+SETTINGS: dict[str, Any] = {"max_tokens": 600, "reserve_tokens": 50}
 Answers = dict[str, Any]
 
 

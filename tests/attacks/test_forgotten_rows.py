@@ -56,7 +56,7 @@ def memory_of(store: Any) -> InfiniteMemory:
     """Return a memory whose ids and times are the same in every database."""
     seconds, numbers = itertools.count(), itertools.count()
     memory = InfiniteMemory(
-        store, embedder=HashingEmbedder(), max_tokens=300, reserve_tokens=50, embed_budget_ms=1e6,
+        store, embedder=HashingEmbedder(), max_tokens=300, reserve_tokens=50,
         clock=lambda: NOON + timedelta(seconds=next(seconds)),
     )  # fmt: skip
     return with_ids(memory, lambda: f"id-{next(numbers)}")

@@ -46,7 +46,7 @@ class TestCrossEncoder:
 
     def test_a_memory_is_ordered_by_it(self, tmp_path: Path) -> None:
         folder = str(cross_encoder(tmp_path / "model"))
-        with InfiniteMemory(embedder="words", reranker=folder, rerank_budget_ms=float("inf")) as memory:
+        with InfiniteMemory(embedder="words", reranker=folder) as memory:
             memory.add([Message.user(f"locker {number} is in row {number * 7 % 10}") for number in range(20)])
             found = memory.search("which row is locker 3 in?", 20)
         scores = CrossEncoderReranker(folder)(
@@ -97,7 +97,7 @@ def test_without_the_library_the_note_names_the_extra(monkeypatch: pytest.Monkey
 
 def asked(model: str) -> tuple[str, ...]:
     """What the report on a question says that could not be done."""
-    settings: dict[str, Any] = {"max_tokens": 200, "reserve_tokens": 0, "rerank_budget_ms": float("inf")}
+    settings: dict[str, Any] = {"max_tokens": 200, "reserve_tokens": 0}
     with InfiniteMemory(embedder="words", reranker=model, **settings) as memory:
         memory.add([Message.user(f"locker {number} is in row {number}") for number in range(20)])
         return memory.context("which row is locker 3 in?").report.degraded

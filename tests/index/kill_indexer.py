@@ -22,7 +22,7 @@ def say(line: object) -> None:
 
 
 def opened(path: str | None) -> InfiniteMemory:
-    return InfiniteMemory(path, embedder=HashingEmbedder(), max_tokens=300, reserve_tokens=50, embed_budget_ms=1e6)
+    return InfiniteMemory(path, embedder=HashingEmbedder(), max_tokens=300, reserve_tokens=50)
 
 
 def embed(path: str) -> None:

@@ -1,24 +1,22 @@
 """Shared by the tests of a session's index: refresh it from the store, and embed."""
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.rows import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.plugins.base import Embedder, drive
-from shared_core.plugins.calls import EmbedReply, EmbedRequest
-from shared_core.recall.embedding import backfill
+from shared_core.plugins.base import Embedder
+from shared_core.plugins.calls import drive
+from shared_core.recall.backlog import EmbedSteps, embed_rows
 from shared_core.records import Position
 from shared_core.session.paths import Path as TreePath
 from shared_core.session.paths import walk
 from shared_core.testing.oracle import Session
 
-__all__ = ["Steps", "fill", "path_to", "refreshed", "texts_of", "vectors_of"]
-
-Steps = Generator[EmbedRequest, EmbedReply, int]
+__all__ = ["embed_steps", "fill", "path_to", "refreshed", "texts_of", "vectors_of"]
 
 
 def refreshed(session: Session, index: SessionIndex | None = None) -> SessionIndex:
@@ -43,9 +41,13 @@ def vectors_of(session: Session, index: SessionIndex | None = None, dimension: i
 
 def fill(vectors: SessionVectors, embedder: Embedder, rows: Sequence[int] | None = None) -> None:
     """Embed rows; as texts stand the ids of messages, without their first letter, so that some are equal."""
-    wanted = np.arange(len(vectors.session_index)) if rows is None else np.array(rows)
-    steps = backfill(vectors, embedder, wanted, texts_of(vectors), batch=3, lock=threading.RLock())
-    drive(steps)
+    wanted = range(len(vectors.session_index)) if rows is None else rows
+    for start in range(0, len(wanted), 3):
+        drive(embed_steps(vectors, embedder, wanted[start : start + 3]))
+
+
+def embed_steps(vectors: SessionVectors, embedder: Embedder, rows: Sequence[int]) -> EmbedSteps:
+    return embed_rows(vectors, np.array(rows, np.int64), embedder, texts_of(vectors), lock=threading.RLock())
 
 
 def texts_of(vectors: SessionVectors) -> Callable[[npt.NDArray[np.int64]], list[str]]:

@@ -23,7 +23,7 @@ from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
 from tests.support.histories import history
 
-SETTINGS: dict[str, Any] = {"embedder": HashingEmbedder(), "embed_budget_ms": 60_000}
+SETTINGS: dict[str, Any] = {"embedder": HashingEmbedder()}
 
 
 @pytest.fixture

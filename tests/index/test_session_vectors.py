@@ -1,8 +1,7 @@
 """The vectors of a session: none is computed twice or outlives its text, and each is restored to the last bit."""
 
 import re
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import cache, partial, update_wrapper
 from itertools import product
@@ -18,14 +17,13 @@ from shared_core import InfiniteMemory, Message
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index import session_vectors
 from shared_core.index.session_vectors import SessionVectors, decode_vectors, encode_vector, text_hash
-from shared_core.plugins.base import Embedder, drive
-from shared_core.plugins.calls import EmbedReply, LateCalls, Patience
-from shared_core.recall.embedding import EmbedText, backfill, message_text, name_of, turn_text
+from shared_core.plugins.calls import Failure, drive
+from shared_core.recall.embedding import EmbedText, message_text, name_of, turn_text
 from shared_core.recall.scope import RecallUnit
 from shared_core.records import MAIN, Derived, Position, Snapshot, VectorRows
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import Session, drafts
-from tests.index.sessions import Steps, fill, path_to, refreshed, texts_of, vectors_of
+from tests.index.sessions import embed_steps, fill, path_to, refreshed, vectors_of
 from tests.support.histories import CountingStore, history
 
 
@@ -40,7 +38,7 @@ def embedder() -> HashingEmbedder:
 
 
 def opened(store: CountingStore, **how: Any) -> InfiniteMemory:
-    return InfiniteMemory(store, session_id="s", embedder=HashingEmbedder(8), embed_budget_ms=1e6, **how)
+    return InfiniteMemory(store, session_id="s", embedder=HashingEmbedder(8), **how)
 
 
 class TestVectors:
@@ -192,7 +190,7 @@ class TestVectors:
         """Another process forgets a message while its text is being embedded."""
         session.append(MAIN, drafts("ux", "ay"))
         vectors = vectors_of(session)
-        steps = backfill(vectors, embedder, np.array([1, 0]), texts_of(vectors), batch=2, lock=threading.RLock())
+        steps = embed_steps(vectors, embedder, [1, 0])
         request = next(steps)
         session.forget([Position(0, 1)])
         with pytest.raises(StopIteration):
@@ -337,83 +335,42 @@ def test_pieces_are_kept_in_half_precision(dimension: int, pieces: int) -> None:
     assert encode_vector(decoded.astype(np.float32)) == data
 
 
-class TestBackfill:
+class TestEmbedding:
     @pytest.fixture
     def vectors(self, session: Session) -> SessionVectors:
         session.append(MAIN, drafts(*(f"u{number}" for number in range(10))))
         return vectors_of(session)
 
-    def steps(
-        self, vectors: SessionVectors, embedder: Embedder, rows: Sequence[int], *, patience: Patience | None = None,
-        progress: Callable[[int], None] = lambda done: None,
-    ) -> Steps:  # fmt: skip
-        return backfill(
-            vectors, embedder, np.array(rows, dtype=np.int64), texts_of(vectors), batch=3, lock=threading.RLock(),
-            patience=patience, progress=progress,
-        )  # fmt: skip
-
-    def test_rows_are_embedded_in_the_order_given(self, vectors: SessionVectors) -> None:
-        embedder, done = HashingEmbedder(8), list[int]()
-        assert drive(self.steps(vectors, embedder, range(9, -1, -1), progress=done.append)) == 0
-        assert embedder.documents == [str(number) for number in range(9, -1, -1)]
-        assert done == [3, 6, 9, 10]
-
-    def test_no_batch_begins_after_the_deadline(self, vectors: SessionVectors) -> None:
-        now, late = 100.0, LateCalls()
-        embedder, done = HashingEmbedder(8), list[int]()
-        none = Patience(0, late, lambda: now)
-        assert drive(self.steps(vectors, embedder, range(10), patience=none, progress=done.append)) == 10
-        assert embedder.documents == []
-        assert not any(done)
-        done.clear()
-
-        patience = Patience(1_000_000, late, lambda: now)
-        steps = self.steps(vectors, embedder, range(10), patience=patience, progress=done.append)
-        request = next(steps)
-        now = 1_099.9
-        request = steps.send(request.answer())
-        now = 1_105.0  # the second batch is under way: it is finished, and no third begun
-        with pytest.raises(StopIteration) as stop:
-            steps.send(request.answer())
-        assert stop.value.value == 4
-        assert embedder.documents == [str(number) for number in range(6)]
-        assert sorted(vectors.vectors.owners.tolist()) == list(range(6))
-        assert (done[:2], max(done)) == ([3, 6], 6)
-
-    def test_what_exists_is_taken_after_the_deadline_too(self, session: Session, vectors: SessionVectors) -> None:
-        embedder, done, none = HashingEmbedder(8), list[int](), Patience(0, LateCalls())
-        fill(vectors_of(session), embedder, [1, 2, 5, 9])
-        assert drive(self.steps(vectors, embedder, range(10), patience=none, progress=done.append)) == 7
-        assert (vectors.vectors.owners.tolist(), embedder.documents) == ([1, 2, 5], ["1", "2", "5", "9"])
-        assert done == [2, 3, 3]  # a batch of which nothing exists is the last
+    def test_rows_are_embedded_in_the_order_given_and_what_exists_is_taken(
+        self, session: Session, vectors: SessionVectors
+    ) -> None:
+        embedder = HashingEmbedder(8)
+        assert drive(embed_steps(vectors_of(session), embedder, [7, 1])) == 2
+        assert drive(embed_steps(vectors, embedder, [9, 7, 3, 1])) == 2
+        assert embedder.documents == ["7", "1", "9", "3"]
+        assert drive(embed_steps(vectors, embedder, [1, 3, 7, 9])) == 0
+        assert sorted(vectors.vectors.owners.tolist()) == [1, 3, 7, 9]
 
     def test_what_another_caller_is_at_is_left_to_him(self, vectors: SessionVectors) -> None:
-        embedder, done = HashingEmbedder(8), list[int]()
-        first = self.steps(vectors, embedder, [0, 1, 2, 3])
+        embedder = HashingEmbedder(8)
+        first = embed_steps(vectors, embedder, [0, 1, 2])
         request = next(first)
-        assert drive(self.steps(vectors, embedder, range(10), progress=done.append)) == 3
-        assert done == [0, 3, 6, 7]
-        with pytest.raises(StopIteration) as stop:
+        assert drive(embed_steps(vectors, embedder, range(5))) == 2
+        with pytest.raises(StopIteration):
             first.send(request.answer())
-        assert stop.value.value == 0
-        assert embedder.documents == ["3", "4", "5", "6", "7", "8", "9", "0", "1", "2"]
-        assert sorted(vectors.vectors.owners.tolist()) == list(range(10))
+        assert embedder.documents == ["3", "4", "0", "1", "2"]
+        assert sorted(vectors.vectors.owners.tolist()) == list(range(5))
 
-    def test_what_was_done_before_an_error_is_kept(self, vectors: SessionVectors) -> None:
-        embedder, done = HashingEmbedder(8), list[int]()
-        steps = self.steps(vectors, embedder, range(10), progress=done.append)
-        request = next(steps)
-        request = steps.send(request.answer())
-        assert request.texts == ("3", "4", "5")
-        failure: EmbedReply = EmbedderError("out of order")
+    def test_an_error_and_an_end_give_the_rows_up(self, vectors: SessionVectors) -> None:
+        failing, waiting, embedder = (HashingEmbedder(8) for _ in range(3))
+        steps = embed_steps(vectors, failing, [0, 1])
+        next(steps)
         with pytest.raises(EmbedderError):
-            steps.send(failure)
-        waiting = self.steps(vectors, embedder, [6])
-        next(waiting)
-        waiting.close()  # gives its row up, too
-        assert (done, sorted(vectors.vectors.owners.tolist())) == ([3], [0, 1, 2])
-        assert drive(self.steps(vectors, embedder, vectors.missing(np.full(10, True)).tolist())) == 0
-        assert embedder.documents == ["0", "1", "2", "9", "8", "7", "6", "5", "4", "3"]
+            steps.send(Failure("embedder", EmbedderError("out of order")))
+        ended = embed_steps(vectors, waiting, [2])
+        next(ended)
+        ended.close()
+        assert drive(embed_steps(vectors, embedder, [0, 1, 2])) == 3
 
 
 class Refusing(CountingStore):

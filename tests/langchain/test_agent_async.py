@@ -22,8 +22,6 @@ from shared_core.testing import HashingEmbedder
 from tests.langchain.agents import Model, Words, agent, config, memory, said, stored
 from tests.support.event_loop import nothing_blocks
 
-UNHURRIED: dict[str, Any] = {"embed_budget_ms": float("inf")}
-
 
 class Slow(Model):
     """Lets others run before it answers, the later question first."""
@@ -180,7 +178,7 @@ def test_a_memory_whose_user_is_cancelled_is_closed(
     closed: list[InfiniteMemory] = []
     really_close, really_take = InfiniteMemory.close, ThreadMemory._take
     waits, begun = asyncio.Event(), threading.Event()
-    settings: dict[str, Any] = {"embedder": Endless(), "token_counter": Words()} | UNHURRIED
+    settings: dict[str, Any] = {"embedder": Endless(), "token_counter": Words()}
     with SessionPool(max_tokens=150, reserve_tokens=0, **settings) as pool:
         monkeypatch.setattr(InfiniteMemory, "close", close)
         asyncio.run(cancel(pool))

@@ -30,7 +30,7 @@ from tests.langchain.sample_messages import EVERY
 from tests.support.event_loop import nothing_blocks
 
 SMALL: dict[str, Any] = {
-    "max_tokens": 200, "reserve_tokens": 0, "token_counter": "characters/4", "embed_budget_ms": float("inf"),
+    "max_tokens": 200, "reserve_tokens": 0, "token_counter": "characters/4",
 }  # fmt: skip
 ONE: Any = {"configurable": {"session_id": "1"}}
 

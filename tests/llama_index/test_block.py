@@ -51,7 +51,7 @@ def asked(block: InfiniteMemoryBlock, question: Any, **words: Any) -> str:
 
 
 def test_what_was_put_is_recalled(made: Make) -> None:
-    block = made(embed_budget_ms=float("inf"))
+    block = made()
     asyncio.run(block.aput([*fact("Ana", "ladder", "cellar"), *fact("Tom", "anchor", "boathouse")]))
     assert asked(block, "Where is the ladder?") == "user: Ana keeps the ladder in the cellar"
     assert asked(block, "What is the capital of Peru?") == ""
@@ -88,7 +88,7 @@ def test_the_room_is_kept_and_the_best_come_first(made: Make) -> None:
 
 
 def test_truncation_leaves_out_the_weakest(made: Make) -> None:
-    block = made(embed_model=HashingEmbedder(), top_k=2, embed_budget_ms=float("inf"))
+    block = made(embed_model=HashingEmbedder(), top_k=2)
     asyncio.run(block.aput([fact("Tom", "anchor", "boathouse")[0], fact("Ana", "ladder", "cellar")[0]]))
     content = asked(block, "Ana keeps the ladder in the cellar, and Tom the anchor?")
     both = "user: Tom keeps the anchor in the boathouse | user: Ana keeps the ladder in the cellar"

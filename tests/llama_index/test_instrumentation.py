@@ -76,7 +76,7 @@ def spans() -> Iterator[Spans]:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_put_a_get_and_what_was_recalled_are_events(events: Events, asynchronous: bool) -> None:
-    memory = ours(TALK, token_limit=200, embed_budget_ms=float("inf"))
+    memory = ours(TALK, token_limit=200)
     question = "what is my locker code?"
     sent = asyncio.run(memory.aget(input=question)) if asynchronous else memory.get(input=question)
     (put,) = events.of(MemoryPutEvent)

@@ -71,7 +71,7 @@ def test_a_second_process_sees_the_same_conversation(tmp_path: Path) -> None:
 
 def test_other_sessions_recall_what_stands_and_not_what_was_cleared() -> None:
     with closing(SQLiteStore(":memory:")) as store:
-        given: dict[str, Any] = {"store": store, "user_id": "u", "scope": "user", "embed_budget_ms": float("inf")}
+        given: dict[str, Any] = {"store": store, "user_id": "u", "scope": "user"}
         one = ours([user("my locker code is 4471"), assistant("noted")], session_id="one", **given)
         one.set([user("my locker code is 9902"), assistant("noted")])
         asking = ours([user("what is my locker code?")], session_id="two", **given)

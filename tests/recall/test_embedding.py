@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.pipeline import AskSteps, Request, SearchSteps
+from shared_core.pipeline import AskSteps, SearchSteps
 from shared_core.plugins.base import Vectors
-from shared_core.plugins.calls import EmbedRequest
+from shared_core.plugins.calls import Request
 from shared_core.records import After, Criterion, Record
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -19,9 +20,7 @@ class TestWaiting:
 
     @pytest.fixture
     def memory(self) -> Generator[InfiniteMemory]:
-        with InfiniteMemory(
-            embedder=HashingEmbedder(), max_tokens=120, reserve_tokens=0, embed_budget_ms=float("inf")
-        ) as memory:
+        with InfiniteMemory(embedder=HashingEmbedder(), max_tokens=120, reserve_tokens=0) as memory:
             for number in range(20):
                 memory.add([
                     Message.user(f"tower {number}", id=f"u{number}"),
@@ -37,17 +36,14 @@ class TestWaiting:
     def search(self, memory: InfiniteMemory) -> SearchSteps:
         return memory.search_steps("tower 17", 5, since=None, until=None, role=None)
 
-    def documents(self, steps: AskSteps | SearchSteps) -> Request:
+    def documents(self, steps: AskSteps | SearchSteps) -> Request[Any]:
         """Answer the request for the question's vector, and return the next one."""
         request = next(steps)
-        assert isinstance(request, EmbedRequest)
-        assert request.query
         request = steps.send(request.answer())
-        assert isinstance(request, EmbedRequest)
-        assert not request.query
+        assert (request.plugin, request.texts > 1) == ("embedder", True)
         return request
 
-    def finish(self, steps: AskSteps | SearchSteps, request: Request) -> list[Message]:
+    def finish(self, steps: AskSteps | SearchSteps, request: Request[Any]) -> list[Message]:
         while True:
             try:
                 request = steps.send(request.answer())

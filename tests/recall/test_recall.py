@@ -54,7 +54,7 @@ def memory_of(
     """A memory set as in the first write-up: whole exchanges above a threshold."""
     settings: dict[str, Any] = {
         "recall_unit": "turn", "recall": "thorough", "min_score": 0.5, "max_tokens": LIMIT, "reserve_tokens": 0,
-        "token_counter": "characters/4", "fill": "stop", "embed_budget_ms": 60_000,
+        "token_counter": "characters/4", "fill": "stop",
     }  # fmt: skip
     memory = InfiniteMemory(store, embedder=embedder, **settings | options)
     for pair in [*pairs, *map(small_talk, range(filler))]:
@@ -272,7 +272,7 @@ REOPEN = textwrap.dedent("""
 def test_c11_a_new_process_remembers_and_computes_no_vector_again(tmp_path: Path) -> None:
     path, question = str(tmp_path / "chat.db"), "which lake was lovely?"
     settings: dict[str, Any] = {"recall_unit": "turn", "min_score": 0.25, "max_tokens": LIMIT,
-                "reserve_tokens": 0, "token_counter": "characters/4", "embed_budget_ms": 60_000}  # fmt: skip
+                "reserve_tokens": 0, "token_counter": "characters/4"}  # fmt: skip
     with memory_of([LAKE, POOLS], HashingEmbedder(), store=path, **settings) as memory:
         memory.index()
         here = recalled(memory, question)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from typing_extensions import override
 
 from shared_core import AsyncInfiniteMemory, Hit, InfiniteMemory, Message, RecallTemplate, RerankerModel, SQLiteStore
+from shared_core.plugins import calls
 from shared_core.prompt.context import Context, ReportLine
 from shared_core.recall.reranking import RERANKED
 from shared_core.results import Kind, Reason
@@ -24,13 +26,14 @@ from tests.support.event_loop import nothing_blocks
 from tests.support.histories import NOON
 
 QUESTION = "What is the code of locker number 7 at the gym?"
-SMALL: dict[str, Any] = {"max_tokens": 900, "reserve_tokens": 100, "embed_budget_ms": 1e6}
+SMALL: dict[str, Any] = {"max_tokens": 900, "reserve_tokens": 100}
 LONG = "It opens at nine. " * 20 + "The sauna beside locker number 7 has 80 degrees. " + "It closes at ten. " * 20
 
 
 def memory(reranker: Any = None, **settings: Any) -> InfiniteMemory:
     """Forty turns about lockers; one reply is long."""
-    opened = InfiniteMemory(embedder=HashingEmbedder(), reranker=reranker, clock=lambda: NOON, **{**SMALL, **settings})
+    given = {"embedder": HashingEmbedder(), "reranker": reranker, "clock": lambda: NOON, **SMALL, **settings}
+    opened = InfiniteMemory(**given)
     for number in range(40):
         reply = LONG if number == 7 else f"Noted: the code of locker {number} is {31 * number}."
         opened.add([Message.user(f"About locker number {number} at the gym.", name="Ann", id=f"q{number}"),
@@ -313,11 +316,15 @@ def test_what_is_forgotten_while_it_works_is_not_recalled() -> None:
 # Time
 
 
-def timed(opened: InfiniteMemory, *seconds: float) -> InfiniteMemory:
-    """Let the clock of reranking show these seconds, and then the last of them."""
-    times = iter(seconds)
-    opened._prompts.reranking.clock = lambda: next(times, seconds[-1])
-    return opened
+@pytest.fixture
+def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of every call is up as soon as it has begun."""
+    monkeypatch.setattr(calls, "SECONDS", 0.0)
+
+
+def lexical(reranker: Any = None) -> InfiniteMemory:
+    """The same conversation, searched by words, so that the reranker is the only call of a question."""
+    return memory(reranker, embedder="words")
 
 
 class Waiting(Scripted):
@@ -342,24 +349,25 @@ def waiting() -> Iterator[Waiting]:
 
 
 def end(opened: InfiniteMemory) -> None:
-    """Wait until the call that was given up has ended."""
-    call = opened._prompts.reranking._late._call
-    assert call is not None
-    call.result()
+    """Wait until the call that was given up has ended, and let further ones take their time."""
+    late = opened._prompts.reranking._late
+    assert late is not None
+    late.settle()
+    calls.SECONDS = 3_600.0
 
 
-TOO_LATE = "not reranked: the reranker returned nothing within rerank_budget_ms=1000"
+TOO_LATE = "not reranked: the reranker returned nothing in time; a model that is loading will be ready later"
+BUSY = "not reranked: the reranker still works on an earlier question"
 
 
+@pytest.mark.usefixtures("no_time")
 def test_a_question_waits_no_longer_and_the_next_ones_do_not_ask_again_meanwhile(waiting: Waiting) -> None:
-    opened = timed(memory(waiting), 0, 1.5)
+    opened = lexical(waiting)
     late = opened.context(QUESTION)
-    assert late.report.degraded[0].startswith(TOO_LATE)
-    assert late.messages == plain()[1].messages
-    assert opened.context(QUESTION).report.degraded == (
-        "not reranked: the reranker still works on an earlier question",
-    )
-    assert opened.search(QUESTION, 3) == list(plain()[0][:3])
+    assert late.report.degraded == (TOO_LATE,)
+    assert late.messages == lexical().context(QUESTION).messages
+    assert opened.context(QUESTION).report.degraded == (BUSY,)
+    assert opened.search(QUESTION, 3) == lexical().search(QUESTION, 3)
     assert len(waiting.calls) == 1
     waiting.may.set()
     end(opened)
@@ -367,22 +375,15 @@ def test_a_question_waits_no_longer_and_the_next_ones_do_not_ask_again_meanwhile
     assert len(waiting.calls) == 2
 
 
-def test_a_reply_that_comes_too_late_does_not_count() -> None:
-    reranker = Scripted()
-    assert timed(memory(reranker), 0, 0.5, 1.5).context(QUESTION).report.degraded[0].startswith(TOO_LATE)
-    assert timed(memory(reranker), 0, 0.5, 1.0).context(QUESTION).report.reranked
-    assert len(reranker.calls) == 2
-
-
-def test_the_time_may_be_without_a_limit() -> None:
-    assert memory(Scripted(), rerank_budget_ms=float("inf")).context(QUESTION).report.reranked
-
-
+@pytest.mark.usefixtures("no_time")
 def test_a_call_that_a_fork_has_left_behind_is_not_waited_for(waiting: Waiting) -> None:
-    opened = timed(memory(waiting), 0, 1.5)
+    opened = lexical(waiting)
     opened.context(QUESTION)
-    opened._prompts.reranking._late._pid = -1
+    late = opened._prompts.reranking._late
+    assert late is not None
+    opened._prompts.reranking._late = replace(late, _pid=-1)
     waiting.may.set()
+    calls.SECONDS = 3_600.0
     assert opened.context(QUESTION).report.reranked
 
 
@@ -452,41 +453,15 @@ def test_every_kind_answers_both_memories(reranker: Any) -> None:
         assert reranker.used == ["sync", "sync", "async", "async"]
 
 
-class Endless(Model):
-    @override
-    async def rerank(self, query: str, texts: Sequence[str], /) -> list[float]:
-        try:
-            await asyncio.get_running_loop().create_future()
-        except asyncio.CancelledError:
-            self.used.append("cancelled")
-            raise
-        return []
-
-
-@pytest.mark.parametrize("reranker", [Endless(), reversing], ids=["model", "function"])
-def test_a_coroutine_that_takes_too_long_is_cancelled(reranker: Any) -> None:
-    async def ask() -> Context:
-        return await AsyncInfiniteMemory(opened).context(QUESTION)
-
-    opened = timed(memory(reranker), 0, 1.5)
-    context = asyncio.run(ask())
-    assert context.report.degraded[0].startswith(TOO_LATE)
-    assert context.messages == plain()[1].messages
-    if isinstance(reranker, Endless):
-        assert reranker.used == ["cancelled"]
-    else:
-        end(opened)
-
-
+@pytest.mark.usefixtures("no_time")
 def test_a_plain_function_that_takes_too_long_does_not_hold_up_the_event_loop(waiting: Waiting) -> None:
-    async def ask() -> list[tuple[str, ...]]:
-        other = AsyncInfiniteMemory(timed(opened, 0, 1.5))
-        return [(await other.context(QUESTION)).report.degraded for _ in range(2)]
+    async def ask() -> list[Any]:
+        other = AsyncInfiniteMemory(opened)
+        asked = [(await other.context(QUESTION)).report.degraded for _ in range(2)]
+        waiting.may.set()
+        await asyncio.to_thread(end, opened)
+        return asked
 
-    opened = memory(waiting)
-    late, busy = asyncio.run(ask())
-    assert late[0].startswith(TOO_LATE)
-    assert busy == ("not reranked: the reranker still works on an earlier question",)
-    waiting.may.set()
-    end(opened)
+    opened = lexical(waiting)
+    assert asyncio.run(ask()) == [(TOO_LATE,), (BUSY,)]
     assert opened.context(QUESTION).report.reranked

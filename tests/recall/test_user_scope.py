@@ -28,7 +28,7 @@ def store() -> Iterator[Store]:
 
 
 def of(store: Store, name: str, **how: Any) -> InfiniteMemory:
-    usual: dict[str, Any] = {"user_id": "ann", "embedder": HashingEmbedder(), "embed_budget_ms": 60_000}
+    usual: dict[str, Any] = {"user_id": "ann", "embedder": HashingEmbedder()}
     return InfiniteMemory(store, session_id=name, **usual | how)
 
 

@@ -154,7 +154,7 @@ def talk(*, long: bool = False) -> list[Message]:
 
 
 def asked(question: str, *, max_tokens: int = 1_000, long: bool = False, **settings: Any) -> Context:
-    with InfiniteMemory(reserve_tokens=0, embed_budget_ms=60_000, max_tokens=max_tokens, **settings) as memory:
+    with InfiniteMemory(reserve_tokens=0, max_tokens=max_tokens, **settings) as memory:
         memory.add(talk(long=long))
         return memory.context(question)
 

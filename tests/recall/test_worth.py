@@ -151,7 +151,7 @@ def test_questions_in_other_words_than_their_answers_are_answered() -> None:
     questions = json.loads((DATA / "questions.json").read_text(encoding="utf-8"))
     asked = [question for question in questions if question["category"] == "paraphrase"]
     found = []
-    with InfiniteMemory(embedder="static", embed_budget_ms=60_000) as memory:
+    with InfiniteMemory(embedder="static") as memory:
         memory.add(read_messages(DATA / "conversation.json"))
         for question in asked:
             shown = {line.id for line in memory.context(question["question"]).report.included}
@@ -159,7 +159,7 @@ def test_questions_in_other_words_than_their_answers_are_answered() -> None:
     assert np.mean(found) > 0.6
 
 
-TIGHT: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 0, "embed_budget_ms": 1e9}
+TIGHT: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 0}
 
 TOPICS = (
     ("the boiler in the cellar", "the plumber from Basel tightens its valve"),
@@ -172,7 +172,7 @@ TOPICS = (
 
 def asked(text: str, recall: Recall = "balanced") -> ContextReport:
     """The report on a question after a talk in which five topics take turns."""
-    settings: dict[str, Any] = {"max_tokens": 900, "reserve_tokens": 100, "embed_budget_ms": 60_000}
+    settings: dict[str, Any] = {"max_tokens": 900, "reserve_tokens": 100}
     with InfiniteMemory(embedder="static", recall=recall, **settings) as memory:
         for number in range(60):
             topic, news = TOPICS[number % len(TOPICS)]

@@ -33,7 +33,7 @@ PART = 20
 """Messages that are written together."""
 
 
-SETTINGS: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
+SETTINGS: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50}
 
 
 class Case(NamedTuple):

@@ -205,7 +205,7 @@ def test_a_damaged_tree_is_named(path: Path, sql: str, what: str) -> None:
 
 
 def test_a_damaged_vector_is_made_again_and_said(path: Path) -> None:
-    settings: dict[str, Any] = {"embedder": HashingEmbedder(), "embed_budget_ms": 1e6, "max_tokens": 700}
+    settings: dict[str, Any] = {"embedder": HashingEmbedder(), "max_tokens": 700}
     with InfiniteMemory(path, **settings) as memory:
         memory.add(history(20))
         memory.index()
@@ -237,7 +237,7 @@ def test_a_page_that_cannot_be_read_is_not_left_out_of_the_next_prompt(path: Pat
 
 
 def conversation(path: Path) -> None:
-    with InfiniteMemory(path, embedder=HashingEmbedder(), embed_budget_ms=1e6) as memory:
+    with InfiniteMemory(path, embedder=HashingEmbedder()) as memory:
         memory.add(history(30))
         memory.fork("side", at="m20")
         memory.checkout("side")

@@ -17,7 +17,7 @@ from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import history, ids, texts
 
 SCRIPT = Path(__file__).parents[1] / "support" / "chat_process.py"
-SETTINGS: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50, "embed_budget_ms": 1e6}
+SETTINGS: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50}
 WORD = "xyzzyplugh"
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")

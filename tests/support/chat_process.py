@@ -31,7 +31,7 @@ def answer(memory: InfiniteMemory, embedder: HashingEmbedder, verb: str, argumen
 
 def main(path: str) -> None:
     embedder = HashingEmbedder()
-    with InfiniteMemory(path, embedder=embedder, max_tokens=300, reserve_tokens=50, embed_budget_ms=1e6) as memory:
+    with InfiniteMemory(path, embedder=embedder, max_tokens=300, reserve_tokens=50) as memory:
         for line in sys.stdin:
             verb, arguments = json.loads(line)
             try:

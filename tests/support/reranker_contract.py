@@ -21,7 +21,7 @@ def row(text: str) -> int:
 
 def found(reranker: Any) -> list[tuple[str | None, float | None]]:
     """The ids of what is found with a reranker, each with its score."""
-    with InfiniteMemory(reranker=reranker, rerank_budget_ms=float("inf"), **SETTINGS) as one:
+    with InfiniteMemory(reranker=reranker, **SETTINGS) as one:
         one.add(SAID)
         return [(hit.message.id, hit.reranked) for hit in one.search(QUESTION, 30)]
 

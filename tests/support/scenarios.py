@@ -168,7 +168,6 @@ class Scenario:
         return {
             "token_counter": self.token_counter,
             "embedder": HashingEmbedder(),
-            "embed_budget_ms": float("inf"),
             "reserve_tokens": 0,
             "recall_template": self.template,
             **self.arguments,

@@ -109,7 +109,7 @@ def test_what_is_pinned_on_another_branch_is_not_sent(memory: InfiniteMemory) ->
 
 
 def test_messages_on_another_branch_change_nothing(store: CountingStore) -> None:
-    memory = InfiniteMemory(store, max_tokens=260, reserve_tokens=10, embedder=HashingEmbedder(), embed_budget_ms=1e6)
+    memory = InfiniteMemory(store, max_tokens=260, reserve_tokens=10, embedder=HashingEmbedder())
     memory.add(history(40))
     second = InfiniteMemory(store)
     second.fork("side", at="m20")

@@ -43,7 +43,7 @@ class Twin:
         """Stand on `main` with a new object."""
         # Everything on the branch is close enough to be found.
         self.memory = InfiniteMemory(
-            self.store, max_tokens=LARGE, reserve_tokens=0, embedder=HashingEmbedder(16), embed_budget_ms=1e6,
+            self.store, max_tokens=LARGE, reserve_tokens=0, embedder=HashingEmbedder(16),
             recall="thorough", min_score=-1, token_counter="characters/4",
             clock=lambda: NOON + timedelta(seconds=next(self.moments)),
         )  # fmt: skip

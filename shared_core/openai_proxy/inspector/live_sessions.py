@@ -31,9 +31,6 @@ MOST_MESSAGES = 20_000
 MOST_QUESTIONS = 50
 """The most questions of a branch whose prompts are built at once."""
 
-PATIENCE_MS = 1_000
-"""How long one prompt may embed messages, in ms, if the pool does not say: somebody waits for the page."""
-
 FOUND = 20
 """The most messages that a search finds, in each session and altogether."""
 
@@ -83,7 +80,7 @@ class LiveSessions:
                 sent.setdefault(question.id, one.prompt)
         return gather(
             self._store(user), session_id=name, user_id=user, questions=questions, also=also, sent=sent,
-            **{"embed_budget_ms": PATIENCE_MS, **self._pool.settings, "on_event": None},  # nobody sends these prompts
+            **{**self._pool.settings, "on_event": None},  # nobody sends these prompts
         )  # fmt: skip
 
     def search(self, user: str | None, query: str) -> dict[str, Any]:

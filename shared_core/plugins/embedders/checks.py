@@ -6,13 +6,10 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from shared_core.errors import EmbedderError, MissingExtraError
 from shared_core.plugins.base import Fingerprint, Vectors
-
-MOST_PIECES = 64
-"""Pieces of one text that are embedded: a text of 2 MB has 2,300 of MiniLM's length. 64 hold 56,000 characters."""
+from shared_core.plugins.vectors import encodable, unit_length
 
 
 def checked(rows: object, count: int, fingerprint: Fingerprint) -> Vectors:
@@ -27,15 +24,6 @@ def checked(rows: object, count: int, fingerprint: Fingerprint) -> Vectors:
     if not np.isfinite(values).all():
         raise EmbedderError(f"{wanted}, and returned some that are not finite")
     return unit_length(values)
-
-
-def unit_length(values: npt.NDArray[np.float64]) -> Vectors:
-    """Return finite vectors, one a row, as float32 of unit length; zeros stay zeros."""
-    peaks = np.abs(values).max(axis=1, keepdims=True, initial=0)
-    values = values / np.where(peaks > 0, peaks, 1)  # so that squares neither overflow nor underflow
-    lengths = np.linalg.norm(values, axis=1, keepdims=True)
-    unit: Vectors = (values / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-    return unit
 
 
 def cut(text: str, starts: Sequence[int], ends: Sequence[int], limit: int) -> list[str]:
@@ -65,13 +53,6 @@ def pieces(text: str, tokenizer: Any, limit: int) -> list[str]:
         if all(len(tokens) <= limit for tokens in again):
             break
     return found
-
-
-def evenly(pieces: list[str], most: int = MOST_PIECES) -> list[str]:
-    """Return at most so many of a text's pieces, the first and the last among them, evenly chosen."""
-    if len(pieces) <= most:
-        return pieces
-    return [pieces[number * (len(pieces) - 1) // (most - 1)] for number in range(most)]
 
 
 def _boundary(text: str, starts: Sequence[int], ends: Sequence[int], after: int, last: int) -> int:
@@ -105,8 +86,3 @@ def require(package: str, remedy: str) -> None:
     """Raise MissingExtraError with the remedy if a package is not installed."""
     if not installed(package):
         raise MissingExtraError(f"{package} is not installed: {remedy}", name=package)
-
-
-def encodable(text: str) -> str:
-    """Return `text` with lone surrogates, which tokenizers reject, as question marks. The length stays the same."""
-    return text.encode("utf-8", "replace").decode("utf-8")

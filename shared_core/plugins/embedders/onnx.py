@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
-from shared_core.plugins.embedders.checks import checked, encodable, failures, installed, pieces, require
+from shared_core.plugins.embedders.checks import checked, failures, installed, pieces, require
 from shared_core.plugins.embedders.minilm import MINILM, MINILM_INT8, check_weights, files
+from shared_core.plugins.vectors import encodable
 from shared_core.runtime.forks import Depth, fork_safe_lock
 
 Array = npt.NDArray[Any]

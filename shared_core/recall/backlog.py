@@ -1,0 +1,220 @@
+"""Messages that have no vector yet: embedded in the background where a question would wait too long for it."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from shared_core.events import Note
+from shared_core.index.session_vectors import SessionVectors, Shortened, text_hash
+from shared_core.plugins import calls
+from shared_core.plugins.base import Embedder
+from shared_core.plugins.calls import Failure, Late, Request, adrive, drive
+from shared_core.plugins.vectors import documents_request, embedder_error
+from shared_core.recall.open_indexes import OpenIndexes
+from shared_core.recall.scope import Scope, read_at, records_in
+from shared_core.records import Position
+
+Rows = npt.NDArray[np.int64]
+EmbedSteps = Generator[Request[Any], Any, int]
+
+BATCH = 32
+"""Texts embedded at a time for a question. As many are embedded before a question goes on, if it is in time."""
+
+SECONDS = 0.2
+"""How long a question waits for more than a batch, before the rest is embedded in the background."""
+
+
+class Backlog:
+    """Embeds the messages of one memory that have no vector yet, the newest first.
+
+    A question begins it, and waits a moment. The rest goes on in the background, once, however many questions there are
+    meanwhile: they only tell it which messages are wanted now, and it goes on with these. The vectors stay in memory
+    until something is stored, because a question does not write.
+
+    Attributes:
+        closed: whether the memory is closed, so that nothing is embedded or kept any more.
+
+    Args:
+        sessions: the open indexes, which hold the vectors.
+        lock: held while an index is used, never during a call of the embedder.
+    """
+
+    def __init__(self, sessions: OpenIndexes, lock: AbstractContextManager[object]) -> None:
+        self.closed = False
+        self._sessions = sessions
+        self._lock = lock
+        self._wanted: Sequence[Scope] = ()
+        self._running: list[Late[int]] = []
+        self._paused = False
+
+    @property
+    def runs(self) -> bool:
+        """Whether messages are embedded in the background."""
+        return any(one.runs for one in self._running)
+
+    def settle(self) -> None:
+        """Let what runs in the background end after its batch, and wait until its vectors are kept."""
+        self._paused = True
+        for one in self._running:
+            one.settle()
+        self._paused = False
+
+    def question_steps(
+        self, scopes: Sequence[Scope], embedder: Embedder, waiting: int, notes: list[Note]
+    ) -> Generator[Request[Any], Any, None]:
+        """Embed what has no vector as long as a question waits for it, and go on in the background.
+
+        Args:
+            scopes: what the question searches.
+            embedder: makes the vectors.
+            waiting: how many messages there are without one.
+            notes: receives a note if the embedder has failed in the background.
+
+        Raises:
+            EmbedderError: the embedder failed, and the question has waited for it.
+        """
+        self._wanted = scopes
+        if self.runs:
+            return
+        ended, self._running = self._running, []
+        failed = [one.reply for one in ended if isinstance(one.reply, Failure)]
+        notes += [Note(f"messages were not embedded: {one}", "embedder_failed") for one in failed]
+        reply = yield self._request(embedder, waiting)
+        if isinstance(reply, Late):
+            self._running.append(reply)
+        elif isinstance(reply, Failure):
+            raise embedder_error(reply)
+
+    def _request(self, embedder: Embedder, waiting: int) -> Request[int]:
+        steps, few = self._background_steps(embedder), waiting <= BATCH
+        return Request(
+            "embedder", partial(drive, steps), int, texts=waiting,
+            seconds=(None if embedder.at_once else calls.SECONDS) if few else SECONDS,
+            afunction=partial(adrive, steps),
+        )  # fmt: skip
+
+    def _background_steps(self, embedder: Embedder) -> EmbedSteps:
+        count = 0
+        while self._wanted and not self._ends:
+            scopes, self._wanted = self._wanted, ()
+            count += yield from self.steps(
+                scopes, embedder, batch=BATCH, store=False, until=lambda: bool(self._wanted) or self._ends
+            )
+        return count
+
+    @property
+    def _ends(self) -> bool:
+        return self.closed or self._paused
+
+    def steps(
+        self, scopes: Sequence[Scope], embedder: Embedder, *, batch: int, store: bool,
+        progress: Callable[[int], None] = lambda done: None, until: Callable[[], bool] = lambda: False,
+    ) -> EmbedSteps:  # fmt: skip
+        """Yield requests for the vectors of messages without one, and return how many texts were embedded.
+
+        Messages that another caller is embedding are skipped.
+
+        Args:
+            scopes: where the messages are; of each, the newest are embedded first.
+            embedder: makes the vectors.
+            batch: how many messages are embedded at a time.
+            store: whether the vectors are stored after each batch, or only kept in memory.
+            progress: called after each batch with how many messages of the scope are done.
+            until: returns whether to end after a batch.
+
+        Raises:
+            EmbedderError: the embedder failed; earlier batches are kept.
+            StoreError: the store cannot be read or written.
+        """
+        count = 0
+        for scope in scopes:
+            session = scope.session_index.session
+            with self._lock:
+                rows = scope.pending()
+                if scope.vectors is None or not len(rows):
+                    continue
+            for start in range(0, len(rows), batch):
+                count += yield from embed_rows(
+                    scope.vectors, rows[start : start + batch], embedder,
+                    partial(self._texts, scope, recent=not store), lock=self._lock, store=store,
+                    is_ours=partial(self._sessions.live.is_ours, session),
+                    wanted=lambda: not self.closed,
+                )  # fmt: skip
+                progress(min(start + batch, len(rows)))
+                if until():
+                    return count
+        return count
+
+    def _texts(self, scope: Scope, rows: Rows, *, recent: bool = False) -> list[str]:
+        """Return the texts to embed for some rows of a scope: of the messages, or of their turns.
+
+        `recent`: take messages that were read for this question from memory, where they may be forgotten since.
+        """
+        sessions = self._sessions
+        units = [scope.members(index) for index in scope.line.indices(rows.astype(np.int32)).tolist()]
+        read = sessions.live.records_of if recent else partial(read_at, sessions.live.store)
+        records = records_in([scope], [(0, index) for members in units for index in members], read)
+        texts = []
+        for members in units:
+            said = [records[0, index].message for index in members if (0, index) in records]
+            texts.append(sessions.rules.text_of(said) if said else "")  # "": forgotten since; its vector is not stored
+        return texts
+
+
+def embed_rows(
+    vectors: SessionVectors, rows: Rows, embedder: Embedder, text_of: Callable[[Rows], Sequence[str]], *,
+    lock: AbstractContextManager[object], store: bool = True,
+    is_ours: Callable[[Sequence[Position]], bool] = lambda positions: False, wanted: Callable[[], bool] = lambda: True,
+) -> EmbedSteps:  # fmt: skip
+    """Yield a request for the vectors of some rows, keep them, and return how many texts were embedded.
+
+    Vectors that exist already are taken instead. Rows that another caller is embedding are skipped.
+
+    Args:
+        vectors: receives the vectors.
+        rows: the rows.
+        embedder: makes the vectors.
+        text_of: returns the text of each of some rows; empty if all of its messages were forgotten.
+        lock: held while the index is used, never during the request.
+        store: whether the vectors are stored, or kept in memory until the next `SessionVectors.save`.
+        is_ours: returns whether nobody else can have embedded some messages, so that the store need not be asked.
+        wanted: returns whether the vectors are still wanted when they arrive.
+
+    Raises:
+        EmbedderError: the embedder failed.
+    """
+    claimed = vectors.claim(rows)
+    try:
+        with lock:
+            epoch = vectors.checked_epoch() if store else None
+            positions, texts = vectors.session_index.positions(claimed), text_of(claimed)
+            left = vectors.adopt(positions, [text_hash(text) for text in texts], ask=store or not is_ours(positions))
+            if store:
+                vectors.save(epoch)
+        lacking = tuple(dict.fromkeys(texts[i] for i in left))
+        if not lacking:
+            return 0
+        reply = yield documents_request(embedder, lacking)
+        if isinstance(reply, Failure):
+            raise embedder_error(reply)
+        with lock:
+            if wanted():
+                # Messages may have been forgotten while the model computed. A vector of the old text must not be
+                # stored; what is not stored here is stored with the old epoch, and then not at all.
+                epoch = vectors.checked_epoch() if store else vectors.epoch
+                now = texts if epoch == vectors.epoch else text_of(claimed)
+                found = dict(zip(lacking, reply.by_text(), strict=True))
+                same = [i for i in left if now[i] == texts[i]]
+                vectors.put([(positions[i], text_hash(texts[i]), found[texts[i]]) for i in same])
+                vectors.shortened += [
+                    Shortened(some, of) for some, of in zip(reply.kept, reply.whole, strict=True) if some < of
+                ]
+                if store:
+                    vectors.save(epoch)
+        return len(lacking)
+    finally:
+        vectors.release(claimed)

@@ -1,0 +1,533 @@
+"""An embedder that takes too long: the question goes on, and messages get their vectors in the background, once."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typing_extensions import override
+
+from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message
+from shared_core.plugins import calls
+from shared_core.plugins.base import Vectors
+from shared_core.plugins.calls import Request
+from shared_core.plugins.embedders import CallableEmbedder
+from shared_core.plugins.vectors import BRIEF, documents_request, evenly, question_request
+from shared_core.prompt.context import Context
+from shared_core.recall import backlog
+from shared_core.recall.backlog import BATCH, Backlog
+from shared_core.testing.hashing_embedder import HashingEmbedder
+
+QUESTION = "which tower 3?"
+SMALL: dict[str, Any] = {"max_tokens": 120, "reserve_tokens": 0}
+
+
+class Waiting(HashingEmbedder):
+    """Returns the vectors of messages, or of questions, when it may.
+
+    Attributes:
+        holds: which calls wait: "documents", "query" or neither.
+        batches: so many batches need not wait.
+        may: set when they may go on.
+        calls: how many calls for messages have begun.
+    """
+
+    def __init__(self, holds: str = "documents", batches: int = 0) -> None:
+        super().__init__(16)
+        self.holds, self.batches, self.calls = holds, batches, 0
+        self.may, self.waits = threading.Event(), threading.Event()
+
+    @override
+    def embed_documents(self, texts: Sequence[str]) -> Vectors:
+        self.calls += 1
+        if self.holds == "documents" and self.calls > self.batches:
+            self.waits.set()
+            self.may.wait()
+        return super().embed_documents(texts)
+
+    @override
+    def embed_query(self, text: str) -> Vectors:
+        if self.holds == "query":
+            self.may.wait()
+        return super().embed_query(text)
+
+
+def backlog_of(memory: InfiniteMemory) -> Backlog:
+    return memory._prompts.searcher.backlog
+
+
+def talk(memory: InfiniteMemory, count: int = 30) -> None:
+    memory.add([
+        message
+        for number in range(count)
+        for message in (
+            Message.user(f"tower {number}", id=f"u{number}"),
+            Message.assistant(f"the tower number {number} is by the river", id=f"a{number}"),
+        )
+    ])  # fmt: skip
+
+
+def opened(embedder: Waiting, store: Any = None, **given: Any) -> InfiniteMemory:
+    return InfiniteMemory(store, embedder=embedder, **SMALL | given)
+
+
+@pytest.fixture(autouse=True)
+def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No question waits for more than a batch."""
+    monkeypatch.setattr(backlog, "SECONDS", 0.0)
+
+
+@pytest.fixture
+def embedder() -> Generator[Waiting]:
+    embedder = Waiting()
+    yield embedder
+    embedder.may.set()
+
+
+@pytest.fixture
+def memory(embedder: Waiting) -> Generator[InfiniteMemory]:
+    with opened(embedder) as memory:
+        talk(memory)
+        yield memory
+
+
+def arrive(memory: InfiniteMemory, embedder: Waiting) -> None:
+    """Let what runs in the background go on, and wait for its end."""
+    embedder.may.set()
+    for one in backlog_of(memory)._running:
+        one.settle()
+
+
+class TestMessages:
+    def test_one_question_has_all_of_them_embedded_and_no_other_embeds_any(
+        self, memory: InfiniteMemory, embedder: Waiting
+    ) -> None:
+        early = memory.context(QUESTION).report
+        assert (early.pending > BATCH, early.embedder, embedder.documents) == (True, None, [])
+        assert memory.context("and the river?").report.pending == early.pending
+        assert embedder.calls <= 1
+        arrive(memory, embedder)
+        assert len(set(embedder.documents)) == len(embedder.documents) == early.pending
+        assert embedder.documents[0] == "the tower number 28 is by the river", "the newest first"
+        later = memory.context(QUESTION).report
+        assert (later.pending, later.embedder, len(embedder.documents)) == (0, "hashing/16", early.pending)
+        assert memory.stats()["vectors"] == 0, "questions store nothing"
+        memory.add(Message.user("the next"))
+        assert memory.stats()["vectors"] == early.pending
+
+    def test_it_goes_on_with_what_a_newer_question_wants(self, memory: InfiniteMemory, embedder: Waiting) -> None:
+        memory.context(QUESTION)
+        embedder.waits.wait()
+        memory.add([Message.user(f"later {number}") for number in range(20)])
+        assert memory.context(QUESTION).report.pending > 60
+        arrive(memory, embedder)
+        assert memory.context(QUESTION).report.pending == 0
+        assert len(set(embedder.documents)) == len(embedder.documents)
+        assert any(text.startswith("later") for text in embedder.documents[BATCH : BATCH + 20]), "before older ones"
+
+    def test_two_questions_at_once_embed_nothing_twice(self, memory: InfiniteMemory, embedder: Waiting) -> None:
+        asking = [threading.Thread(target=memory.context, args=[QUESTION]) for _ in range(4)]
+        for one in asking:
+            one.start()
+        for one in asking:
+            one.join()
+        arrive(memory, embedder)
+        memory.index()
+        assert len(set(embedder.documents)) == len(embedder.documents)
+
+    @pytest.mark.parametrize("unit", ["message", "turn"])
+    def test_what_is_forgotten_meanwhile_gets_no_vector(self, embedder: Waiting, unit: str) -> None:
+        with opened(embedder, recall_unit=unit) as memory:
+            talk(memory, 60)
+            memory.context(QUESTION)
+            embedder.waits.wait()
+            memory.forget(ids=["u50"])
+            arrive(memory, embedder)
+            memory.context(QUESTION)
+            arrive(memory, embedder)
+            assert memory.context(QUESTION).report.pending == 0
+            memory.index()
+            assert memory.stats()["vectors"] == (119 if unit == "message" else 60)
+            assert not any(hit.message.id == "u50" for hit in memory.search("tower 50", 99))
+
+    def test_all_of_the_session_forgotten_meanwhile(self, memory: InfiniteMemory, embedder: Waiting) -> None:
+        memory.context(QUESTION)
+        memory.forget(session=True)
+        arrive(memory, embedder)
+        assert memory.stats()["vectors"] == 0
+        talk(memory)
+        memory.context(QUESTION)
+        arrive(memory, embedder)
+        assert memory.context(QUESTION).report.pending == 0
+
+    def test_a_memory_closed_meanwhile_keeps_nothing(self, embedder: Waiting, tmp_path: Path) -> None:
+        path = tmp_path / "chat.db"
+        memory = opened(embedder, path)
+        talk(memory)
+        memory.context(QUESTION)
+        embedder.waits.wait()
+        memory.close()
+        arrive(memory, embedder)
+        assert len(embedder.documents) == BATCH, "it ends after its batch"
+        with InfiniteMemory(path, embedder=HashingEmbedder(16), **SMALL) as again:
+            assert again.stats()["vectors"] == 0
+
+    def test_an_error_in_the_background_leaves_the_messages_to_the_next_question(
+        self, memory: InfiniteMemory, embedder: Waiting, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(texts: Sequence[str]) -> Vectors:
+            embedder.may.wait()
+            raise OSError("gone")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(embedder, "embed_documents", fail)
+            assert memory.context(QUESTION).report.pending
+            arrive(memory, embedder)
+        assert memory.context(QUESTION).report.degraded == (
+            "messages were not embedded: the embedder raised OSError: gone",
+        )
+        arrive(memory, embedder)
+        report = memory.context(QUESTION).report
+        assert (report.pending, report.degraded) == (0, ())
+
+    def test_an_error_that_a_question_waits_for_is_in_its_report(
+        self, memory: InfiniteMemory, embedder: Waiting, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(backlog, "SECONDS", calls.SECONDS)
+        monkeypatch.setattr(embedder, "embed_documents", lambda texts: 1 / 0)
+        with pytest.warns(RuntimeWarning, match="ZeroDivisionError"):
+            assert memory.context(QUESTION).report.degraded
+
+    def test_indexing_takes_over_after_the_batch(self, memory: InfiniteMemory, embedder: Waiting) -> None:
+        memory.context(QUESTION)
+        embedder.waits.wait()
+        indexing = threading.Thread(target=memory.index)
+        indexing.start()
+        embedder.may.set()
+        indexing.join()
+        assert (len(embedder.documents), len(set(embedder.documents))) == (60, 60)
+        assert memory.stats()["vectors"] == 60
+
+    def test_a_fork_leaves_the_work_to_its_parent(self, embedder: Waiting, tmp_path: Path) -> None:
+        with opened(embedder, tmp_path / "chat.db") as memory:
+            talk(memory)
+            pending = memory.context(QUESTION).report.pending
+            embedder.waits.wait()
+            if not (child := os.fork()):
+                embedder.holds = ""
+                backlog.SECONDS = calls.SECONDS
+                late = memory.context(QUESTION).report
+                os._exit(0 if (late.pending, late.embedder) == (0, "hashing/16") else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            arrive(memory, embedder)
+            memory.add(Message.user("the next"))
+            assert memory.stats()["vectors"] == pending
+
+    def test_vectors_made_elsewhere_are_taken(self, embedder: Waiting, tmp_path: Path) -> None:
+        path = tmp_path / "chat.db"
+        with opened(embedder, path) as memory, InfiniteMemory(path, embedder=HashingEmbedder(16)) as other:
+            talk(memory)
+            other.index()
+            memory.context(QUESTION)
+            arrive(memory, embedder)
+            assert (memory.context(QUESTION).report.pending, embedder.documents) == (0, [])
+
+
+class TestTheQuestion:
+    @pytest.fixture
+    def memory(self, embedder: Waiting, monkeypatch: pytest.MonkeyPatch) -> Generator[InfiniteMemory]:
+        embedder.holds = ""
+        with opened(embedder) as memory:
+            talk(memory)
+            memory.index()
+            embedder.holds = "query"
+            monkeypatch.setattr(calls, "SECONDS", 0.0)
+            yield memory
+
+    def test_without_its_vector_in_time_recall_is_by_words(self, memory: InfiniteMemory) -> None:
+        report = memory.context(QUESTION).report
+        assert (report.pending, report.embedder) == (0, None)
+        assert any(line.id == "a3" for line in report.best)
+        assert report.degraded == ("recall by words alone: the embedder returned no vector of the question in time",)
+
+    def test_while_it_is_under_way_no_other_one_is_asked_for(self, memory: InfiniteMemory) -> None:
+        first = threading.active_count()
+        memory.context(QUESTION)
+        reports = [memory.context(question).report for question in (QUESTION, "and the river?")]
+        assert all("the embedder still works on an earlier question" in report.degraded[0] for report in reports)
+        assert threading.active_count() == first + 1
+
+    def test_it_is_kept_for_the_same_question(self, memory: InfiniteMemory, embedder: Waiting) -> None:
+        memory.context(QUESTION)
+        kept = memory._prompts.searcher._late
+        assert kept is not None
+        embedder.may.set()
+        kept[1].settle()
+        assert memory.context(QUESTION).report.embedder == "hashing/16"
+        assert len(embedder.queries) == 1
+
+    def test_the_first_time_is_logged_as_a_search_has_no_report(
+        self, memory: InfiniteMemory, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        assert any(hit.message.id == "a3" for hit in memory.search("tower number 3", 3))
+        memory.search("tower number 4", 3)
+        (message,) = caplog.messages
+        assert message.startswith("recall by words alone: ")
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_model_is_loaded_before_it_is_asked_and_one_that_does_not_load_leaves_words(*, works: bool) -> None:
+    class Loading(HashingEmbedder):
+        loaded = False
+
+        @override
+        def load(self) -> None:
+            if not works:
+                raise OSError("no weights")
+            self.loaded = True
+
+        @override
+        def embed_query(self, text: str) -> Vectors:
+            assert self.loaded
+            return super().embed_query(text)
+
+    with InfiniteMemory(embedder=Loading(16), **SMALL) as memory:
+        talk(memory, 12)
+        if works:
+            assert memory.context(QUESTION).report.pending == 0
+            return
+        with pytest.warns(RuntimeWarning, match="raised OSError: no weights"):
+            report = memory.context(QUESTION).report
+        assert (report.pending > 12, report.embedder) == (True, None)
+
+
+class AsyncWaiting(Waiting):
+    """Awaits an event of the event loop instead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = asyncio.Event()
+        self.ended = 0
+
+    @override
+    async def aembed_documents(self, texts: Sequence[str]) -> Vectors:
+        self.calls += 1
+        try:
+            await self.held.wait()
+        finally:
+            self.ended += 1
+        return HashingEmbedder.embed_documents(self, texts)
+
+    @override
+    async def aembed_query(self, text: str) -> Vectors:
+        return self.embed_query(text)
+
+
+class TestAsynchronous:
+    def test_messages_are_embedded_in_the_background_of_the_loop(self) -> None:
+        async def ask() -> None:
+            embedder = AsyncWaiting()
+            memory = opened(embedder)
+            talk(memory)
+            async with AsyncInfiniteMemory(memory) as awaited:
+                both = await asyncio.gather(awaited.context(QUESTION), awaited.context("and the river?"))
+                assert {context.report.pending > BATCH for context in both} == {True}
+                embedder.held.set()
+                await awaited.index()
+                assert len(embedder.documents) == len(set(embedder.documents)) == 60
+                assert (await awaited.context(QUESTION)).report.pending == 0
+
+        asyncio.run(ask())
+
+    def test_a_loop_that_ends_gives_the_messages_back(self) -> None:
+        embedder = AsyncWaiting()
+
+        async def ask(memory: InfiniteMemory) -> Context:
+            found = await AsyncInfiniteMemory(memory).context(QUESTION)
+            while not embedder.calls:
+                await asyncio.sleep(0)
+            return found
+
+        with opened(embedder) as memory:
+            talk(memory)
+            assert asyncio.run(ask(memory)).report.pending > BATCH
+            assert embedder.ended == embedder.calls == 1
+            memory.context(QUESTION)
+            arrive(memory, embedder)
+            assert memory.context(QUESTION).report.pending == 0, "by sync code this time"
+
+    def test_a_question_that_is_cancelled_cancels_its_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(backlog, "SECONDS", calls.SECONDS)
+
+        async def ask() -> None:
+            embedder = AsyncWaiting()
+            with opened(embedder) as memory:
+                await asyncio.to_thread(talk, memory)
+                asking = asyncio.create_task(AsyncInfiniteMemory(memory).context(QUESTION))
+                while not embedder.calls:
+                    await asyncio.sleep(0)
+                asking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await asking
+                while not embedder.ended:
+                    await asyncio.sleep(0)
+                embedder.held.set()
+                assert (await AsyncInfiniteMemory(memory).context(QUESTION)).report.pending == 0
+
+        asyncio.run(ask())
+
+    def test_a_blocking_embedder_does_not_hold_the_loop_up(self, embedder: Waiting) -> None:
+        async def ask(memory: InfiniteMemory) -> None:
+            other = AsyncInfiniteMemory(memory)
+            assert (await other.context(QUESTION)).report.pending > BATCH
+            embedder.may.set()
+            while backlog_of(memory).runs:
+                await asyncio.sleep(0.001)
+            assert (await other.context(QUESTION)).report.pending == 0
+
+        with opened(embedder) as memory:
+            talk(memory)
+            asyncio.run(ask(memory))
+
+
+def test_the_process_ends_while_a_call_is_under_way() -> None:
+    code = (
+        "import threading\n"
+        "from shared_core import InfiniteMemory, Message\n"
+        "from shared_core.runtime import threads\n"
+        "from shared_core.testing.hashing_embedder import HashingEmbedder\n"
+        "class Hanging(HashingEmbedder):\n"
+        "    def embed_documents(self, texts):\n"
+        "        threading.Event().wait()\n"
+        "embedder, threads.EXIT_SECONDS = Hanging(), 0.0\n"
+        "memory = InfiniteMemory(embedder=embedder, max_tokens=60, reserve_tokens=0)\n"
+        "memory.add([Message.user(f'tower {n}') for n in range(50)])\n"
+        "print(memory.context('which tower 3?').report.pending > 0)\n"
+        "memory.close()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+# Long texts
+
+
+@given(st.integers(1, 400), st.integers(2, 70))
+def test_pieces_are_chosen_evenly(count: int, most: int) -> None:
+    chosen = [int(piece) for piece in evenly([str(number) for number in range(count)], most)]
+    assert len(chosen) == min(count, most)
+    assert (chosen[0], chosen[-1]) == (0, count - 1)
+    assert max(np.diff(chosen), default=0) - min(np.diff(chosen), default=0) <= 1
+
+
+def test_a_long_text_is_embedded_by_a_bounded_number_of_pieces_and_the_report_says_so() -> None:
+    given: list[str] = []
+
+    def embed(texts: list[str]) -> list[Vectors]:
+        given.extend(texts)
+        return list(HashingEmbedder(16).embed_documents(texts))
+
+    embedder = CallableEmbedder(embed, name="pieces", dimension=16, max_chars=100)
+    with InfiniteMemory(embedder=embedder, **SMALL) as memory:
+        memory.add([Message.user("word " * 4_000, id="long"), Message.assistant("short")])
+        whole = len(embedder.split("word " * 4_000))
+        memory.add([Message.user("next " * 60), Message.assistant("and last " * 9)])
+        notes = memory.context("short?").report.degraded
+        assert notes == (
+            f"1 long text was embedded by 64 of its {whole} pieces, chosen evenly; words are searched in all of them",
+        )
+        assert memory.context("short?").report.degraded == (), "it is said where it happened"
+        assert len([text for text in given if text.startswith("word")]) == 64
+
+
+# Calls
+
+
+@pytest.mark.parametrize(("at_once", "size", "own"), [(True, BRIEF, True), (True, BRIEF + 1, False), (False, 1, False)])
+def test_a_question_starts_a_thread_unless_the_call_takes_less(*, at_once: bool, size: int, own: bool) -> None:
+    class Noting(HashingEmbedder):
+        @override
+        def embed_query(self, text: str) -> Vectors:
+            threads.append(threading.current_thread())
+            return super().embed_query(text)
+
+    threads = list[threading.Thread]()
+    embedder = Noting(16)
+    embedder.at_once = at_once
+    reply = question_request(embedder, "a" * size).answer()
+    assert isinstance(reply, np.ndarray)
+    assert [thread is threading.current_thread() for thread in threads] == [own]
+
+
+def test_a_call_that_exits_the_program_does() -> None:
+    def leave() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        Request("embedder", leave, str, seconds=1e6).answer()
+
+
+@pytest.mark.parametrize("given", [[[1.0] * 15], [[float("nan")] * 16], "vectors"])
+def test_a_reply_that_is_no_vector_is_a_failure(given: Any) -> None:
+    class Wrong(HashingEmbedder):
+        @override
+        def embed_documents(self, texts: Sequence[str]) -> Vectors:
+            return given  # type: ignore[no-any-return]
+
+    reply = documents_request(Wrong(16), ["text"]).answer()
+    assert isinstance(reply, calls.Failure)
+    assert reply.plugin == "embedder"
+
+
+# Any machine
+
+
+def content(context: Context) -> object:
+    report = context.report
+    return context.messages, report.lines, report.pending, report.embedder, report.degraded, report.stopped
+
+
+THINGS = ("boiler", "tower", "locker", "wedding", "river", "deadline", "piano", "garden")
+
+
+@given(count=st.integers(300, 400), stops=st.lists(st.integers(0, 2), max_size=3), asked=st.sampled_from(THINGS))
+@settings(max_examples=3)
+def test_once_nothing_is_pending_the_prompt_is_the_same_however_the_vectors_came(
+    count: int, stops: list[int], asked: str
+) -> None:
+    """One process embeds everything at once, and others some batches each, and are closed while the next one runs.
+
+    There are always more than a batch left, for which a question would wait.
+    """
+    question = f"What about the {asked}, part {count // 3}?"
+    with TemporaryDirectory() as folder:
+        contents = []
+        for name, batches in (("fast.db", []), ("slow.db", stops)):
+            path = Path(folder) / name
+            with InfiniteMemory(path, embedder="words", max_tokens=400, reserve_tokens=0) as memory:
+                memory.add([Message.user(f"About the {THINGS[n % 8]} and the {THINGS[n * n % 7]}, part {n}", id=f"m{n}",
+                                         created_at=datetime.fromtimestamp(1.7e9 + 60 * n, UTC))
+                            for n in range(count)])  # fmt: skip
+            for some in batches:
+                embedder = Waiting(batches=some)
+                memory = InfiniteMemory(path, embedder=embedder, max_tokens=400, reserve_tokens=0)
+                memory.context(question)
+                while backlog_of(memory).runs and not embedder.waits.wait(0.01):
+                    pass
+                memory.close()
+                embedder.may.set()
+            with InfiniteMemory(path, embedder=HashingEmbedder(16), max_tokens=400, reserve_tokens=0) as memory:
+                while memory.context(question).report.pending:
+                    pass
+                contents.append(content(memory.context(question)))
+        assert contents[0] == contents[1]
