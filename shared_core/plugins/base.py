@@ -140,8 +140,7 @@ class Embedder(ABC):
         Returns:
             An array of float32 of the shape (len(texts), fingerprint.dimension), with rows of unit length.
 
-        Raises:
-            EmbedderError: the model failed or returned something else.
+        Whatever it raises is a note in the report on a question, and an `EmbedderError` of `index`.
         """
 
     def embed_query(self, text: str) -> Vectors:

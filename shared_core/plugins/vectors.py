@@ -116,8 +116,9 @@ def _checked(embedder: Embedder, reply: Any, shape: tuple[int, ...]) -> Vectors:
     return found
 
 
-def unit_length(values: npt.NDArray[np.float64]) -> Vectors:
+def unit_length(rows: Any) -> Vectors:
     """Return finite vectors, one a row, as float32 of unit length; zeros stay zeros."""
+    values = np.asarray(rows, dtype=np.float64)
     peaks = np.abs(values).max(axis=1, keepdims=True, initial=0)
     values = values / np.where(peaks > 0, peaks, 1)  # so that squares neither overflow nor underflow
     lengths = np.linalg.norm(values, axis=1, keepdims=True)

@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from shared_core.errors import EmbedderError
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
-from shared_core.plugins.embedders.checks import checked, cut, failures
+from shared_core.plugins.embedders.checks import cut
 from shared_core.plugins.embedders.sentence_transformers import OTHER_WEIGHT
-from shared_core.runtime.threads import beside
+from shared_core.plugins.vectors import unit_length
 
 _T = TypeVar("_T")
 
@@ -25,7 +25,7 @@ Rows = Sequence[Row] | npt.NDArray[Any]
 class CallableEmbedder(Embedder):
     """Embeds with any function that returns vectors, such as the client of an embedding service.
 
-    The vectors are normalised. Whatever the functions raise becomes an `EmbedderError`.
+    The vectors are normalised.
 
     Args:
         function: takes a list of texts, which is never empty, and returns as many vectors.
@@ -90,27 +90,20 @@ class CallableEmbedder(Embedder):
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """The identity of the vectors. The function is called once if the dimension was not given."""
-        dimension = self._dimension
-        if dimension is None:
-            with failures(self._name):
-                dimension = len(self._function(["dimension"])[0])
-            if not dimension:
-                raise EmbedderError(f"embedder {self._name!r} returned a vector of no numbers")
+        dimension = self._dimension or len(self._function(["dimension"])[0])
+        if not dimension:
+            raise EmbedderError(f"embedder {self._name!r} returned a vector of no numbers")
         return Fingerprint(self._name, dimension, *self._scale)
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts, as in `Embedder.embed_documents`."""
-        with failures(self._name):
-            rows = self._function(list(texts)) if texts else np.zeros((0, self.fingerprint.dimension))
-        return checked(rows, len(texts), self.fingerprint)
+        return self._rows(self._function(list(texts))) if texts else self._rows([])
 
     def embed_query(self, text: str) -> Vectors:
         """Embed a question, as in `Embedder.embed_query`, with `query` if that was given."""
         if self._query is None:
             return super().embed_query(text)
-        with failures(self._name):
-            vector = self._query(text)
-        row: Vectors = checked([vector], 1, self.fingerprint)[0]
+        row: Vectors = self._rows([self._query(text)])[0]
         return row
 
     def split(self, text: str) -> list[str]:
@@ -123,21 +116,26 @@ class CallableEmbedder(Embedder):
         """Embed texts with `adocuments` if that was given, else in a thread."""
         if self._adocuments is None or not texts:
             return await super().aembed_documents(texts)
-        with failures(self._name):
-            rows = await self._adocuments(list(texts))
-        return checked(rows, len(texts), await beside(lambda: self.fingerprint))
+        return self._rows(await self._adocuments(list(texts)))
 
     async def aembed_query(self, text: str) -> Vectors:
         """Embed a question with `aquery`, with `adocuments` if there is no `query`, or else in a thread."""
         if self._aquery is not None:
-            with failures(self._name):
-                rows = [await self._aquery(text)]
-            row: Vectors = checked(rows, 1, await beside(lambda: self.fingerprint))[0]
+            row: Vectors = self._rows([await self._aquery(text)])[0]
             return row
         if self._adocuments is not None and self._query is None:
             first: Vectors = (await self.aembed_documents([text]))[0]
             return first
         return await super().aembed_query(text)
+
+    def _rows(self, rows: Rows) -> Vectors:
+        """Return the vectors of a function, of unit length; whether they are as many and as long is for the caller."""
+        values = np.asarray(rows, dtype=np.float64)
+        if values.size == 0:
+            values = np.zeros((0, self.fingerprint.dimension))
+        if values.ndim != 2 or not np.isfinite(values).all():
+            raise EmbedderError(f"embedder {self._name!r} returned no finite vectors, one per text")
+        return unit_length(values)
 
 
 def without_marks(name: str) -> str:

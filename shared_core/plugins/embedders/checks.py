@@ -1,29 +1,11 @@
-"""Checks of what embedders return, and the cutting of long texts into pieces."""
+"""What embedders have in common: vectors of unit length, and the cutting of long texts into pieces."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
-import numpy as np
-
-from shared_core.errors import EmbedderError, MissingExtraError
-from shared_core.plugins.base import Fingerprint, Vectors
-from shared_core.plugins.vectors import encodable, unit_length
-
-
-def checked(rows: object, count: int, fingerprint: Fingerprint) -> Vectors:
-    """Return `rows` as float32 of unit length (zeros stay zeros); EmbedderError if they are not usable vectors."""
-    wanted = f"embedder {fingerprint.name!r} should return {count} vectors of {fingerprint.dimension} numbers"
-    try:
-        values = np.asarray(rows, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise EmbedderError(f"{wanted}, and returned something else: {error}") from error
-    if values.shape != (count, fingerprint.dimension):
-        raise EmbedderError(f"{wanted}, and returned the shape {values.shape}")
-    if not np.isfinite(values).all():
-        raise EmbedderError(f"{wanted}, and returned some that are not finite")
-    return unit_length(values)
+from shared_core.errors import MissingExtraError
+from shared_core.plugins.vectors import encodable
 
 
 def cut(text: str, starts: Sequence[int], ends: Sequence[int], limit: int) -> list[str]:
@@ -61,17 +43,6 @@ def _boundary(text: str, starts: Sequence[int], ends: Sequence[int], after: int,
     words = (i for i in tokens if any(map(str.isspace, text[max(starts[i] - 1, 0) : starts[i] + 1])))
     characters = (i for i in tokens if starts[i] >= ends[i - 1])
     return next(words, next(characters, last))
-
-
-@contextmanager
-def failures(name: str) -> Iterator[None]:
-    """Turn errors of a model into EmbedderError. Import errors pass, so that a missing or broken package shows."""
-    try:
-        yield
-    except (EmbedderError, ImportError):
-        raise
-    except Exception as error:
-        raise EmbedderError(f"embedder {name!r} failed with {type(error).__name__}: {error}") from error
 
 
 def installed(package: str) -> bool:

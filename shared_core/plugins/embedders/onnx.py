@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
-from shared_core.plugins.embedders.checks import checked, failures, installed, pieces, require
+from shared_core.plugins.embedders.checks import installed, pieces, require
 from shared_core.plugins.embedders.minilm import MINILM, MINILM_INT8, check_weights, files
-from shared_core.plugins.vectors import encodable
+from shared_core.plugins.vectors import encodable, unit_length
 from shared_core.runtime.forks import Depth, fork_safe_lock
 
 Array = npt.NDArray[Any]
@@ -199,28 +199,23 @@ class OnnxEmbedder(Embedder):
 
     def load(self) -> None:
         """Load the model, as in `Embedder.load`."""
-        with failures(self.fingerprint.name):
-            _ = self._loaded
+        _ = self._loaded
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts, as in `Embedder.embed_documents`, `threads` of them at once."""
         if not texts:
             return np.zeros((0, self.fingerprint.dimension), dtype=np.float32)
-        with failures(self.fingerprint.name):
-            vector = self._loaded.vector
-            if len(texts) == 1 or self._threads == 1:
-                rows = [vector(text) for text in texts]
-            else:
-                with ThreadPoolExecutor(min(self._threads, len(texts)), "embeddings") as pool:
-                    rows = list(pool.map(vector, texts))
-        return checked(rows, len(texts), self.fingerprint)
+        vector = self._loaded.vector
+        if len(texts) == 1 or self._threads == 1:
+            return unit_length([vector(text) for text in texts])
+        with ThreadPoolExecutor(min(self._threads, len(texts)), "embeddings") as pool:
+            return unit_length(list(pool.map(vector, texts)))
 
     def split(self, text: str) -> list[str]:
         """Return pieces that the model reads whole, cut between words, that overlap by about an eighth."""
-        with failures(self.fingerprint.name):
-            tokenizer = self._loaded.tokenizer
-            with _own.inside:
-                return pieces(text, tokenizer, READ - 2)
+        tokenizer = self._loaded.tokenizer
+        with _own.inside:
+            return pieces(text, tokenizer, READ - 2)
 
     @property
     def _loaded(self) -> "_Model":

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
-from shared_core.plugins.embedders.checks import checked, failures, pieces, require
+from shared_core.plugins.embedders.checks import pieces, require
 from shared_core.plugins.embedders.hub import confirm
 from shared_core.plugins.embedders.minilm import MINILM, MINILM_SHA256, check_weights, packaged, weights_hash
-from shared_core.plugins.vectors import encodable
+from shared_core.plugins.vectors import encodable, unit_length
 
 OTHER_WEIGHT = 0.7
 """The weight for models that were not measured: between those of the static embedder and of MiniLM."""
@@ -74,47 +74,41 @@ class SentenceTransformerEmbedder(Embedder):
     def load(self) -> None:
         """Load the model, as in `Embedder.load`."""
         if "_model" not in vars(self):  # else it may wait for another thread, which computes
-            with self._ready():
+            with self._turn.taken():
                 _ = self._model
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts, as in `Embedder.embed_documents`, with the model's own prompt for documents."""
         if not texts:
             return np.zeros((0, self.fingerprint.dimension), dtype=np.float32)
-        with self._ready():
+        with self._turn.taken():
             rows = self._model.encode_document(
                 [encodable(text) for text in texts], batch_size=self._batch_size, show_progress_bar=False
             )
-        return checked(rows, len(texts), self.fingerprint)
+        return unit_length(rows)
 
     def embed_query(self, text: str) -> Vectors:
         """Embed a question, as in `Embedder.embed_query`, with the model's own prompt for queries."""
-        with self._ready():
+        with self._turn.taken():
             rows = self._model.encode_query([encodable(text)], show_progress_bar=False)
-        row: Vectors = checked(rows, 1, self.fingerprint)[0]
+        row: Vectors = unit_length(rows)[0]
         return row
 
     def split(self, text: str) -> list[str]:
         """Return pieces that the model reads whole, cut between words, that overlap by about an eighth."""
-        with self._ready():
+        with self._turn.taken():
             tokenizer, limit = self._reading
         if tokenizer is None:
             return [text]
         return pieces(text, tokenizer, limit)
 
-    @contextmanager
-    def _ready(self) -> Iterator[None]:
-        with self._turn.taken(), failures(self._given):
-            yield
-
     @cached_property
     def _source(self) -> tuple[str, str]:
-        with failures(self._given):
-            return _locate(self._given, self._revision)
+        return _locate(self._given, self._revision)
 
     @cached_property
     def _dimension(self) -> int:
-        with self._ready():
+        with self._turn.taken():
             return len(self._model.encode_document(" ", show_progress_bar=False))
 
     @cached_property
