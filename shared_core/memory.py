@@ -129,7 +129,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         recall_template: the wording around recalled text and the summary, and the size of excerpts. None: the default
             `RecallTemplate`.
         summarizer: sums up what has left the window, given the previous summary (None the first time) and the messages
-            since then. With `AsyncInfiniteMemory`, it may be a coroutine function. None: nothing is summed up.
+            since then. It may be a coroutine function. None: nothing is summed up.
         summary_tokens: the largest size of the summary, in tokens, without the wording around it.
         summarizer_tokens: the largest input of one call of the summarizer, in tokens, the previous summary included.
         window_turns: the largest number of turns in the window beside the question, such as 1 for the last exchange

@@ -261,15 +261,16 @@ def test_the_memorys_own_summarizer_writes_the_answer() -> None:
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_coroutine_function_is_awaited_or_refused(own: bool) -> None:
+@pytest.mark.parametrize("later", [True, False])
+def test_a_coroutine_function_is_awaited_by_both_memories(*, own: bool, later: bool) -> None:
     calls = Calls(limit=100)
     given: Any = {} if own else {"summarizer": calls.awaited}
     with by_words(summarizer=calls.awaited if own else None) as memory:
         long_branch(memory, [60, 60])
-        with pytest.raises(TypeError, match="an async summarizer needs AsyncInfiniteMemory; pass a plain function"):
-            memory.merge("side", "squash", **given)
-        assert path(memory) == ["u0", "r0"]
-        result = asyncio.run(AsyncInfiniteMemory(memory).merge("side", "squash", **given))
+        if later:
+            result = asyncio.run(AsyncInfiniteMemory(memory).merge("side", "squash", **given))
+        else:
+            result = memory.merge("side", "squash", **given)
     assert result.messages[1].content.endswith("\n120 words")
     assert len(calls.answers) == 2
 
