@@ -3,11 +3,10 @@
 import os
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from datetime import date
-from functools import partial, wraps
+from functools import partial
 from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
-from shared_core.field_errors import shown
 from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed
 from shared_core.memory import InfiniteMemory
@@ -32,27 +31,9 @@ from shared_core.tree.merge import How, MergeResult
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-Method = TypeVar("Method", bound=Callable[..., None])
 
 PAGE = 500
 """Messages read at a time by `messages`."""
-
-
-def _takes_a_memory(method: Method) -> Method:
-    """Return the constructor, with an error that names `open` if it is given the arguments of `InfiniteMemory`."""
-
-    @wraps(method)
-    def checked(self: "AsyncInfiniteMemory", *given: Any, **named: Any) -> None:
-        values = [*given, *named.values()]
-        if len(values) != 1 or not isinstance(values[0], InfiniteMemory):
-            arguments = ", ".join([*map(repr, given), *(shown(name, value) for name, value in named.items())])
-            raise TypeError(
-                "AsyncInfiniteMemory takes an InfiniteMemory; "
-                f"to open one, write memory = await AsyncInfiniteMemory.open({arguments})"
-            )
-        method(self, *given, **named)
-
-    return checked  # type: ignore[return-value]
 
 
 class AsyncInfiniteMemory:
@@ -71,8 +52,9 @@ class AsyncInfiniteMemory:
         TypeError: `memory` is something else, such as a path.
     """
 
-    @_takes_a_memory
     def __init__(self, memory: InfiniteMemory) -> None:
+        if not isinstance(memory, InfiniteMemory):
+            raise TypeError(f"expected an InfiniteMemory; to open one, await AsyncInfiniteMemory.open({memory!r})")
         self._memory = memory
         self._threads = threads_of(memory._store)
 
@@ -155,11 +137,11 @@ class AsyncInfiniteMemory:
 
     async def index(self, progress: Progress | None = None) -> None:
         """Embed all messages that have no vector yet; see `InfiniteMemory.index`. `progress` is called from threads."""
-        await self._drive(self._memory.index_steps(progress))
+        await self._drive(self._memory._index_steps(progress))
 
     async def reindex(self, progress: Progress | None = None) -> None:
         """Embed the whole session again; see `InfiniteMemory.reindex`."""
-        await self._drive(self._memory.index_steps(progress, anew=True))
+        await self._drive(self._memory._index_steps(progress, anew=True))
 
     async def summary(self) -> Summary | None:
         """Return the branch's summary; see `InfiniteMemory.summary`."""
@@ -167,7 +149,7 @@ class AsyncInfiniteMemory:
 
     async def summarize(self) -> Summary | None:
         """Sum up everything that has left the window; see `InfiniteMemory.summarize`."""
-        return await self._drive(self._memory.summary_steps())
+        return await self._drive(self._memory._summary_steps())
 
     async def get(self, id: str) -> Message:
         """Return one message; see `InfiniteMemory.get`."""
@@ -272,7 +254,7 @@ class AsyncInfiniteMemory:
         self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: AnySummarizer | None = None
     ) -> MergeResult:
         """Merge another branch into this one; see `InfiniteMemory.merge`. An asynchronous summarizer is awaited."""
-        return await self._drive(self._memory.merge_steps(source, how, prompt=prompt, summarizer=summarizer))
+        return await self._drive(self._memory._merge_steps(source, how, prompt=prompt, summarizer=summarizer))
 
     async def sources(self, id: str) -> list[str]:
         """Return the ids of the messages that a message was made from; see `InfiniteMemory.sources`."""

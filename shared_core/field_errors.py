@@ -1,30 +1,12 @@
 """What errors say about a wrong value: the argument as it was given, and the fields that pydantic rejected."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 LONGEST = 80
 """The largest number of characters of a value that a message shows."""
-
-EXPECTED = {
-    "string_type": "expected a text",
-    "string_too_short": "expected a text that is not empty",
-    "string_unicode": "expected a text without lone surrogates",
-    "tuple_type": "expected a list",
-    "greater_than_equal": "expected a whole number of at least {ge}",
-    "less_than_equal": "expected a whole number of at most {le}",
-    "value_error": "{error}",
-    "literal_error": "choose one of {expected}",
-    "model_type": "expected a {class_name}",
-    "bool_": "expected True or False",
-    "int_": "expected a whole number",
-    "float_": "expected a number",
-    "datetime_": "expected a time, such as '2026-01-31T10:00' (UTC) or a datetime",
-}
-"""What is expected, by the type of pydantic's error or its beginning."""
 
 ADVICE = {
     ("content", "string_type"): "; Message.from_openai reads a message made of parts",
@@ -57,7 +39,8 @@ def _problems(value: type[BaseModel], error: ValidationError) -> Iterator[str]:
             near = get_close_matches(name, fields, n=1, cutoff=0.7)
             yield f"there is no field {name!r}" + (f"; did you mean {near[0]!r}?" if near else _choices(fields))
         else:
-            yield f"{shown(name, given)}: {_expected(one)}{_advice(name, kind, given)}"
+            why = one["ctx"]["error"] if kind == "value_error" else one["msg"]
+            yield f"{shown(name, given)}: {why}{_advice(name, kind, given)}"
 
 
 def _name(location: tuple[int | str, ...]) -> str:
@@ -68,12 +51,6 @@ def _name(location: tuple[int | str, ...]) -> str:
 
 def _choices(fields: list[str]) -> str:
     return f"; there are {', '.join(fields)}" if fields else ""
-
-
-def _expected(problem: Mapping[str, Any]) -> str:
-    kind, values = problem["type"], problem.get("ctx", {})
-    phrase = next((text for beginning, text in EXPECTED.items() if kind.startswith(beginning)), None)
-    return str(problem["msg"]) if phrase is None else phrase.format(**values)
 
 
 def _advice(name: str, kind: str, given: object) -> str:

@@ -186,7 +186,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             function("system", system, "() -> str | None, or a text")
         function("clock", clock, "() -> datetime")
         hook = as_hook(on_event)
-        self._system, self._strippers = system, stripper_list(strippers)
+        self.system, self._strippers = system, stripper_list(strippers)
         if scope == "user" and user_id is None:
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
         template = recall_template or RecallTemplate()
@@ -213,12 +213,10 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._checkout = Checkout(live, Writer(live, framer.counter, stamps), lock)
         rolling = RollingSummary(live, assembler, self._summing, lock, clock=stamps.time)
         self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
-        self._checkout.writer.own_vectors = self._prompts.searcher.sessions.own_vectors
-        self._events: EventSource | None = None
-        if hook is not None:
-            sessions = self._prompts.searcher.sessions
-            self._events = EventSource(hook, live, sessions.is_cached)
-            sessions.saved = self._events.snapshot
+        self._indexes = self._prompts.searcher.sessions
+        self._checkout.writer.own_vectors = self._indexes.own_vectors
+        self._events = EventSource(hook, live, self._indexes.is_cached)
+        self._indexes.saved = self._events.snapshot
         self._unsaved = self._added = 0
         self._closed = False
 
@@ -251,7 +249,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         given = [strip(message, self._strippers) for message in message_list(messages)]
         with self._lock:
             stored = self._checkout.writer.add(given, turn)
-            self._prompts.save_vectors()
+            self._indexes.save_vectors()
             self._note_stored(len(stored))
             return stored
 
@@ -320,15 +318,6 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     def user_id(self) -> str | None:
         """The user whom the conversation belongs to; None: no user."""
         return self._checkout.live.user_id
-
-    @property
-    def system(self) -> SystemPrompt | None:
-        """The system prompt as a setting: a text, or a function that returns one for each question. Assign another."""
-        return self._system
-
-    @system.setter
-    def system(self, system: SystemPrompt | None) -> None:
-        self._system = system
 
     def get(self, id: str) -> Message:
         """Return the message with this id, on any branch; UnknownReferenceError if there is none."""
@@ -466,8 +455,6 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         ask = Ask(None if blank else message, limit, reserve, schemas(tools), include_question, prompt)
         past = self._past(as_of)
         prompts = self._prompts if past is None else self._prompts.at(past)
-        if self._events is None:
-            return prompts.steps(ask)
         watch = self._events.watch("context", prompts.live)
         return self._events.steps(watch, prompts.steps(ask, watch))
 
@@ -476,7 +463,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         if as_of is None:
             return None
         with self._lock:
-            return past_of(self._checkout, self._prompts.searcher.sessions, as_of)
+            return past_of(self._checkout, self._indexes, as_of)
 
     def count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent: text, name, tool calls, media, grounding and framing."""
@@ -542,10 +529,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             path=None if past is None else self._checkout.live.path_to(past.position),
             as_of=float("inf") if past is None else past.time,
         )
-        if self._events is None:
-            return self._prompts.search_steps(query, top_k, wanted)
         watch = self._events.watch("search")
-        watch.ask(query)
+        if watch is not None:
+            watch.ask(query)
         return self._events.steps(watch, self._prompts.search_steps(query, top_k, wanted, watch), Watch.hits)
 
     def index(self, progress: Progress | None = None) -> None:
@@ -557,25 +543,20 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         Raises:
             EmbedderError: the embedder failed; vectors made before that are stored.
         """
-        drive(self.index_steps(progress))
+        drive(self._index_steps(progress))
 
     def reindex(self, progress: Progress | None = None) -> None:
         """Embed the whole session with this memory's embedder, even if another made its vectors. Those stay stored."""
-        drive(self.index_steps(progress, anew=True))
+        drive(self._index_steps(progress, anew=True))
 
-    def index_steps(self, progress: Progress | None, *, anew: bool = False) -> IndexSteps:
-        """Return the steps of `index` and `reindex`; see `context_steps`."""
+    def _index_steps(self, progress: Progress | None, *, anew: bool = False) -> IndexSteps:
         if progress is not None:
             function("progress", progress, "(done, total) -> None")
         if anew:
             with self._lock:
-                self._prompts.searcher.sessions.accept_embedder()
-        steps = self._prompts.index_steps(progress)
-        yield from (
-            steps
-            if self._events is None
-            else self._events.steps(self._events.watch("reindex" if anew else "index"), steps)
-        )
+                self._indexes.accept_embedder()
+        watch = self._events.watch("reindex" if anew else "index")
+        yield from self._events.steps(watch, self._prompts.index_steps(progress))
 
     # Summing up
 
@@ -594,16 +575,13 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             ValueError: this memory has no summarizer, or the summarizer returned nothing.
             Exception: whatever the summarizer raises.
         """
-        return drive(self.summary_steps())
+        return drive(self._summary_steps())
 
-    def summary_steps(self) -> SummarySteps:
-        """Return the steps of `summarize`; see `context_steps`."""
+    def _summary_steps(self) -> SummarySteps:
         if self._prompts.rolling.rules.summarizer is None:
             raise ValueError("summarize: this memory has no summarizer; pass summarizer= to InfiniteMemory")
-        steps = self._prompts.summary_steps(
-            Ask(None, self.max_tokens, self.reserve_tokens, system=prompt_text(self.system))
-        )
-        return steps if self._events is None else self._events.steps(self._events.watch("summarize"), steps)
+        ask = Ask(None, self.max_tokens, self.reserve_tokens, system=prompt_text(self.system))
+        return self._events.steps(self._events.watch("summarize"), self._prompts.summary_steps(ask))
 
     # Closing
 
@@ -612,8 +590,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         with self._lock:
             if self._closed:
                 return
-            self._prompts.save_vectors()
-            self._prompts.rest(least=REST_ROWS, unread=self._added)
+            self._indexes.save_vectors()
+            self._indexes.rest(REST_ROWS, self._added)
             if self._added >= REST_ROWS:
                 self._added = 0
 
@@ -626,7 +604,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
                     self._prompts.close(least=SNAPSHOT_ROWS)
                 finally:
                     if self._owns_store:
-                        self._prompts.searcher.sessions.cache.release()
+                        self._indexes.cache.release()
                         self._store.close()
 
     def __enter__(self) -> "InfiniteMemory":

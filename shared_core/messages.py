@@ -92,14 +92,6 @@ class _Value(BaseModel):
         __init__.__pydantic_base_init__ = True
         __init__.__signature__ = inspect.signature(BaseModel.__init__)
 
-        def __setattr__(self, name: str, value: object) -> None:
-            """Raise a `TypeError`, because values are frozen."""
-            try:
-                super().__setattr__(name, value)
-            except ValidationError:
-                kind = type(self).__name__
-                raise TypeError(f"a {kind} is frozen; copy it: value.model_copy(update={{{name!r}: …}})") from None
-
 
 class ToolCall(_Value):
     """A tool call in an assistant message.

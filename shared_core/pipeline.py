@@ -239,10 +239,6 @@ class PromptBuilder:
         finally:
             self.searcher.sessions.close()
 
-    def rest(self, *, least: int, unread: int) -> None:
-        """Let the indexes go until this memory is used again, and save snapshots that are due in the background."""
-        self.searcher.sessions.rest(least, unread)
-
     def refresh_and_save(self, *, least: int) -> None:
         """Update the session's index, if it is in memory, and save its snapshot."""
         state = self.live.sync()
@@ -250,13 +246,9 @@ class PromptBuilder:
             self.searcher.sessions.open(state, EmbedderChoice(None))
         self.save_snapshots(least=least)
 
-    def save_vectors(self) -> None:
-        """Store the vectors that questions have made. If that fails, they stay in memory until the next call."""
-        self.searcher.sessions.save_vectors()
-
     def save_snapshots(self, *, least: int) -> None:
         """Save the indexes in memory that have grown by `least` rows, or whose snapshots were damaged."""
-        self.save_vectors()
+        self.searcher.sessions.save_vectors()
         for index in self.searcher.sessions.opened():
             index.save_snapshots(least, self.searcher.sessions.saved)
 

@@ -2,7 +2,6 @@
 
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,7 +48,7 @@ class SessionPool:
         InfiniteMemory(session_id="default", user_id="default", **settings).close()
         self._settings = settings
         self._lock = threading.Lock()
-        self._idle: OrderedDict[Key, list[InfiniteMemory]] = OrderedDict()
+        self._idle: list[tuple[Key, InfiniteMemory]] = []  # the one used last comes last
         self._sharing: weakref.WeakSet[SessionPool] = weakref.WeakSet()
         self._closed = False
         self._owns_store = not isinstance(store, Store)
@@ -84,12 +83,10 @@ class SessionPool:
         return self._new(key)
 
     def _idle_one(self, key: Key) -> InfiniteMemory | None:
+        """Return the memory of a session that was used last, which is then no longer idle."""
         with self._lock:
-            idle = self._idle.pop(key, [])
-            memory = idle.pop() if idle else None
-            if idle:
-                self._idle[key] = idle
-            return memory
+            newest = next((at for at in reversed(range(len(self._idle))) if self._idle[at][0] == key), None)
+            return None if newest is None else self._idle.pop(newest)[1]
 
     def give_back(self, memory: InfiniteMemory) -> None:
         """Return a memory to the pool, for the next caller."""
@@ -99,16 +96,13 @@ class SessionPool:
 
     def _keep(self, memory: InfiniteMemory) -> None:
         """Put a memory among those that nobody uses, and close those that are too many."""
-        key = (memory.user_id, memory.session_id)
-        spare: list[InfiniteMemory] = []
         with self._lock:
             if self._closed:
                 return
-            self._idle.setdefault(key, []).append(memory)
-            self._idle.move_to_end(key)
-            while sum(map(len, self._idle.values())) > self._size:
-                spare.append(self._drop())
-        for one in spare:
+            self._idle.append(((memory.user_id, memory.session_id), memory))
+            spare = self._idle[: max(0, len(self._idle) - self._size)]
+            del self._idle[: len(spare)]
+        for _, one in spare:
             one.close()
 
     def sessions(self, user_id: str | None = None, limit: int | None = None) -> list[SessionInfo]:
@@ -124,13 +118,6 @@ class SessionPool:
             self._sharing.add(pool)
         return pool
 
-    def _drop(self) -> InfiniteMemory:
-        key, idle = next(iter(self._idle.items()))
-        memory = idle.pop(0)
-        if not idle:
-            del self._idle[key]
-        return memory
-
     def _new(self, key: Key) -> InfiniteMemory:
         user_id, session_id = key
         return InfiniteMemory(self.store, session_id=session_id, user_id=user_id, **self._settings)
@@ -140,11 +127,10 @@ class SessionPool:
         with self._lock:
             self._closed = True
             sharing = [*self._sharing]
-            spare = [memory for idle in self._idle.values() for memory in idle]
-            self._idle.clear()
+            spare, self._idle = self._idle, []
         for pool in sharing:
             pool.close()
-        for memory in spare:
+        for _, memory in spare:
             memory.close()
         if self._owns_store:
             IndexCache.of(self.store).release()

@@ -138,18 +138,20 @@ class EventSource:
     """Tells a hook what a memory does.
 
     Args:
-        hook: the hook.
+        hook: the hook. None: nobody is told.
         live: the session.
         index_cached: returns whether the session's search index is in memory.
     """
 
-    def __init__(self, hook: SafeHook, live: LiveSession, index_cached: Callable[[], bool]) -> None:
+    def __init__(self, hook: SafeHook | None, live: LiveSession, index_cached: Callable[[], bool]) -> None:
         self._hook = hook
         self._live = live
         self._index_cached = index_cached
 
-    def watch(self, name: EventName, live: LiveSession | None = None) -> Watch:
-        """Return what notes a call that begins now; `live`: the session as it is read, if that is in the past."""
+    def watch(self, name: EventName, live: LiveSession | None = None) -> Watch | None:
+        """Return what notes a call that begins now; None without a hook. `live`: the session it reads."""
+        if self._hook is None:
+            return None
         searches = name in ("context", "search")
         return Watch(
             name, live or self._live, content=self._hook.wants_content,
@@ -159,6 +161,7 @@ class EventSource:
     @contextmanager
     def telling(self, watch: Watch) -> Iterator[Watch]:
         """Tell the hook when the block has ended; nothing if a caller gives up, as a task that is cancelled does."""
+        assert self._hook is not None
         try:
             yield watch
         except Exception as error:
@@ -168,9 +171,11 @@ class EventSource:
             self._hook(watch.event())
 
     def steps(
-        self, watch: Watch, steps: Generator[Any, Any, Result], describe: Describe = nothing
+        self, watch: Watch | None, steps: Generator[Any, Any, Result], describe: Describe = nothing
     ) -> Generator[Any, Any, Result]:
         """Pass on the requests of a verb's steps, and tell the hook when they have ended."""
+        if watch is None:
+            return (yield from steps)
         reply: Any = None
         with self.telling(watch):
             try:
@@ -187,8 +192,9 @@ class EventSource:
     def snapshot(self, rows: int, seconds: float) -> None:
         """Tell the hook that an index of so many messages was saved just now, which took so long."""
         watch = self.watch("snapshot")
-        watch.fields["count"] = rows
-        self._hook(watch.event(seconds=seconds))
+        if watch is not None and self._hook is not None:
+            watch.fields["count"] = rows
+            self._hook(watch.event(seconds=seconds))
 
 
 def reported(name: EventName, describe: Describe = nothing) -> Callable[[Method], Method]:
@@ -197,10 +203,11 @@ def reported(name: EventName, describe: Describe = nothing) -> Callable[[Method]
     def decorated(method: Method) -> Method:
         @wraps(method)
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            events: EventSource | None = self._events
-            if events is None:
+            events: EventSource = self._events
+            watch = events.watch(name)
+            if watch is None:
                 return method(self, *args, **kwargs)
-            with events.telling(events.watch(name)) as watch:
+            with events.telling(watch):
                 result = method(self, *args, **kwargs)
                 describe(watch, result)
             return result

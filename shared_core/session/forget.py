@@ -147,7 +147,7 @@ class ForgetVerbs:
     """The methods of a memory that erase messages."""
 
     _checkout: Checkout
-    _events: EventSource | None
+    _events: EventSource
 
     @reported("forget", _of_erased)
     def forget(

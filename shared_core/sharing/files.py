@@ -50,7 +50,7 @@ class FileVerbs:
     """The methods that export and import one conversation."""
 
     _checkout: Checkout
-    _events: EventSource | None
+    _events: EventSource
 
     def export(
         self, path: str | os.PathLike[str], *, format: FileFormat | None = None, branch: str | None = None,

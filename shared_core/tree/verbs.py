@@ -36,7 +36,7 @@ class TreeVerbs:
 
     _checkout: Checkout
     _summing: SummaryRules
-    _events: EventSource | None
+    _events: EventSource
 
     # Branches and tags
 
@@ -229,17 +229,16 @@ class TreeVerbs:
             TypeError: the summarizer is a coroutine function, which only `AsyncInfiniteMemory` can await.
             Exception: whatever the summarizer raises.
         """
-        return drive(self.merge_steps(source, how, prompt=prompt, summarizer=summarizer))
+        return drive(self._merge_steps(source, how, prompt=prompt, summarizer=summarizer))
 
-    def merge_steps(
+    def _merge_steps(
         self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: AnySummarizer | None = None
     ) -> MergeSteps:
-        """Return the steps of `merge`; see `InfiniteMemory.context_steps`."""
         one_of("how", how, get_args(How))
         if summarizer is not None:
             function("summarizer", summarizer, "(previous_summary, messages) -> str")
         steps = merge.merge(self._checkout, source, how, self._summing, prompt=prompt, summarizer=summarizer)
-        return steps if self._events is None else self._events.steps(self._events.watch("merge"), steps, _of_copies)
+        return self._events.steps(self._events.watch("merge"), steps, _of_copies)
 
     def sources(self, id: str) -> list[str]:
         """Return the ids a message was made from: a copy's original, or all that a merge's answer sums up; else none.

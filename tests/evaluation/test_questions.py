@@ -49,14 +49,14 @@ def test_questions_may_be_objects() -> None:
 
 WRONG: list[tuple[Any, str]] = [
     ('{"question": ', "not valid JSON"),
-    ([1], "expected a Question"),
+    ([1], "instance of Question"),
     ({"ids": ["m1"]}, "question= is missing"),
     ({"question": "", "ids": ["m1"]}, "question=''"),
-    ({"question": 3, "ids": ["m1"]}, "question=3: expected a text"),
+    ({"question": 3, "ids": ["m1"]}, "question=3: Input should be"),
     ({"question": "x"}, "give 'ids' or 'text'"),
-    ({"question": "x", "ids": [1]}, "ids[0]=1: expected a text"),
-    ({"question": "x", "text": {"a": 1}}, "text={'a': 1}: expected a list"),
-    ({"question": "x", "ids": [], "session": 4}, "session=4: expected a text"),
+    ({"question": "x", "ids": [1]}, "ids[0]=1: Input should be"),
+    ({"question": "x", "text": {"a": 1}}, "text={'a': 1}: Input should be"),
+    ({"question": "x", "ids": [], "session": 4}, "session=4: Input should be"),
     *[({}, "question= is missing")] * 2,
 ]
 
