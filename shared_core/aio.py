@@ -7,6 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
+from shared_core.arguments import SystemPrompt
 from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed
 from shared_core.memory import InfiniteMemory
@@ -20,7 +21,6 @@ from shared_core.recall.scope import RecallScope
 from shared_core.records import Branch, SessionInfo, Summary
 from shared_core.runtime.threads import beside, threads_of
 from shared_core.session.forget import ForgetResult
-from shared_core.session.system_prompt import SystemPrompt
 from shared_core.sharing.files import FileFormat
 from shared_core.sharing.importer import ImportResult
 from shared_core.sharing.redact import Redact

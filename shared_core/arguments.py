@@ -227,6 +227,23 @@ def schemas(tools: Any) -> tuple[Any, ...]:
     return tuple(tools)
 
 
+SystemPrompt = str | Callable[[], str | None]
+"""A system prompt as a setting: its text, or a function that returns it for each question."""
+
+
+def prompt_text(system: SystemPrompt | None) -> str:
+    """Return the text of a system prompt; empty if there is none.
+
+    Raises:
+        TypeError: it is neither a text nor a function that returns one.
+    """
+    text = system() if callable(system) else system
+    if text is not None and not isinstance(text, str):
+        what = "its function returned" if callable(system) else "not"
+        raise TypeError(f"system: pass a text or a function that returns one; {what} {text!r:.80}")
+    return text if text is not None and text.strip() else ""
+
+
 # Names of arguments
 
 OTHER_NAMES = {

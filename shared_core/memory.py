@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from shared_core.arguments import (
+    SystemPrompt,
     function,
     instance,
     moment,
     one_of,
     prompt_budget,
+    prompt_text,
     role_names,
     schemas,
     session_names,
@@ -55,7 +57,6 @@ from shared_core.session.live import LiveSession, Sizer
 from shared_core.session.message_sequence import MessageSequence
 from shared_core.session.past import Past, past_of
 from shared_core.session.plan import Ask
-from shared_core.session.system_prompt import SystemPrompt, prompt_text
 from shared_core.sharing.files import FileVerbs
 from shared_core.store import ALL, Store, give_title
 from shared_core.stores import open_store
@@ -246,7 +247,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             DuplicateError: an id is already stored with other content.
             UnknownReferenceError: the branch has no such turn.
         """
-        given = [strip(message, self._strippers) for message in message_list(messages)]
+        given = self._stripped(message_list(messages))
         with self._lock:
             stored = self._checkout.writer.add(given, turn)
             self._indexes.save_vectors()
@@ -282,7 +283,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         Returns:
             The whole history, with the ids under which its messages are stored.
         """
-        given = [strip(message, self._strippers) for message in message_list(messages)]
+        given = self._stripped(message_list(messages))
         one_of("removed", removed, get_args(Removed))
         return self._follow(given, after or FollowedHistory(), removed, since)[0]
 
@@ -299,6 +300,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         """Let the next reply join the newest turn of the branch, even if this object opened another turn."""
         with self._lock:
             self._checkout.writer.open_turn = None
+
+    def _stripped(self, messages: Sequence[Message]) -> list[Message]:
+        return [strip(message, self._strippers) for message in messages] if self._strippers else list(messages)
 
     def _note_stored(self, count: int) -> None:
         self._unsaved += count
@@ -445,7 +449,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         as_of: date | str | None = None,
     ) -> AskSteps:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
-        message = None if question is None else strip(user_message("question", question), self._strippers)
+        message = None if question is None else self._stripped([user_message("question", question)])[0]
         blank = message is not None and not (message.content.strip() or message.grounding or message.media_tokens)
         limit = self.max_tokens if max_tokens is None else max_tokens
         reserve = self.reserve_tokens if reserve_tokens is None else reserve_tokens

@@ -7,7 +7,7 @@ from itertools import chain
 
 from shared_core.formats.parts import OPENAI_FORMAT
 from shared_core.messages import Message, Payload
-from shared_core.session.turns import Entry, Size, Turn, calls_of
+from shared_core.session.turns import Entry, Size, Turn, calls_of, tokens_of
 
 MEDIA_LEFT_OUT = "[media left out]"
 """What the model is told where images, sound or files of an older turn are not sent again."""
@@ -184,8 +184,3 @@ def fit_groups(
 
 def _with_stubs(group: Group, stubs: Mapping[int, Entry]) -> Group:
     return tuple(stubs.get(entry.order, entry) for entry in group)
-
-
-def tokens_of(entries: Iterable[Entry]) -> int:
-    """Return the size of messages as sent."""
-    return sum([entry.tokens for entry in entries])

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from shared_core.arguments import in_range, instance, one_of, whole_number
 from shared_core.events import Note
 from shared_core.messages import Message
-from shared_core.prompt.abridged import abridged, tokens_of
+from shared_core.prompt.abridged import abridged
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.frame import (
     Frame,
@@ -27,7 +27,7 @@ from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.report_lines import report_lines
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Fill, Selection, Window, fit_window
-from shared_core.session.turns import Entry, Turn, chronological
+from shared_core.session.turns import Entry, Turn, chronological, tokens_of
 from shared_core.tokens import body_tokens, tokens_around
 
 Placement = Literal["grounding", "messages", "system"]

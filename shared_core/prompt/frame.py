@@ -12,9 +12,9 @@ from shared_core.events import Note
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.messages import join as join
 from shared_core.plugins.base import TokenCounter
-from shared_core.prompt.abridged import fit_groups, stubs_of, tokens_of
-from shared_core.prompt.fence import defused
-from shared_core.session.turns import Entry, Turn, chronological, tool_groups
+from shared_core.prompt.abridged import fit_groups, stubs_of
+from shared_core.prompt.template import defused
+from shared_core.session.turns import Entry, Turn, chronological, tokens_of, tool_groups
 from shared_core.tokens import message_tokens
 
 LONG_WORD = 40

@@ -5,7 +5,7 @@ them. Only those with the newest such id on a path are sent; they replace all ea
 belongs to no prompt: it is always sent, where it was said.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from shared_core.messages import Message
@@ -78,20 +78,3 @@ def prompt_joined(message: Message, before: Message | None) -> str | None:
     if not is_prompt(message):
         return None
     return before.turn_id if before is not None and is_prompt(before) else message.id
-
-
-SystemPrompt = str | Callable[[], str | None]
-"""A system prompt as a setting: its text, or a function that returns it for each question."""
-
-
-def prompt_text(system: SystemPrompt | None) -> str:
-    """Return the text of a system prompt; empty if there is none.
-
-    Raises:
-        TypeError: it is neither a text nor a function that returns one.
-    """
-    text = system() if callable(system) else system
-    if text is not None and not isinstance(text, str):
-        what = "its function returned" if callable(system) else "not"
-        raise TypeError(f"system: pass a text or a function that returns one; {what} {text!r:.80}")
-    return text if text is not None and text.strip() else ""

@@ -36,6 +36,11 @@ class Entry:
     order: int
 
 
+def tokens_of(entries: Iterable[Entry]) -> int:
+    """Return the size of messages as sent."""
+    return sum([entry.tokens for entry in entries])
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A user message and everything that answers it, in order. Messages of other turns may lie in between.

@@ -14,10 +14,10 @@ from shared_core.events import Note
 from shared_core.plugins.calls import Failure, Request
 from shared_core.plugins.summarizer import summary_request
 from shared_core.prompt.assembler import Assembler
-from shared_core.prompt.fence import defused
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Reason
+from shared_core.prompt.template import defused
 from shared_core.records import Position, Summary
 from shared_core.session.live import LiveSession, OutdatedError
 from shared_core.session.paths import Path, Span, beginning

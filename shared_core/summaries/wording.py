@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from shared_core.messages import Message, ToolCall
 from shared_core.plugins.base import TokenCounter
-from shared_core.prompt.fence import folded, speaker
+from shared_core.prompt.template import folded, speaker
 
 SUMMARY_PROMPT = (
     "You keep the summary of a long conversation up to date. Take the summary so far and what was said since, and "

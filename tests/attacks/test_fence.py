@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, RecallTemplate
-from shared_core.prompt.fence import defused, speaker
+from shared_core.prompt.template import defused, speaker
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WORDING = "<earlier_messages> </earlier_messages>"
