@@ -242,14 +242,15 @@ class ContextReport(_LinesLater):
             more: what shows every decision.
         """
         width = _width(width)
-        return "\n".join([*self._head(width), "", *self._recalled(width), self._rest(more)])
+        return "\n".join([*self._head(width), "", *self._recalled(width), *_wrapped(self._rest(more), width)])
 
     def full(self, *, width: int | None = None) -> str:
         """Return the report with a line for every decision; `width`: as for `render`."""
         width = _width(width)
         counts = Counter(line.reason for line in self.lines)
         meanings = (f"{reason:<14}{reason.why} ({counted(count, 'line')})" for reason, count in counts.items())
-        return "\n".join([*self._head(width), "", *self._table(width), "", *meanings])
+        meant = (line for text in meanings for line in _wrapped(text, width, indent=14))
+        return "\n".join([*self._head(width), "", *self._table(width), "", *meant])
 
     def _head(self, width: int) -> Iterator[str]:
         """Yield the bar, the totals and the notes."""
@@ -261,9 +262,9 @@ class ContextReport(_LinesLater):
         yield f"[{bar[:cells]:·<{cells}}] {self._tokens()} ({used})"
         shares = "  ".join(f"{kind.letter} {kind.value} {tokens:,}" for kind, tokens in parts.items())
         free = max(0, self.budget - self.total_tokens)
-        yield from textwrap.wrap(f"{shares}  · free {free:,}  (reply {self.reserve:,})".strip(), width)
+        yield from _wrapped(f"{shares}  · free {free:,}  (reply {self.reserve:,})".strip(), width)
         for note in self._warnings():
-            yield from textwrap.wrap(f"! {on_one_line(note)}", width)
+            yield from _wrapped(f"! {on_one_line(note)}", width)
 
     def _warnings(self) -> list[str]:
         notes: list[str] = [*self.degraded]
@@ -279,7 +280,7 @@ class ContextReport(_LinesLater):
             text = f"{self.stopped[:1].upper()}{self.stopped[1:]}." if self.stopped else ""
             if any(line.kind is Kind.WINDOW for line in self.lines) and all(line.included for line in self.lines):
                 text = "Nothing had to be recalled: the window holds the whole conversation."
-            yield from textwrap.wrap(text, width)
+            yield from _wrapped(text, width)
             return
         order = "in the reranker's order" if self.reranked else "best first"
         yield f"Recalled, {order}; > marks the best matches:"
@@ -334,6 +335,11 @@ def _width(given: int | None) -> int:
         return max(NARROWEST, get_terminal_size().columns)
     whole_number("width", given, least=NARROWEST)
     return given
+
+
+def _wrapped(text: str, width: int, indent: int = 0) -> list[str]:
+    """Return a text as lines; those after its first are indented. Options such as `--full` stay whole."""
+    return textwrap.wrap(text, width, subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def _passage(text: str, words: set[str], room: int) -> str:

@@ -106,13 +106,23 @@ def test_an_empty_report_is_short() -> None:
 texts = st.text(st.characters(codec="utf-8"), max_size=150)
 
 
-@given(st.lists(st.tuples(texts, st.floats(-9, 99), st.sampled_from(Reason)), max_size=8), texts, st.integers(60, 160))
-def test_no_line_is_longer_than_the_width(rows: list[tuple[str, float, Reason]], question: str, width: int) -> None:
-    lines = [recalled(number, score, text, reason=reason) for number, (text, score, reason) in enumerate(rows)]
+rows_of_a_report = st.lists(st.tuples(texts, st.floats(-9, 99), st.sampled_from(Reason), st.booleans()), max_size=16)
+
+
+@given(rows_of_a_report, texts, st.integers(60, 160))
+def test_no_line_is_longer_than_the_width(
+    rows: list[tuple[str, float, Reason, bool]], question: str, width: int
+) -> None:
+    lines = [
+        recalled(number, score, text, reason=reason, included=included)
+        for number, (text, score, reason, included) in enumerate(rows)
+    ]
     asked = ReportLine(None, "user", Kind.QUESTION, True, Reason.QUESTION, 10, 90, question)
     report = ContextReport(100, 20, (asked, *lines), 3, (Note(question),))
     assert all(len(line) <= width for line in report.render(width=width).split("\n"))
-    assert report.full(width=width).count("\n+") == 1 + len(lines)
+    table, meanings = report.full(width=width).rsplit("\n\n", 1)
+    assert sum(line[:1] in "+-" for line in table.split("\n\n")[-1].split("\n")) == 1 + len(lines)
+    assert all(len(line) <= width for line in meanings.split("\n"))
 
 
 def test_the_part_of_a_long_text_that_answers_is_shown() -> None:
