@@ -22,7 +22,8 @@ from langchain_infinite_memory.sessions import MemoryLike, Sessions, unnamed
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import Hits, hits_steps
 from shared_core.arguments import instance, name_value, whole_number
-from shared_core.messages import Message, Role
+from shared_core.formats.fields import Role
+from shared_core.messages import Message
 from shared_core.plugins.calls import adrive, drive
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.template import RecallTemplate

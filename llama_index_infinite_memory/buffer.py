@@ -25,8 +25,8 @@ from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.arguments import instance, name_value, one_of
+from shared_core.formats.fields import Role
 from shared_core.memory import InfiniteMemory
-from shared_core.messages import Role
 from shared_core.plugins.calls import adrive, drive
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.hits import Hit

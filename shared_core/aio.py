@@ -8,10 +8,11 @@ from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 from shared_core.arguments import SystemPrompt
+from shared_core.formats.fields import Role
 from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed
 from shared_core.memory import InfiniteMemory
-from shared_core.messages import Message, MessageLike, Role
+from shared_core.messages import Message, MessageLike
 from shared_core.pipeline import Progress
 from shared_core.plugins.calls import adrive
 from shared_core.plugins.summarizer import AnySummarizer

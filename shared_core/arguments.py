@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from shared_core.errors import BudgetError
 from shared_core.field_errors import shown
-from shared_core.formats.fields import ROLE_NAMES
-from shared_core.messages import Message, Role, in_utc, one_message
+from shared_core.formats.fields import ROLE_NAMES, Role
+from shared_core.messages import Message, in_utc, one_message
 
 Value = TypeVar("Value")
 Method = TypeVar("Method", bound=Callable[..., None])

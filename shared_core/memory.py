@@ -24,9 +24,10 @@ from shared_core.arguments import (
 from shared_core.errors import UnknownReferenceError
 from shared_core.events import OnEvent, as_hook
 from shared_core.events.source import EventSource, Watch, reported
+from shared_core.formats.fields import Role
 from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed, follow
-from shared_core.messages import Message, MessageLike, Role, message_list, one_message
+from shared_core.messages import Message, MessageLike, message_list, one_message
 from shared_core.pipeline import AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps
 from shared_core.plugins.base import Embedder, TokenCounter
 from shared_core.plugins.calls import drive
@@ -309,7 +310,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._added += count
         if self._unsaved >= SNAPSHOT_EVERY:
             self._unsaved = 0
-            self._prompts.refresh_and_save(least=SNAPSHOT_ROWS)
+            self._indexes.refresh_and_save(least=SNAPSHOT_ROWS)
 
     # Reading
 
@@ -560,7 +561,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             with self._lock:
                 self._indexes.accept_embedder()
         watch = self._events.watch("reindex" if anew else "index")
-        yield from self._events.steps(watch, self._prompts.index_steps(progress))
+        yield from self._events.steps(watch, self._prompts.index_steps(progress or (lambda done, total: None)))
 
     # Summing up
 

@@ -12,23 +12,6 @@ from shared_core.formats.fields import ROLE_NAMES, MessageFields, Role, own_copy
 from shared_core.formats.openai_chat import write_chat
 from shared_core.formats.openai_responses import message_groups, read_group, write_items
 
-__all__ = [
-    "Grounding",
-    "GroundingItem",
-    "Message",
-    "MessageLike",
-    "Payload",
-    "Role",
-    "ToolCall",
-    "content_of",
-    "fields_of",
-    "in_utc",
-    "join",
-    "message_list",
-    "message_of",
-    "one_message",
-]
-
 BLANK_LINE = "\n\n"
 """The separator between the parts of a rendered message."""
 
@@ -146,35 +129,10 @@ class Grounding(_Value):
         """The indices of the items that have text."""
         return [index for index, item in enumerate(self.items) if item.text]
 
-    def render(self, keep: Sequence[int] | None = None) -> str:
-        """Return header, items and footer as one text; empty if there are no items.
-
-        Args:
-            keep: indices of the items to show; all by default.
-        """
-        return self.around(self.shown(keep))
-
-    def around(self, texts: Sequence[str]) -> str:
-        """Return header, texts, the note on items that are left out, and footer as one text; empty without texts."""
-        if not any(texts):
-            return ""
-        omitted = len(self.filled) - sum(map(bool, texts))
-        note = self.omitted_note.replace("{count}", str(omitted)) if omitted else ""
-        return join(self.header, *texts, note, self.footer)
-
     @property
     def surrounds(self) -> bool:
         """Whether the text stood in the message itself, directly around its content; see `set_apart`."""
         return self.omitted_note == SET_APART
-
-    def with_content(self, content: str, keep: Sequence[int] | None = None) -> str:
-        """Return the text of a message with its grounding, as it is sent.
-
-        Args:
-            content: the content of the message.
-            keep: indices of the items to show; all by default.
-        """
-        return self.around_content(content, self.shown(keep))
 
     @property
     def text(self) -> str:
@@ -182,21 +140,35 @@ class Grounding(_Value):
         return join(self.header, *(item.text for item in self.items), self.footer)
 
     def shown(self, keep: Sequence[int] | None = None) -> list[str]:
-        """Return the texts of the items to show, in order."""
+        """Return the texts of the items at these indices, in order; by default of all."""
         return [self.items[index].text for index in (self.filled if keep is None else sorted(keep))]
 
-    def around_content(self, content: str, texts: Sequence[str]) -> str:
-        """Return header, texts, the note on items that are left out, and footer, with the content where it belongs."""
+    def render(self, texts: Sequence[str] | None = None) -> str:
+        """Return header, texts, the note on items that are left out, and footer as one text; empty without texts.
+
+        Args:
+            texts: the texts of the items that are there; by default of all.
+        """
+        texts = self.shown() if texts is None else texts
+        return join(self.header, *texts, self._note(texts), self.footer) if any(texts) else ""
+
+    def with_content(self, content: str, texts: Sequence[str] | None = None) -> str:
+        """Return the text of a message with its grounding, as it is sent; `texts` as for `render`."""
+        texts = self.shown() if texts is None else texts
         if not self.surrounds:
-            return join(self.around(texts), content)
+            return join(self.render(texts), content)
         if not any(texts):
             return content
-        rest, omitted = "".join(texts), len(self.filled) - sum(map(bool, texts))
-        if omitted:
-            rest = join(rest.strip("\n"), self.omitted_note.replace("{count}", str(omitted)))
+        rest, note = "".join(texts), self._note(texts)
+        if note:
+            rest = join(rest.strip("\n"), note)
         if self.header:
             return content.removesuffix(CUT) + self.header + rest
-        return rest + (BLANK_LINE if omitted else "") + content + self.footer
+        return rest + (BLANK_LINE if note else "") + content + self.footer
+
+    def _note(self, texts: Sequence[str]) -> str:
+        omitted = len(self.filled) - sum(map(bool, texts))
+        return self.omitted_note.replace("{count}", str(omitted)) if omitted else ""
 
     @field_validator("items", mode="before")
     @classmethod
@@ -330,9 +302,7 @@ class Message(_Value):
     @property
     def whole(self) -> "Message":
         """The message as it was before text was set apart from its content; the message itself if none was."""
-        if self.grounding is None or not self.grounding.surrounds:
-            return self
-        return self.replace(content=self.grounding.with_content(self.content), grounding=None)
+        return self.grounded if self.grounding is not None and self.grounding.surrounds else self
 
     @property
     def grounded(self) -> "Message":

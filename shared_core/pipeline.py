@@ -15,7 +15,6 @@ from shared_core.plugins.calls import Request
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
-from shared_core.recall.embedding import EmbedderChoice
 from shared_core.recall.rank import grounding_hits, with_grounding_hits
 from shared_core.recall.read import Reader, read_messages, shortlist
 from shared_core.recall.reranking import RERANKED, Reranking
@@ -194,7 +193,7 @@ class PromptBuilder:
             with self._lock, suppress(OutdatedError):  # if so, what was found may have been forgotten
                 return read_messages(self.live, found, hits, top_k, state.epoch)
 
-    def index_steps(self, progress: Progress | None) -> IndexSteps:
+    def index_steps(self, progress: Progress) -> IndexSteps:
         """Yield requests for vectors until every message has one, and save snapshots.
 
         Raises:
@@ -209,48 +208,20 @@ class PromptBuilder:
                 scopes += [scope] if len(new) else []
                 rows = np.concatenate([rows, new])
             embedder, total = self.searcher.sessions.embedder_choice().embedder, len(rows)
-        done = 0
-        for scope in scopes:
-            before = done
-
-            def report(count: int, before: int = before) -> None:
-                nonlocal done
-                done = before + count
-                if progress is not None:
-                    progress(done, max(total, done))
-
-            if embedder is not None:
-                yield from self.searcher.backlog.steps(
-                    [scope], embedder, batch=LARGE_BATCH, progress=report, store=True
-                )
+        if embedder is not None:
+            yield from self.searcher.backlog.steps(
+                scopes, embedder, batch=LARGE_BATCH, store=True, progress=lambda done: progress(done, max(total, done))
+            )
         for index in self.searcher.sessions.opened():
             for vectors in index.vectors:
                 vectors.vectors.settle()
         with self._lock:
-            self.save_snapshots(least=1)
-
-    # Snapshots
+            self.searcher.sessions.save_snapshots(least=1)
 
     def close(self, *, least: int) -> None:
         """Save snapshots, and stop background work. What the embedder returns after that is not stored."""
         self.searcher.backlog.closed = True
-        try:
-            self.save_snapshots(least=least)
-        finally:
-            self.searcher.sessions.close()
-
-    def refresh_and_save(self, *, least: int) -> None:
-        """Update the session's index, if it is in memory, and save its snapshot."""
-        state = self.live.sync()
-        if self.searcher.sessions.is_open:
-            self.searcher.sessions.open(state, EmbedderChoice(None))
-        self.save_snapshots(least=least)
-
-    def save_snapshots(self, *, least: int) -> None:
-        """Save the indexes in memory that have grown by `least` rows, or whose snapshots were damaged."""
-        self.searcher.sessions.save_vectors()
-        for index in self.searcher.sessions.opened():
-            index.save_snapshots(least, self.searcher.sessions.saved)
+        self.searcher.sessions.close(least=least)
 
 
 def _mark(watch: Watch | None, stage: str) -> None:

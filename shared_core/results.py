@@ -10,36 +10,22 @@ cherry_pick, rebase, stash            CherryPickResult, Stash
 import_file                           ImportResult
 """
 
-from shared_core.history.followed import FollowedHistory
-from shared_core.prompt.context import Context, ContextReport, ReportLine
-from shared_core.prompt.hits import Hit
-from shared_core.prompt.reasons import Kind, Reason
-from shared_core.records import Branch, SessionInfo, Summary
-from shared_core.session.forget import ForgetResult
-from shared_core.sharing.importer import ImportResult
-from shared_core.tree.branches import Diff, ReflogEntry
-from shared_core.tree.copies import CherryPickResult, Stash
-from shared_core.tree.log import LogEntry
-from shared_core.tree.merge import Conflict, MergeResult
-
-__all__ = [
-    "Branch",
-    "CherryPickResult",
-    "Conflict",
-    "Context",
-    "ContextReport",
-    "Diff",
-    "FollowedHistory",
-    "ForgetResult",
-    "Hit",
-    "ImportResult",
-    "Kind",
-    "LogEntry",
-    "MergeResult",
-    "Reason",
-    "ReflogEntry",
-    "ReportLine",
-    "SessionInfo",
-    "Stash",
-    "Summary",
-]
+from shared_core.history.followed import FollowedHistory as FollowedHistory
+from shared_core.prompt.context import Context as Context
+from shared_core.prompt.context import ContextReport as ContextReport
+from shared_core.prompt.context import ReportLine as ReportLine
+from shared_core.prompt.hits import Hit as Hit
+from shared_core.prompt.reasons import Kind as Kind
+from shared_core.prompt.reasons import Reason as Reason
+from shared_core.records import Branch as Branch
+from shared_core.records import SessionInfo as SessionInfo
+from shared_core.records import Summary as Summary
+from shared_core.session.forget import ForgetResult as ForgetResult
+from shared_core.sharing.importer import ImportResult as ImportResult
+from shared_core.tree.branches import Diff as Diff
+from shared_core.tree.branches import ReflogEntry as ReflogEntry
+from shared_core.tree.copies import CherryPickResult as CherryPickResult
+from shared_core.tree.copies import Stash as Stash
+from shared_core.tree.log import LogEntry as LogEntry
+from shared_core.tree.merge import Conflict as Conflict
+from shared_core.tree.merge import MergeResult as MergeResult

@@ -37,8 +37,9 @@ from shared_core.cli.printing import (
 from shared_core.cli.session_commands import forget_sessions, search_sessions
 from shared_core.cli.store_tables import answer_store_stats
 from shared_core.errors import StoreError, StoreUnavailableError
+from shared_core.formats.fields import Role
 from shared_core.memory import InfiniteMemory
-from shared_core.messages import Message, Role
+from shared_core.messages import Message
 from shared_core.prompt.terminal import printable
 
 GRAPH_LIMIT = 200

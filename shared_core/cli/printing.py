@@ -14,7 +14,8 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from shared_core.messages import Message, Role
+from shared_core.formats.fields import Role
+from shared_core.messages import Message
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Kind

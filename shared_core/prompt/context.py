@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from shared_core.arguments import whole_number
 from shared_core.events import Note
 from shared_core.formats.anthropic import anthropic_request
-from shared_core.formats.fields import write_each
+from shared_core.formats.fields import Role, write_each
 from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
-from shared_core.messages import Message, Role, fields_of
+from shared_core.messages import Message, fields_of
 from shared_core.prompt.reasons import PART, Kind, Reason
 from shared_core.prompt.terminal import counted, on_one_line, preview
 

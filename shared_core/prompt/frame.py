@@ -62,8 +62,8 @@ def render_grounding(grounding: Grounding | None, *, keep: Sequence[int] | None 
 
 def _written(grounding: Grounding, texts: Sequence[str], content: str) -> str:
     if not grounding.surrounds:
-        return grounding.around(texts)
-    return grounding.around_content(content, texts) if any(texts) else ""
+        return grounding.render(texts)
+    return grounding.with_content(content, texts) if any(texts) else ""
 
 
 def _strongest_first(grounding: Grounding) -> list[int]:

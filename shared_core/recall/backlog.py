@@ -123,28 +123,29 @@ class Backlog:
             embedder: makes the vectors.
             batch: how many messages are embedded at a time.
             store: whether the vectors are stored after each batch, or only kept in memory.
-            progress: called after each batch with how many messages of the scope are done.
+            progress: called after each batch with how many messages are done.
             until: returns whether to end after a batch.
 
         Raises:
             EmbedderError: the embedder failed; earlier batches are kept.
             StoreError: the store cannot be read or written.
         """
-        count = 0
+        count = done = 0
         for scope in scopes:
             session = scope.session_index.session
             with self._lock:
                 rows = scope.pending()
                 if scope.vectors is None or not len(rows):
                     continue
-            for start in range(0, len(rows), batch):
+            for part in (rows[start : start + batch] for start in range(0, len(rows), batch)):
                 count += yield from embed_rows(
-                    scope.vectors, rows[start : start + batch], embedder,
+                    scope.vectors, part, embedder,
                     partial(self._texts, scope, recent=not store), lock=self._lock, store=store,
                     is_ours=partial(self._sessions.live.is_ours, session),
                     wanted=lambda: not self.closed,
                 )  # fmt: skip
-                progress(min(start + batch, len(rows)))
+                done += len(part)
+                progress(done)
                 if until():
                     return count
         return count

@@ -152,13 +152,29 @@ class OpenIndexes:
             shared.users.discard(self)
             self.cache.note(shared, key)
 
-    def close(self) -> None:
-        """Let the indexes go, and stop the background work of those that nobody else uses."""
-        opened, self._open = self.opened(), {}
-        for shared in opened:
-            shared.users.discard(self)
-            if not shared.users:
-                shared.rest()
+    def close(self, *, least: int) -> None:
+        """Save snapshots, let the indexes go, and stop the background work of those that nobody else uses."""
+        try:
+            self.save_snapshots(least=least)
+        finally:
+            opened, self._open = self.opened(), {}
+            for shared in opened:
+                shared.users.discard(self)
+                if not shared.users:
+                    shared.rest()
+
+    def refresh_and_save(self, *, least: int) -> None:
+        """Update the session's index, if it is in memory, and save its snapshot."""
+        state = self.live.sync()
+        if self.is_open:
+            self.open(state, EmbedderChoice(None))
+        self.save_snapshots(least=least)
+
+    def save_snapshots(self, *, least: int) -> None:
+        """Save the indexes in memory that have grown by `least` rows, or whose snapshots were damaged."""
+        self.save_vectors()
+        for index in self.opened():
+            index.save_snapshots(least, self.saved)
 
     def own_vectors(self) -> SessionVectors | None:
         """Return the vectors of this session, if they are in memory."""

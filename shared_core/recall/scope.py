@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from shared_core.formats.fields import Role
 from shared_core.index.lines import LinePrefix
 from shared_core.index.rows import ROLES, SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.index.vectors import PAIRED
 from shared_core.languages.language import ENGLISH, LANGUAGES, Language
-from shared_core.messages import Role
 from shared_core.prompt.hits import Place
 from shared_core.records import Position, Record
 from shared_core.session.paths import Path

@@ -5,7 +5,8 @@ from datetime import datetime, timedelta, timezone
 from functools import partial
 from itertools import takewhile
 
-from shared_core.messages import Message, Role
+from shared_core.formats.fields import Role
+from shared_core.messages import Message
 from shared_core.records import (
     MAIN,
     ROOT,

@@ -160,7 +160,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"role": "assistant", "tool_calls": "x"}, "tool_calls is 'x'; expected a list"),
     ({"role": "assistant", "tool_calls": [{"id": "c"}]}, 'expected "id" and "function"'),
     ({"role": "tool", "content": "x"}, 'has no "tool_call_id"'),
-    ({"role": "user", "content": "x", "name": 7}, "name=7: expected a text"),
+    ({"role": "user", "content": "x", "name": 7}, "name=7: Input should be"),
 ]
 
 

@@ -173,7 +173,7 @@ def test_a_memory_whose_user_is_cancelled_is_closed(
         begun.set()
         await asyncio.wait({asked})
         assert asked.cancelled()
-        assert (len(closed), pool._idle, memories._runs._idle) == (1, {}, [])
+        assert (len(closed), pool._idle, memories._runs._idle) == (1, [], [])
 
     closed: list[InfiniteMemory] = []
     really_close, really_take = InfiniteMemory.close, ThreadMemory._take

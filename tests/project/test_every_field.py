@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.messages import Role, content_of
+from shared_core.formats.fields import Role
+from shared_core.messages import content_of
 from shared_core.testing.store_contract.message_contract import RICH
 
 ROOT = Path(__file__).resolve().parents[2]

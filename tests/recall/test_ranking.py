@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared_core.formats.fields import Role
 from shared_core.index.lines import LinePrefix
 from shared_core.index.rows import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
-from shared_core.messages import Message, Role
+from shared_core.messages import Message
 from shared_core.plugins.base import Vectors
 from shared_core.prompt.hits import Hit
 from shared_core.recall import rank as ranking

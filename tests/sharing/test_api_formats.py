@@ -125,7 +125,7 @@ WRONG: list[tuple[Any, str]] = [
     ([{"role": "assistant", "content": [{"type": "tool_use", "id": "a"}]}], "\"name\" and \"input\""),
     ([{"role": "user", "content": [{"type": "tool_result", "tool_use_id": 3}]}], "the id of a call as tool_use_id"),
     ([{"role": "user", "id": "a", "content": [{"type": "thinking"}]}] * 2, "message 2: id 'a' belongs to another"),
-    ([{"role": "user", "id": 7, "content": [{"type": "thinking"}]}], "message 7: id=7: expected a text"),
+    ([{"role": "user", "id": 7, "content": [{"type": "thinking"}]}], "message 7: id=7: Input should be"),
 ]  # fmt: skip
 
 

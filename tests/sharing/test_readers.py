@@ -95,8 +95,8 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"q1": {"message": {"author": {"role": "robot"}}, "parent": None}}, "no author with a known role"),
     ({"q1": {"message": [1], "parent": None}}, "no author with a known role"),
     ({"q1": {"message": {"author": {"role": "user"}, "create_time": 1e300}, "parent": None}}, "is not a time"),
-    ({"": NODES["q1"]}, "node '': id='': expected a text that is not empty"),
-    ({"\ud800": NODES["q1"]}, "node '\\ud800': id='\\ud800': expected a text without lone"),
+    ({"": NODES["q1"]}, "node '': id='': String should have"),
+    ({"\ud800": NODES["q1"]}, "node '\\ud800': id='\\ud800': Input should be a valid string"),
 ]
 
 

@@ -11,7 +11,8 @@ from hashlib import blake2b
 from typing import Any
 
 from shared_core.errors import InputFileError
-from shared_core.messages import Message, Role, ToolCall
+from shared_core.formats.fields import Role
+from shared_core.messages import Message, ToolCall
 from shared_core.sharing.format import LineError
 from shared_core.sharing.readers.conversation import (
     EPOCH,

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from shared_core.messages import Message, Role, ToolCall
+from shared_core.formats.fields import Role
+from shared_core.messages import Message, ToolCall
 from shared_core.sharing.format import LineError
 from shared_core.sharing.readers.conversation import (
     EPOCH,

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
-from shared_core.messages import Role
+from shared_core.formats.fields import Role
 from shared_core.records import (
     MAIN,
     ROOT,
