@@ -27,8 +27,8 @@ from latency_talk import conversation
 from recall_talks import NO_TIME, read_talks
 
 from shared_core import Message
-from shared_core.openai_proxy.chat_request import read_chat_request
-from shared_core.openai_proxy.prompts import Prompts
+from shared_core.doors.openai_proxy.chat_request import read_chat_request
+from shared_core.doors.openai_proxy.prompts import Prompts
 from shared_core.plugins.base import TokenCounter
 from shared_core.pool import SessionPool
 from shared_core.tokens import as_counter

@@ -132,14 +132,14 @@ def served(store: Path, model: Process) -> Iterator[Process]:
 
 _RUNNER = """
 import os, sys
-from shared_core.cli import printing, serve_command
+from shared_core.doors.cli import printing, serve_command
 say = serve_command.say
 def told(text):
     say(text)
     out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(out, 1), os.dup2(out, 2)
 serve_command.say = told
-from shared_core.cli.app import run
+from shared_core.doors.cli.app import run
 sys.exit(run(sys.argv[2:]))
 """
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from shared_core import ContextReport, InfiniteMemory
-from shared_core.cli.printing import report_text
+from shared_core.doors.cli.printing import report_text
 from shared_core.sharing.readers.openai import read_messages
 
 DOCS = Path(__file__).parent

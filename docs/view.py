@@ -12,8 +12,8 @@ from typing import Any
 from PIL import Image
 
 from shared_core import InfiniteMemory, Message
+from shared_core.doors.view import write_page
 from shared_core.sharing.readers.openai import read_messages
-from shared_core.view import write_page
 
 DOCS = Path(__file__).parent
 QUESTION = "What was the code of my locker at the climbing hall?"

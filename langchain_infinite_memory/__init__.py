@@ -7,7 +7,7 @@ A name is loaded when it is first used, so importing the package costs next to n
 from typing import TYPE_CHECKING, Any
 
 from shared_core import __version__ as __version__
-from shared_core.interop.packages import public_name, require_framework
+from shared_core.doors.interop.packages import public_name, require_framework
 
 if TYPE_CHECKING:  # the public names of a module are its `__all__`
     from langchain_infinite_memory.embeddings import *

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from langchain_core.language_models import BaseChatModel
 
 from langchain_infinite_memory.messages import from_message, system_first
-from shared_core.interop.packages import require_framework
+from shared_core.doors.interop.packages import require_framework
 from shared_core.messages import Message
 
 __all__ = ["chat_model"]

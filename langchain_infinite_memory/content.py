@@ -7,9 +7,9 @@ from typing import Any
 
 from langchain_core.documents import Document
 
+from shared_core.doors.interop.content import references, text_mark, text_slice, text_tokens, unpack_blocks
+from shared_core.doors.interop.values import Encode, UnstorableError, ValueCodec
 from shared_core.formats.parts import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, VIDEO_TOKENS
-from shared_core.interop.content import references, text_mark, text_slice, text_tokens, unpack_blocks
-from shared_core.interop.values import Encode, UnstorableError, ValueCodec
 
 
 def _encode_document(document: Document, encode: Encode) -> Any:

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from langchain_core.embeddings import Embeddings
 
-from shared_core.interop.packages import require_framework
+from shared_core.doors.interop.packages import require_framework
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.embedders import CallableEmbedder
 from shared_core.plugins.embedders import as_embedder as as_own_embedder

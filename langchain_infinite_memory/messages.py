@@ -31,8 +31,8 @@ from langchain_infinite_memory.additional_kwargs import (
 )
 from langchain_infinite_memory.content import CODEC, Content, blocks_tokens, pack, unpack
 from langchain_infinite_memory.tool_calls import answered_call, engine_calls, langchain_calls
+from shared_core.doors.interop.values import UnstorableError, UnstorableWarning
 from shared_core.formats.fields import ROLE_NAMES, Role
-from shared_core.interop.values import UnstorableError, UnstorableWarning
 from shared_core.messages import Grounding, Message, Payload, ToolCall
 
 __all__ = ["UnstorableWarning", "from_message", "to_message"]

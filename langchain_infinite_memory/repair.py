@@ -15,7 +15,7 @@ from langchain_core.prompt_values import PromptValue
 
 from langchain_infinite_memory.tool_calls import answered_call, engine_calls
 from shared_core.arguments import one_of
-from shared_core.interop.content import function_call_id
+from shared_core.doors.interop.content import function_call_id
 from shared_core.messages import ToolCall
 
 __all__ = ["repair_messages"]

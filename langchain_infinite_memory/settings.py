@@ -12,7 +12,7 @@ from langchain_core.runnables.config import get_callback_manager_for_config
 from langchain_infinite_memory.embeddings import EmbeddingsLike, as_embedder
 from langchain_infinite_memory.token_counters import TextCounter, as_token_counter
 from shared_core.arguments import suggestion
-from shared_core.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
+from shared_core.doors.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
 from shared_core.memory import InfiniteMemory
 from shared_core.plugins.base import SummarizerModel
 from shared_core.plugins.reranker import AnyReranker

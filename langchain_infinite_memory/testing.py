@@ -12,7 +12,7 @@ from langchain_core.tools import BaseTool
 from pydantic import Field
 from typing_extensions import override
 
-from shared_core.interop.echo import echo, words
+from shared_core.doors.interop.echo import echo, words
 
 __all__ = ["EchoChatModel"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolMessage
 
-from shared_core.interop.content import arguments_object, compact_json, function_call_id, legacy_call
+from shared_core.doors.interop.content import arguments_object, compact_json, function_call_id, legacy_call
 from shared_core.messages import ToolCall
 
 LangChainCalls = tuple[list[dict[str, Any]], list[dict[str, Any]]]

@@ -15,9 +15,9 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 from llama_index.core.storage.docstore.utils import doc_to_json, json_to_doc
 from pydantic import AnyUrl, BaseModel
 
+from shared_core.doors.interop.content import references, text_slice, text_tokens, unpack_blocks
+from shared_core.doors.interop.values import Encode, UnstorableError, ValueCodec
 from shared_core.formats.parts import LOW_IMAGE_TOKENS
-from shared_core.interop.content import references, text_slice, text_tokens, unpack_blocks
-from shared_core.interop.values import Encode, UnstorableError, ValueCodec
 from shared_core.messages import Grounding, GroundingItem
 
 

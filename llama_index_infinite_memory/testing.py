@@ -15,7 +15,7 @@ from llama_index.core.base.llms.types import (
 from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.custom import CustomLLM
 
-from shared_core.interop.echo import echo, words
+from shared_core.doors.interop.echo import echo, words
 
 __all__ = ["EchoLLM"]
 

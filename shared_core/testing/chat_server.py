@@ -9,8 +9,8 @@ from typing import Any
 
 from typing_extensions import override
 
+from shared_core.doors.interop.echo import echo
 from shared_core.formats.anthropic import write_anthropic
-from shared_core.interop.echo import echo
 from shared_core.messages import Message, fields_of, message_list
 
 __all__ = ["ChatServer", "quote"]

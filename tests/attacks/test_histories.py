@@ -13,8 +13,8 @@ from unittest.mock import patch
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.cli.app import run
-from shared_core.cli.examples import EXAMPLES
+from shared_core.doors.cli.app import run
+from shared_core.doors.cli.examples import EXAMPLES
 from tests.attacks.hostile_history import OBEYED, Attacker, check_prompt, named_errors
 
 SOAK = bool(os.environ.get("SOAK"))

@@ -15,9 +15,9 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_infinite_memory.chat import chat_model as langchain_model
 from langchain_infinite_memory.testing import EchoChatModel
 from shared_core import InfiniteMemory, Message
-from shared_core.cli.app import run
-from shared_core.cli.chat import ChatLoop
-from shared_core.cli.models import ChatModel
+from shared_core.doors.cli.app import run
+from shared_core.doors.cli.chat import ChatLoop
+from shared_core.doors.cli.models import ChatModel
 from tests.langchain.random_histories import needs_providers
 from tests.support.documents import ROOT
 
@@ -284,7 +284,7 @@ def test_ctrl_c_ends_a_chat_that_is_not_typed(
 def test_without_langchain_a_model_says_what_to_install(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("langchain_infinite_memory")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr("shared_core.interop.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("shared_core.doors.interop.packages.find_spec", lambda name: None)
     code, out, err = chat("hello", model="openai:gpt-4o")
     assert (code, out) == (2, "")
     assert err == "infinite-memory: langchain-core is not installed: pip install 'infinite-memory[langchain]'\n"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message, import_sessions
-from shared_core.cli import file_commands
-from shared_core.cli.app import run
+from shared_core.doors.cli import file_commands
+from shared_core.doors.cli.app import run
 from shared_core.sharing import conversations
 from tests.support.documents import ROOT
 from tests.support.histories import history, texts

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from shared_core import InfiniteMemory, Message
-from shared_core.cli.app import run
-from shared_core.cli.lines import Lines
-from shared_core.cli.printing import message_line
+from shared_core.doors.cli.app import run
+from shared_core.doors.cli.lines import Lines
+from shared_core.doors.cli.printing import message_line
 
 ID = "0123456789abcdef0123456789abcdef"
 LONG = "The tokenizer never gets past a tab.\n" * 3

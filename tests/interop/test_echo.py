@@ -3,7 +3,7 @@
 import pytest
 
 from shared_core import Message, RecallTemplate
-from shared_core.interop.echo import Shown, echo, words
+from shared_core.doors.interop.echo import Shown, echo, words
 
 SAID = [("user", "My locker code is 4471."), ("assistant", "Noted.")]
 CODE = "You said: My locker code is 4471."

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.interop.adapters import Kept, scores_of
+from shared_core.doors.interop.adapters import Kept, scores_of
 from shared_core.recall.reranking import order_of
 
 

@@ -52,7 +52,7 @@ EVERY: list[BaseMessage] = [
     HumanMessage("<|endoftext|> NUL \0 and a lone \ud800 half", id="plain", name="Ana"),
     HumanMessage(["What is", PICTURE, {"type": "text", "text": "on it?"}, {"type": "text", "text": ""}], id="seen"),
     HumanMessage([{"text": "as Bedrock"}, {"image": {"format": "png", "source": {"bytes": b"\x00\xff"}}}], id="bytes"),
-    HumanMessage([{"text": "hi", 7: "c", (1, 2): 3}, {"type": "text", "text": "x", "$map": 1}], id="odd keys"),  # type: ignore[list-item]
+    HumanMessage([{"text": "hi", 7: "c", (1, 2): 3}, {"type": "text", "text": "x", "$map": 1}], id="odd keys"),
     HumanMessage([PICTURE], id="only a picture"),
     HumanMessage([], id="nothing"),
     REASONED,

@@ -8,10 +8,10 @@ from pathlib import Path
 import httpx
 
 from shared_core import InfiniteMemory
-from shared_core.mcp_server.conversations import Conversations
-from shared_core.mcp_server.server import memory_server
-from shared_core.mcp_server.transports import http_app
-from shared_core.serving.bearer_tokens import BearerTokens
+from shared_core.doors.mcp_server.conversations import Conversations
+from shared_core.doors.mcp_server.server import memory_server
+from shared_core.doors.mcp_server.transports import http_app
+from shared_core.doors.serving.bearer_tokens import BearerTokens
 from shared_core.testing import HashingEmbedder
 from tests.openai_proxy.servers import served, until
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from mcp import Client, MCPError
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
+from shared_core.doors.mcp_server.server import BUSY, UNUSABLE
 from shared_core.errors import StoreError, StoreUnavailableError
-from shared_core.mcp_server.server import BUSY, UNUSABLE
 from shared_core.store import ALL
 from shared_core.testing import HashingEmbedder
 from shared_core.tokens import as_counter

@@ -15,11 +15,11 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from shared_core import InfiniteMemory
-from shared_core.cli.app import run as run_command
-from shared_core.mcp_server.conversations import Conversations
-from shared_core.mcp_server.server import memory_server
-from shared_core.mcp_server.transports import http_app
-from shared_core.serving.bearer_tokens import BearerTokens
+from shared_core.doors.cli.app import run as run_command
+from shared_core.doors.mcp_server.conversations import Conversations
+from shared_core.doors.mcp_server.server import memory_server
+from shared_core.doors.mcp_server.transports import http_app
+from shared_core.doors.serving.bearer_tokens import BearerTokens
 from shared_core.testing import HashingEmbedder
 from tests.support.documents import ROOT
 from tests.support.mcp_calls import between, http, refused, said, stdio
@@ -267,7 +267,7 @@ def test_without_the_sdk_the_command_names_the_extra(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in list(sys.modules):
-        if name.startswith("shared_core.mcp_server."):
+        if name.startswith("shared_core.doors.mcp_server."):
             monkeypatch.delitem(sys.modules, name)
         elif name.partition(".")[0] == "mcp":
             monkeypatch.setitem(sys.modules, name, None)

@@ -18,9 +18,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from shared_core import SessionPool
-from shared_core.openai_proxy.app import create_app
-from shared_core.openai_proxy.upstream import Upstream
-from shared_core.serving.listener import listener, server_for
+from shared_core.doors.openai_proxy.app import create_app
+from shared_core.doors.openai_proxy.upstream import Upstream
+from shared_core.doors.serving.listener import listener, server_for
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
 from tests.openai_proxy.response_shapes import named, response, said_item, spoken_events

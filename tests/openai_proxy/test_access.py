@@ -9,9 +9,9 @@ import httpx
 import pytest
 from openai import AuthenticationError, OpenAI
 
+from shared_core.doors.openai_proxy.prompts import Prompts
+from shared_core.doors.serving.bearer_tokens import BearerTokens
 from shared_core.errors import StoreError
-from shared_core.openai_proxy.prompts import Prompts
-from shared_core.serving.bearer_tokens import BearerTokens
 from shared_core.store import Store
 from tests.openai_proxy.servers import ModelServer, proxied, stream, until
 
@@ -181,7 +181,7 @@ def test_the_log_says_what_happened_and_nothing_that_was_said(store: Store, capl
         client.get("/models/secret-model")
         client.get("/secret-path%0Ainjected")
         client.post("/chat/completions", json={"messages": "secret"})
-    lines = [record.getMessage() for record in caplog.records if record.name == "shared_core.openai_proxy.access"]
+    lines = [record.getMessage() for record in caplog.records if record.name == "shared_core.doors.openai_proxy.access"]
     assert [line.rsplit(" ", 2)[0] for line in lines] == [
         "POST /v1/chat/completions 200", "GET /v1/models/* 404", "GET - 404", "POST /v1/chat/completions 400"
     ]  # fmt: skip

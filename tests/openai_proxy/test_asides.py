@@ -185,7 +185,7 @@ def test_what_does_not_fit_goes_on_as_it_came_and_is_stored(
         ]}, headers=headers)  # fmt: skip
         assert later.headers.get("x-memory") is None
     assert [info.messages for info in store.overview(None)] == [4]
-    (said,) = [record.getMessage() for record in caplog.records if record.name == "shared_core.openai_proxy"]
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "shared_core.doors.openai_proxy"]
     assert said.startswith("a request went on as it came")
     assert "Hello" not in said
 

@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from shared_core import SessionPool
-from shared_core.openai_proxy import identity
-from shared_core.openai_proxy.app import create_app
-from shared_core.openai_proxy.echo_upstream import EchoTransport
-from shared_core.openai_proxy.upstream import Upstream
+from shared_core.doors.openai_proxy import identity
+from shared_core.doors.openai_proxy.app import create_app
+from shared_core.doors.openai_proxy.echo_upstream import EchoTransport
+from shared_core.doors.openai_proxy.upstream import Upstream
 from shared_core.store import Store
 from tests.openai_proxy.servers import served
 from tests.openai_proxy.test_installed_clients import by_itself, ran, with_llama_index, with_node

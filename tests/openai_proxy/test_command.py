@@ -16,10 +16,10 @@ import pytest
 from openai import APIError, NotFoundError, OpenAI
 
 from shared_core import InfiniteMemory, SessionPool
-from shared_core.cli.app import run
-from shared_core.openai_proxy.app import create_app
-from shared_core.openai_proxy.echo_upstream import EchoTransport
-from shared_core.openai_proxy.upstream import Upstream
+from shared_core.doors.cli.app import run
+from shared_core.doors.openai_proxy.app import create_app
+from shared_core.doors.openai_proxy.echo_upstream import EchoTransport
+from shared_core.doors.openai_proxy.upstream import Upstream
 from shared_core.store import Store
 from tests.openai_proxy.servers import ModelServer, served, spoken, stream, until
 from tests.support.documents import ROOT

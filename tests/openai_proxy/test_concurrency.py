@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 
 from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore
-from shared_core.openai_proxy.chat_request import ChatRequest, read_chat_request
-from shared_core.openai_proxy.prompts import LOCKS, Prompts
+from shared_core.doors.openai_proxy.chat_request import ChatRequest, read_chat_request
+from shared_core.doors.openai_proxy.prompts import LOCKS, Prompts
+from shared_core.doors.serving.bearer_tokens import BearerTokens
 from shared_core.records import Appended, Draft
-from shared_core.serving.bearer_tokens import BearerTokens
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
 from tests.openai_proxy.servers import chunk, proxied, stream

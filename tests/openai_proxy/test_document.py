@@ -6,11 +6,11 @@ from pathlib import Path
 from typer.main import get_command
 
 from shared_core import SessionPool
-from shared_core.cli.app import app as command
-from shared_core.openai_proxy import app, endpoint, identity, responses_request
-from shared_core.openai_proxy.app import create_app
-from shared_core.openai_proxy.echo_upstream import EchoTransport
-from shared_core.openai_proxy.upstream import Upstream
+from shared_core.doors.cli.app import app as command
+from shared_core.doors.openai_proxy import app, endpoint, identity, responses_request
+from shared_core.doors.openai_proxy.app import create_app
+from shared_core.doors.openai_proxy.echo_upstream import EchoTransport
+from shared_core.doors.openai_proxy.upstream import Upstream
 from shared_core.store import Store
 from tests.openai_proxy.servers import served
 from tests.support.documents import ROOT, blocks_of, run

@@ -9,7 +9,7 @@ import pytest
 from starlette.responses import JSONResponse
 
 from shared_core import InfiniteMemory, Message, SessionPool
-from shared_core.openai_proxy.prompts import Prompts, _standing_still
+from shared_core.doors.openai_proxy.prompts import Prompts, _standing_still
 from shared_core.store import Store
 from tests.openai_proxy.servers import ModelServer, completion, proxied
 

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from shared_core import InfiniteMemory
-from shared_core.openai_proxy.inspector import live_sessions
-from shared_core.openai_proxy.inspector.endpoints import API, PAGE
-from shared_core.openai_proxy.inspector.live_page import live_page
-from shared_core.serving.bearer_tokens import BearerTokens
+from shared_core.doors.openai_proxy.inspector import live_sessions
+from shared_core.doors.openai_proxy.inspector.endpoints import API, PAGE
+from shared_core.doors.openai_proxy.inspector.live_page import live_page
+from shared_core.doors.serving.bearer_tokens import BearerTokens
 from shared_core.store import Store
 from tests.openai_proxy.servers import proxied, until
 
@@ -326,7 +326,7 @@ def test_a_change_of_another_form_is_refused(mine: Page) -> None:
 
 
 def test_the_log_names_no_session_and_does_not_fill_with_polls(mine: Page, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "shared_core.openai_proxy.access")
+    caplog.set_level(logging.INFO, "shared_core.doors.openai_proxy.access")
     mine.get("requests")
     mine.get("session", 404, session="secret")
     mine.get("requests", 400, after="x")

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from shared_core.serving.bearer_tokens import BearerTokens
+from shared_core.doors.serving.bearer_tokens import BearerTokens
 from tests.openai_proxy.servers import proxied, until
 from tests.view.browser import Tab, browsing, needs_browser
 

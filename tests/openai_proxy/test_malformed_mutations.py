@@ -13,8 +13,8 @@ import pytest
 import uvicorn
 
 from shared_core import SessionPool
-from shared_core.openai_proxy.app import create_app
-from shared_core.openai_proxy.upstream import Upstream
+from shared_core.doors.openai_proxy.app import create_app
+from shared_core.doors.openai_proxy.upstream import Upstream
 from tests.openai_proxy import malformed
 from tests.openai_proxy.malformed import GOOD, HEALTH, Case
 from tests.openai_proxy.servers import ModelServer, served, until

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import Message, ToolCall
-from shared_core.openai_proxy.answer import StreamedAnswer, answer_of
-from shared_core.openai_proxy.event_stream import EventSplitter, chunk_of, data_of, event
-from shared_core.openai_proxy.refusal import Refused
+from shared_core.doors.openai_proxy.answer import StreamedAnswer, answer_of
+from shared_core.doors.openai_proxy.event_stream import EventSplitter, chunk_of, data_of, event
+from shared_core.doors.openai_proxy.refusal import Refused
 
 ENDS = (b"\n", b"\r\n", b"\r")
 
@@ -43,7 +43,7 @@ def test_comments_and_fields_of_events_are_passed_and_not_read() -> None:
 
 
 def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.openai_proxy.event_stream.MOST_BYTES", 10)
+    monkeypatch.setattr("shared_core.doors.openai_proxy.event_stream.MOST_BYTES", 10)
     with pytest.raises(Refused, match="too long"):
         EventSplitter().feed(b"data: 12345")
 

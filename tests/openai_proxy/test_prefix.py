@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from shared_core import Message, SessionPool
-from shared_core.openai_proxy.chat_request import read_chat_request
-from shared_core.openai_proxy.prompts import Prompts
+from shared_core.doors.openai_proxy.chat_request import read_chat_request
+from shared_core.doors.openai_proxy.prompts import Prompts
 from tests.prompt.test_prefix import SETTINGS
 
 TURNS = 56

@@ -6,12 +6,12 @@ from collections import defaultdict
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared_core.doors.openai_proxy.inspector import live_sessions
+from shared_core.doors.openai_proxy.inspector.request_ring import LONGEST, RequestRing
+from shared_core.doors.view.page_data import BEGINNING
 from shared_core.events import Note
-from shared_core.openai_proxy.inspector import live_sessions
-from shared_core.openai_proxy.inspector.request_ring import LONGEST, RequestRing
 from shared_core.prompt.context import ContextReport, ReportLine
 from shared_core.prompt.reasons import Kind, Reason
-from shared_core.view.page_data import BEGINNING
 
 REPORT = ContextReport(budget=10, reserve=0, lines=())
 USERS = ("ann", "ben", None)

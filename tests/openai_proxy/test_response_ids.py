@@ -7,11 +7,11 @@ from itertools import count
 import pytest
 
 from shared_core import InfiniteMemory, Message
+from shared_core.doors.openai_proxy.identity import LONGEST_RESPONSE_ID
+from shared_core.doors.openai_proxy.refusal import Refused
+from shared_core.doors.openai_proxy.response_ids import answer_named, keep_name, to_be_named
+from shared_core.doors.openai_proxy.responses_request import read_responses_request
 from shared_core.history.followed import FollowedHistory
-from shared_core.openai_proxy.identity import LONGEST_RESPONSE_ID
-from shared_core.openai_proxy.refusal import Refused
-from shared_core.openai_proxy.response_ids import answer_named, keep_name, to_be_named
-from shared_core.openai_proxy.responses_request import read_responses_request
 from shared_core.store import Store
 from tests.support.histories import CountingStore
 

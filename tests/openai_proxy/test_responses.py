@@ -13,9 +13,9 @@ from pydantic import SecretStr
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from shared_core import InfiniteMemory, SessionPool
-from shared_core.openai_proxy.app import create_app
-from shared_core.openai_proxy.echo_upstream import EchoTransport
-from shared_core.openai_proxy.upstream import Upstream
+from shared_core.doors.openai_proxy.app import create_app
+from shared_core.doors.openai_proxy.echo_upstream import EchoTransport
+from shared_core.doors.openai_proxy.upstream import Upstream
 from shared_core.store import Store
 from tests.openai_proxy.response_shapes import (
     call_item,

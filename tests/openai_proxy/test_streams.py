@@ -13,9 +13,9 @@ from openai import APIError, OpenAI
 from starlette.responses import JSONResponse, Response
 
 from shared_core import InfiniteMemory, Message, SessionPool, StoreError
-from shared_core.openai_proxy.answer import INTERRUPTED
-from shared_core.openai_proxy.app import create_app
-from shared_core.openai_proxy.upstream import Upstream
+from shared_core.doors.openai_proxy.answer import INTERRUPTED
+from shared_core.doors.openai_proxy.app import create_app
+from shared_core.doors.openai_proxy.upstream import Upstream
 from shared_core.store import Store
 from tests.openai_proxy.response_shapes import call_item, named, reasoning_item, response, said_item, spoken_events
 from tests.openai_proxy.servers import ModelServer, always, chunk, proxied, served, spoken, stream, until

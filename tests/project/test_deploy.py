@@ -19,12 +19,12 @@ import yaml
 from typer.main import get_command
 
 from shared_core import SessionPool
-from shared_core.cli.app import app as command
-from shared_core.cli.serve_command import KEY
-from shared_core.openai_proxy.app import create_app
-from shared_core.openai_proxy.echo_upstream import EchoTransport
-from shared_core.openai_proxy.upstream import Upstream
-from shared_core.serving.health import READY
+from shared_core.doors.cli.app import app as command
+from shared_core.doors.cli.serve_command import KEY
+from shared_core.doors.openai_proxy.app import create_app
+from shared_core.doors.openai_proxy.echo_upstream import EchoTransport
+from shared_core.doors.openai_proxy.upstream import Upstream
+from shared_core.doors.serving.health import READY
 from shared_core.store import Store
 from tests.openai_proxy.servers import served, until
 from tests.support.documents import ROOT

@@ -94,7 +94,7 @@ def test_the_wheel_holds_every_module_and_its_types(wheel: list[str]) -> None:
     inside = {name for name in wheel if ".dist-info/" not in name}
     typed = {f"{name}/py.typed" for name in IMPORT_PACKAGES if (ROOT / name).is_dir()}
     kinds = (".html", ".css", ".js")
-    pages = [ROOT / "shared_core" / "view", ROOT / "shared_core" / "openai_proxy" / "inspector"]
+    pages = [ROOT / "shared_core/doors/view", ROOT / "shared_core/doors/openai_proxy/inspector"]
     parts = {path.relative_to(ROOT).as_posix() for page in pages for path in page.iterdir() if path.suffix in kinds}
     assert {"page.html", "page.css", "page.js", "inspector.html", "shell.js"} <= {Path(part).name for part in parts}
     stubs = {f"{name}/__init__.pyi" for name in IMPORT_PACKAGES if (ROOT / name / "__init__.pyi").exists()}
@@ -102,7 +102,7 @@ def test_the_wheel_holds_every_module_and_its_types(wheel: list[str]) -> None:
         "shared_core/sharing/schema.json",
         "shared_core/evaluation/small_talk.json",
         "shared_core/languages/languages.toml",
-        "shared_core/openai_proxy/asides.json",
+        "shared_core/doors/openai_proxy/asides.json",
     }
     assert sources <= inside
 

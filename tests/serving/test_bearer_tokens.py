@@ -6,8 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shared_core.doors.serving.bearer_tokens import (
+    ANY_USER,
+    BearerTokens,
+    is_loopback,
+    require_named_users,
+    require_tokens,
+)
 from shared_core.errors import InputFileError
-from shared_core.serving.bearer_tokens import ANY_USER, BearerTokens, is_loopback, require_named_users, require_tokens
 
 ANN, BEN, GATEWAY = "ann-0123456789abcdef", "ben-0123456789abcdef", "gateway-0123456789abcdef"
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from shared_core.cli.app import run
-from shared_core.cli.serving import installed_extra
+from shared_core.doors.cli.app import run
+from shared_core.doors.cli.serving import installed_extra
 from shared_core.errors import MissingExtraError
 
 TOKEN = "token-0123456789abcdef"
@@ -55,7 +55,7 @@ def test_an_extra_that_is_not_installed_is_named() -> None:
     ):
         raise ModuleNotFoundError(name="uvicorn.config")
     assert raised.value.name == "uvicorn"
-    for defect in (ModuleNotFoundError(name="shared_core.openai_proxy.nothing"), ImportError(name="uvicorn")):
+    for defect in (ModuleNotFoundError(name="shared_core.doors.openai_proxy.nothing"), ImportError(name="uvicorn")):
         with pytest.raises(ImportError) as shown, installed_extra("server", "both", packages):
             raise defect
         assert shown.value is defect

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from shared_core.serving.listener import listener, url_of
+from shared_core.doors.serving.listener import listener, url_of
 
 
 @pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]")])

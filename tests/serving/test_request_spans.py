@@ -22,12 +22,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shared_core import SessionPool
+from shared_core.doors.mcp_server.transports import PATHS as MCP_PATHS
+from shared_core.doors.openai_proxy.app import ALL_PATHS, PATHS, create_app
+from shared_core.doors.openai_proxy.inspector.endpoints import API, POLLED
+from shared_core.doors.openai_proxy.upstream import Upstream
+from shared_core.doors.serving.request_spans import RequestSpans
 from shared_core.events.telemetry import OpenTelemetryEvents
-from shared_core.mcp_server.transports import PATHS as MCP_PATHS
-from shared_core.openai_proxy.app import ALL_PATHS, PATHS, create_app
-from shared_core.openai_proxy.inspector.endpoints import API, POLLED
-from shared_core.openai_proxy.upstream import Upstream
-from shared_core.serving.request_spans import RequestSpans
 from shared_core.testing import HashingEmbedder
 from tests.openai_proxy.servers import ModelServer, Script, served, until
 from tests.support.documents import ROOT
@@ -37,7 +37,7 @@ import sys
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
-from shared_core.cli.app import run
+from shared_core.doors.cli.app import run
 
 provider = TracerProvider()
 exporter = ConsoleSpanExporter(formatter=lambda span: f"{span.name}\\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.cli.app import run
+from shared_core.doors.cli.app import run
 from shared_core.records import After
 from shared_core.stores import SQLiteStore
 from shared_core.stores.sqlite.doctor import examine

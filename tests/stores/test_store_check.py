@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from shared_core import InfiniteMemory, Message, PostgresStore, SQLiteStore
-from shared_core.cli.app import run
+from shared_core.doors.cli.app import run
 from shared_core.index.arrays import pack
 from shared_core.operations.store_check import StoreCheck, check_store
 from shared_core.records import MAIN, Restored, Snapshot, Stretch, Summary

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from shared_core.doors.view import page
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.view import page
 
 __all__ = ["NOON", "SETTINGS", "Written", "store_a_tree"]
 

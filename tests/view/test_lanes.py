@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.view.lanes import Edge, Layout, lay_out
+from shared_core.doors.view.lanes import Edge, Layout, lay_out
 
 Tree = tuple[list[list[int]], list[int | None]]
 

@@ -9,11 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.memory import InfiniteMemory
-from shared_core.messages import Message
-from shared_core.prompt.reasons import Kind
-from shared_core.view import gather
-from shared_core.view.overview import (
+from shared_core.doors.view import gather
+from shared_core.doors.view.overview import (
     BARS,
     FOUND,
     TITLE,
@@ -24,6 +21,9 @@ from shared_core.view.overview import (
     sittings,
     title,
 )
+from shared_core.memory import InfiniteMemory
+from shared_core.messages import Message
+from shared_core.prompt.reasons import Kind
 from tests.view.pages import NOON
 
 Node = dict[str, Any]

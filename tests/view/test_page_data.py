@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from shared_core.doors.view import gather, page, write_page
 from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message, ToolCall
 from shared_core.prompt.reasons import Kind
 from shared_core.stores import SQLiteStore
-from shared_core.view import gather, page, write_page
 from tests.view.pages import NOON, SETTINGS, store_a_tree
 
 

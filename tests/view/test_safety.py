@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from shared_core.doors.view import gather
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, Message, ToolCall
-from shared_core.view import gather
 from tests.view.browser import Tab, browsing, needs_browser, quiet
 from tests.view.pages import Written
 

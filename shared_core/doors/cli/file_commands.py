@@ -1,0 +1,346 @@
+"""The commands that read or write a file: import, export, backup and view."""
+
+import os
+import time
+import webbrowser
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from shared_core.doors.cli.options import CommonOptions, EmbedderName, MaxTokens, ReserveTokens, with_options
+from shared_core.doors.cli.printing import confirm, count, import_summary, progress, say, session_line, write_json
+from shared_core.doors.view import gather, write_page
+from shared_core.doors.view.page_data import QUESTIONS
+from shared_core.memory import InfiniteMemory
+from shared_core.prompt.terminal import printable
+from shared_core.sharing.files import SUFFIXES, FileFormat, SeveralSessionsError, export_sessions, import_sessions
+from shared_core.sharing.format import is_ours
+from shared_core.sharing.importer import ImportResult
+from shared_core.sharing.readers import FORMATS
+from shared_core.sharing.redact import Redact, drop_grounding, drop_tool_results, replace_names
+from shared_core.stores import open_store, read_address
+from shared_core.stores.sqlite.backup import restore
+
+file_commands = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions(CommonOptions):
+    """The options of an import.
+
+    Attributes:
+        session: ID of the session to import into. "": each conversation gets a session of its own.
+    """
+
+    session: Annotated[
+        str,
+        typer.Option(
+            "--session", metavar="ID", show_default=False,
+            help="The session to import one conversation into; by default, each gets the session of its own ID.",
+        ),
+    ] = ""  # fmt: skip
+
+
+@file_commands.command("import")
+@with_options
+def import_file(
+    options: ImportOptions,
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A file written by export; the export of ChatGPT, Claude or Gemini (zip or JSON); or messages of "
+            "OpenAI, Anthropic, the Gemini API, LangChain or LlamaIndex.",
+        ),
+    ],
+    chats: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--chat", metavar="ID|TITLE", help="The conversation to import, if the file holds several. Can be repeated."
+        ),
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help=f"The file's format, if it is not recognized: {', '.join(FORMATS)}."),
+    ] = None,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Import the other conversations if one is invalid.")
+    ] = False,
+    embedder: EmbedderName = None,
+) -> None:
+    """Store the messages of a file. Messages that are already stored stay as they are.
+
+    Each conversation is stored as a whole or not at all. Run the command again to continue an import that was
+    interrupted, or with a newer export to add what is new.
+    """
+    started = time.monotonic()
+    given: dict[str, Any] = {"format": format, "user_id": options.user}
+    if options.session:
+        result = _import_one(options, file, chats, format)
+        results, interrupted = [result], False
+    else:
+        results, interrupted = _import_all(options, file, sessions=chats, skip_invalid=skip_invalid, **given)
+    if len(results) == 1 and not interrupted and results[0].error is None:
+        _answer_session(options, file, results[0], embedder, started)
+        return
+    if embedder is not None:
+        for one in (one for one in results if one.new):
+            _index(options, one, embedder)
+    _answer_sessions(options, file, results, started)
+    if interrupted:
+        stored = f"{_sessions(len(results))} {'is' if len(results) == 1 else 'are'} stored as a whole"
+        say(f"interrupted: {stored}; run the command again for the others")
+    if interrupted or any(one.error for one in results):
+        raise typer.Exit(1)
+
+
+def _import_one(options: ImportOptions, file: str, chats: list[str] | None, format: str | None) -> ImportResult:
+    """Import one conversation into the session that the user named."""
+    if chats is not None and len(chats) > 1:
+        raise typer.BadParameter("--session takes one conversation: give one --chat, or leave out --session")
+    is_ours(file)  # so that a file that cannot be read does not create a store
+    with InfiniteMemory(options.store, session_id=options.session, user_id=options.user) as memory:
+        try:
+            with progress("storing") as advance:
+                return memory.import_file(file, session=chats[0] if chats else None, format=format, progress=advance)
+        except SeveralSessionsError as error:
+            raise typer.BadParameter(
+                f"{error.name!r} holds {error.count:,} conversations: choose one with --chat, or leave out --session "
+                f"to import all; it has {error.listed}"
+            ) from None
+
+
+def _import_all(options: ImportOptions, file: str, **settings: Any) -> tuple[list[ImportResult], bool]:
+    """Import conversations into sessions of their own; return what is stored, and whether Ctrl-C ended the import."""
+    stored: list[ImportResult] = []
+    try:
+        with progress("storing") as advance:
+            import_sessions(options.store, file, progress=advance, on_session=stored.append, **settings)
+    except KeyboardInterrupt:
+        return stored, True
+    return stored, False
+
+
+def _index(options: ImportOptions, result: ImportResult, embedder: str | None) -> dict[str, Any]:
+    """Embed the messages of a session, and return what it holds now."""
+    settings: dict[str, Any] = {"session_id": result.session_id, "user_id": result.user_id, "embedder": embedder}
+    with InfiniteMemory(options.store, **settings) as memory:
+        with progress("indexing", result.new) as advance:
+            memory.index(progress=advance)
+        return _imported(memory, result)
+
+
+def _answer_session(
+    options: ImportOptions, file: str, result: ImportResult, embedder: str | None, started: float
+) -> None:
+    data = {"file": file, "store": options.shown_store, **_index(options, result, embedder)}
+    data["seconds"] = round(time.monotonic() - started, 3)
+    options.answer(data, [import_summary(data)])
+
+
+@file_commands.command("backup")
+@with_options
+def back_up(
+    options: CommonOptions,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write, which must not exist.")],
+) -> None:
+    """Copy the whole store while others use it.
+
+    The copy holds all sessions of all users, and opens like the original. cp makes no such copy: what was said last
+    may still be in the file beside the store that ends in -wal.
+    """
+    options.require_store()
+    with closing(open_store(options.store)) as store, progress("copying") as advance:
+        store.backup(file, progress=advance)
+    data = {"file": file, "store": options.shown_store, "bytes": os.path.getsize(file)}
+    options.answer(data, [f"{options.shown_store} -> {file}: {data['bytes']:,} bytes"])
+
+
+@file_commands.command("restore")
+@with_options
+def restore_file(
+    options: CommonOptions,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="What backup wrote.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before what is in the store is lost.")] = False,
+) -> None:
+    """Put a backup in the place of the store.
+
+    Programs may have it open: they notice it when they write next, and have to open the store again. What was said
+    since the backup is lost. Never copy a file over a store that is open.
+    """
+    path = read_address(options.store)
+    if isinstance(path, str):
+        raise typer.BadParameter("restore reads a file: restore a server with its own tools, such as pg_restore")
+    if path.exists() and not yes:
+        confirm(f"{options.shown_store} has {path.stat().st_size:,} bytes.\nReplace them?", "nothing was restored")
+    with progress("copying") as advance:
+        restore(Path(file), path, advance)
+    data = {"file": file, "store": options.shown_store, "bytes": os.path.getsize(path)}
+    options.answer(data, [f"{file} -> {options.shown_store}: {data['bytes']:,} bytes"])
+
+
+@file_commands.command("export")
+@with_options
+def export_file(
+    options: CommonOptions,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file to write; a name that ends in .md gives text for people.")
+    ],
+    everything: Annotated[
+        bool, typer.Option("--all", help="Export all sessions: those of --user, or the whole store.")
+    ] = False,
+    branch: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Export this branch alone, with nothing that was said only on others."),
+    ] = None,
+    format: Annotated[
+        FileFormat | None,
+        typer.Option(
+            help="The form of the file: jsonl holds all branches, markdown and openai (a list of chat messages) hold "
+            "one. By default jsonl, or markdown for .md."
+        ),
+    ] = None,
+    vectors: Annotated[bool, typer.Option("--vectors", help="Include the vectors of the messages.")] = False,
+    no_grounding: Annotated[bool, typer.Option("--no-grounding", help="Leave out retrieved passages.")] = False,
+    no_tools: Annotated[bool, typer.Option("--no-tool-results", help="Leave out the results of tools.")] = False,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=OTHER", help="Write OTHER instead of a speaker's name. Can be repeated."),
+    ] = None,
+) -> None:
+    """Write a conversation to a file that can be shared.
+
+    The file appears complete or not at all; the documentation describes it. import reads jsonl and openai.
+    """
+    redact: list[Redact] = [drop_grounding] if no_grounding else []
+    redact += [drop_tool_results] if no_tools else []
+    redact += [replace_names(_names(rename))] if rename else []
+    settings: dict[str, Any] = {"vectors": vectors, "redact": redact}
+    if everything:
+        if branch is not None or format not in (None, "jsonl") or Path(file).suffix.lower() in SUFFIXES:
+            raise typer.BadParameter("--all writes whole sessions as jsonl: leave out --branch, --format and .md")
+        options.require_store()
+        users = None if options.user is None else [options.user]
+        with progress("writing", 0) as advance:
+            written = export_sessions(options.store, file, users=users, progress=advance, **settings)
+    else:
+        with options.open() as memory, progress("writing", memory.stats()["messages"]) as advance:
+            written = memory.export(file, format=format, branch=branch, progress=advance, **settings)
+    data = {"file": file, "store": options.shown_store, "messages": written, "bytes": os.path.getsize(file)}
+    text = f"{options.shown_store} -> {file}: {count(written)}, {data['bytes']:,} bytes"
+    options.answer(data, [printable(text)])
+
+
+@file_commands.command()
+@with_options
+def view(
+    options: CommonOptions,
+    database: Annotated[
+        str | None, typer.Argument(metavar="STORE", help="The path or URL of the database; the same as --store.")
+    ] = None,
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The page to write; an existing file is replaced.")
+    ] = None,
+    questions: Annotated[
+        str, typer.Option(metavar="N|all", help="Build the prompts of the newest N questions of each branch.")
+    ] = str(QUESTIONS),
+    max_tokens: MaxTokens = 4096,
+    reserve_tokens: ReserveTokens = 500,
+    embedder: EmbedderName = None,
+    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
+) -> None:
+    """Write an HTML page that shows a session.
+
+    The page shows the tree, its messages, and why each prompt holds what it holds. --json writes the page's data.
+    """
+    if (out is None) != options.as_json:
+        raise typer.BadParameter("say where the page goes, for example --out page.html, or get its data with --json")
+    settings: dict[str, Any] = {
+        "session_id": options.session, "user_id": options.user, "max_tokens": max_tokens, "embedder": embedder,
+        "questions": _number(questions), "reserve_tokens": reserve_tokens,
+    }  # fmt: skip
+    store = database or options.store
+    options = replace(options, store=store).with_whole_id()
+    settings["session_id"] = options.session
+    with options.open():
+        pass  # exits if there is no such session
+    with progress("building prompts", 1) as settings["progress"]:
+        made = gather(store, **settings) if out is None else _write_page(store, out, settings)
+    if isinstance(made, dict):
+        write_json(made)
+        return
+    typer.echo(printable(f"{made} ({made.stat().st_size / 2**20:.1f} MiB)"))
+    if show and not webbrowser.open(made.resolve().as_uri()):
+        say(f"note: no browser was found; open {made} in yours")
+
+
+def _imported(memory: InfiniteMemory, result: ImportResult) -> dict[str, Any]:
+    ends = [*islice(memory.messages(), 1), *memory.newest(1)]
+    times = sorted(message.created_at for message in ends if message.created_at)
+    stats = memory.stats()
+    return {
+        "session": result.session_id,
+        "title": result.title,
+        "format": result.format,
+        "new": result.new,
+        "known": result.known,
+        "forgotten": result.forgotten,
+        "remapped": len(result.remapped),
+        "branches": dict(result.branches),
+        "left_out": list(result.left_out),
+        "turns": stats["turns"],
+        "first": times[0].isoformat() if times else None,
+        "last": times[-1].isoformat() if times else None,
+        "embedder": next(iter(stats.get("embedders", ())), None),
+    }
+
+
+def _answer_sessions(options: CommonOptions, file: str, results: Sequence[ImportResult], started: float) -> None:
+    """Report an import of several conversations: a line for each that has something new."""
+    sessions, seconds = [result.to_dict() for result in results], round(time.monotonic() - started, 3)
+    changed = [one for one in sessions if one["new"] or one["error"]]
+    new = sum(one["new"] for one in sessions)
+    lines = [
+        f"{file} -> {options.shown_store}: {count(new, 'new message')} in {_sessions(len(changed))}, {seconds:.1f} s"
+    ]
+    lines += map(session_line, changed)
+    if len(changed) < len(sessions):
+        lines.append(f"nothing new in {_sessions(len(sessions) - len(changed))}")
+    data = {"file": file, "store": options.shown_store, "sessions": sessions, "seconds": seconds}
+    options.answer(data, map(printable, lines))
+
+
+def _sessions(number: int) -> str:
+    return f"{number:,} session{'' if number == 1 else 's'}"
+
+
+def _names(pairs: Sequence[str]) -> dict[str, str]:
+    names = {}
+    for pair in pairs:
+        name, separator, other = pair.partition("=")
+        if not (name and separator):
+            raise typer.BadParameter(f"--rename {pair!r}: expected NAME=OTHER")
+        names[name] = other
+    return names
+
+
+def _number(questions: str) -> int | None:
+    """Return the number of questions. None: all."""
+    if questions == "all":
+        return None
+    if not (questions.isascii() and questions.isdigit()):
+        raise typer.BadParameter(f"--questions {questions!r}: give a number, or all")
+    return int(questions)
+
+
+def _write_page(store: str, out: str, settings: dict[str, Any]) -> Path:
+    try:
+        return write_page(store, out, **settings)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise typer.BadParameter(f"--out {out!r} cannot be written: {reason}") from error

@@ -1,0 +1,151 @@
+"""The commands about whole conversations: list, rename, search and erase those of a user."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC
+from typing import Annotated, Any
+
+import typer
+
+from shared_core.doors.cli.lines import Full, Lines
+from shared_core.doors.cli.options import CommonOptions, with_options
+from shared_core.doors.cli.printing import PREVIEW_LIMIT, count, hit_record, moment, say, scored
+from shared_core.prompt.terminal import printable, printable_name
+from shared_core.records import MAIN, SessionInfo
+from shared_core.stores import open_store
+
+session_commands = typer.Typer()
+
+WIDEST = 36
+"""The widest column of names, which a UUID fills; a longer name pushes the rest of its line to the right."""
+
+
+@session_commands.command()
+@with_options
+def sessions(
+    options: CommonOptions,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", metavar="N", min=1, help="List only this many of the newest.")
+    ] = None,
+    all_users: Annotated[bool, typer.Option("--all-users", help="List the conversations of all users.")] = False,
+    find: Annotated[
+        str, typer.Option("--find", metavar="WORDS", help="List only those with these words in the title.")
+    ] = "",
+    full: Full = False,
+) -> None:
+    """List the conversations of a user, newest first.
+
+    The first is the one that was added to last. Without --user, these are the conversations that belong to no user.
+    Each line holds the ID, how many messages and branches there are, the day of the first and the time of the last
+    message (UTC), and the title: the one given, or else the first question. On a terminal, the beginning of random IDs
+    is shown, which is enough to name a conversation.
+    """
+    if all_users and options.user is not None:
+        raise typer.BadParameter("--all-users lists the conversations of every user: leave out --user")
+    options.require_store()
+    with closing(open_store(options.store).for_user(options.user)) as store:
+        words = find.casefold().split()
+        most = {} if limit is None or words else {"limit": limit}
+        found = store.overview(*([] if all_users else [options.user]), **most)
+        found = [one for one in found if all(word in (one.title or "").casefold() for word in words)][:limit]
+    if not found:
+        whose = options.of_user() or " without a user"
+        others = "" if all_users else f"{whose}; --all-users lists those of everybody"
+        say(f"note: {options.shown_store!r} holds no conversations{others}")
+    options.answer([info.to_dict() for info in found], _table(found, Lines.of(full), all_users=all_users))
+
+
+@session_commands.command("title")
+@with_options
+def title(
+    options: CommonOptions,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The title; empty: the first question again.")],
+) -> None:
+    """Give a conversation a title, which sessions lists."""
+    with options.with_whole_id().open() as memory:
+        memory.set_title(text)
+        data = {"session": memory.session_id, "title": text or None}
+    options.answer(data, [printable(f"the title of {data['session']!r} is {text!r}")])
+
+
+@session_commands.command("rename-session")
+@with_options
+def rename_session(
+    options: CommonOptions,
+    name: Annotated[str, typer.Argument(metavar="OLD", help="The current ID of the conversation.")],
+    to: Annotated[str, typer.Argument(metavar="NEW", help="The new ID of the conversation.")],
+) -> None:
+    """Give a conversation another ID; it keeps everything."""
+    with replace(options, session=name).with_whole_id().open() as memory:
+        name = memory.session_id
+        memory.rename_session(to)
+        data = {"session": memory.session_id, "user": memory.user_id, "was": name}
+    options.answer(data, [printable(f"renamed {name!r} to {to!r}")])
+
+
+def search_sessions(options: CommonOptions, query: str, top_k: int, *, full: bool, **wanted: Any) -> None:
+    """List the messages of all conversations of the user that match a query, best first, with their conversation."""
+    with options.open_user() as memory:
+        names = [info.session_id for info in memory.sessions()]
+    if not names:
+        options.exit_without_session(names)
+    # The search goes by the vectors of the session that is opened, so one that exists is.
+    home = replace(options, session=options.session if options.session in names else names[0])
+    with home.open() as memory:
+        memory.checkout(MAIN)
+        found = memory.search(query, top_k, scope="user", **wanted)
+    data = [{"session": hit.session_id, **hit_record(hit)} for hit in found]
+    lines = Lines.of(full)
+    wide = min(WIDEST, max((len(lines.id(hit.session_id)) for hit in found), default=0))
+    shown = (lines.message(hit.message, f"{scored(hit)} {lines.id(hit.session_id):<{wide}}  ") for hit in found)
+    options.answer(data, shown)
+
+
+def forget_sessions(options: CommonOptions, *, dry_run: bool, confirm: Callable[[str], None] | None) -> None:
+    """Erase all conversations of the user, once `confirm` has returned; None: without being asked."""
+    if options.user is None:
+        raise typer.BadParameter("--all-sessions erases the conversations of one user: say whose, with --user ID")
+    with options.open_user() as memory:
+        found = memory.sessions()
+        total = sum(info.messages for info in found)
+        preview = "\n".join(_preview(found, total))
+        result = memory.forget(user=True, dry_run=True)
+        if found and not dry_run:
+            if confirm is not None:
+                confirm(f"{preview}\nForget for good?")
+            result = memory.forget(user=True)
+    data = result.to_dict() | {"sessions": [info.session_id for info in found]}
+    lines = [preview if dry_run else f"forgot {_sum(found, total)}"]
+    options.answer(data, [*lines, f"! {result.reason}"] if result.reason else lines)
+
+
+def _preview(found: Sequence[SessionInfo], total: int) -> Iterator[str]:
+    yield f"would forget {_sum(found, total)}"
+    yield from _table(found[:PREVIEW_LIMIT], Lines.of())
+    if len(found) > PREVIEW_LIMIT:
+        yield f"... and {len(found) - PREVIEW_LIMIT:,} more"
+
+
+def _sum(found: Sequence[SessionInfo], total: int) -> str:
+    return f"{count(total)} of {count(len(found), 'conversation')}"
+
+
+def _table(found: Sequence[SessionInfo], lines: Lines, *, all_users: bool = False) -> Iterator[str]:
+    """Yield a line for each session, under a head; on a terminal, none is wider than the terminal."""
+    if not found:
+        return
+    users = ["USER", *(printable_name(info.user_id or "-") for info in found)]
+    names = ["SESSION", *(lines.id(info.session_id) for info in found)]
+    first = [(user, name) if all_users else (name,) for user, name in zip(users, names, strict=True)]
+    rest = ["MESSAGES  BRANCHES  FIRST       LAST              TITLE", *map(_numbers, found)]
+    wide = [min(WIDEST, max(len(row[column]) for row in first)) for column in range(1 + all_users)]
+    for row, line in zip(first, rest, strict=True):
+        padded = (f"{text:<{size}}" for text, size in zip(row, wide, strict=True))
+        yield lines.cut("  ".join([*padded, line]))
+
+
+def _numbers(info: SessionInfo) -> str:
+    first, last = (when.astimezone(UTC) for when in (info.first, info.last))
+    sizes = f"{info.messages:>8,}  {info.branches:>8,}"
+    return f"{sizes}  {first:%Y-%m-%d}  {moment(last)}  {printable(info.title or '-')}"

@@ -1,0 +1,145 @@
+"""The conversations that a server lends to its tools: those of the user who calls, and of nobody else."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+from shared_core.doors.mcp_server.records import quoted_name
+from shared_core.errors import UnknownReferenceError
+from shared_core.memory import InfiniteMemory
+from shared_core.pool import SessionPool
+from shared_core.records import MAIN, SessionInfo
+from shared_core.store import Store
+from shared_core.tokens import as_counter
+
+__all__ = ["DEFAULT_SESSION", "Conversations"]
+
+DEFAULT_SESSION = "default"
+"""The conversation of a call that names none."""
+
+NAMED = 10
+"""How many conversations an error names where the one that was asked for does not exist."""
+
+
+class Conversations:
+    """Memories of the conversations of the user who calls.
+
+    Args:
+        store: the store, as for `InfiniteMemory`.
+        session: the only conversation that is served; None: all of the user's.
+        settings: other arguments of `InfiniteMemory`, such as `embedder`.
+    """
+
+    def __init__(self, store: str | Path | Store | None, *, session: str | None = None, **settings: Any) -> None:
+        self.only = session
+        self.counter = as_counter(settings.get("token_counter"))
+        self._pool = SessionPool(store, **settings)
+        self._wide = self._pool.sharing(**settings, scope="user")
+        self._closed = False
+        self._caller: ContextVar[str | None] = ContextVar("caller")
+
+    @property
+    def user(self) -> str | None:
+        """The user who calls; None: nobody in particular.
+
+        Raises:
+            LookupError: no call has said so.
+        """
+        return self._caller.get()
+
+    @contextmanager
+    def called_by(self, user: str | None) -> Iterator[None]:
+        """Let everything in a block, and in the threads that it starts, be done for a user."""
+        before = self._caller.set(user)
+        try:
+            yield
+        finally:
+            self._caller.reset(before)
+
+    def session_named(self, session: str | None) -> str:
+        """Return the conversation that a call means.
+
+        Raises:
+            ValueError: the server serves another one alone.
+        """
+        if self.only is None:
+            return session or DEFAULT_SESSION
+        if session not in (None, self.only):
+            raise ValueError(f"session={session!r}: this server serves {self.only!r} alone; leave session out")
+        return self.only
+
+    @contextmanager
+    def writing(self, session: str | None, branch: str | None = None) -> Iterator[InfiniteMemory]:
+        """Lend the memory of a conversation, which begins with its first message, on one of its branches.
+
+        Raises:
+            ValueError: another conversation is served alone, or what is named is not a branch.
+            UnknownReferenceError: there is no such branch.
+        """
+        with self._pool.use(self.session_named(session), self.user) as memory:
+            _check_out(memory, branch)
+            yield memory
+
+    @contextmanager
+    def reading(
+        self, session: str | None, branch: str | None = None, *, of_user: bool = False
+    ) -> Iterator[InfiniteMemory]:
+        """Lend the memory of a conversation that exists, or of `default`, which may be empty, on one of its branches.
+
+        Args:
+            session: the conversation; None: the one served alone, or `default`.
+            branch: the branch; None: `main`.
+            of_user: whether prompts of this memory search all conversations of the user.
+
+        Raises:
+            ValueError: as for `writing`, or there is no user, or one conversation is served alone.
+            UnknownReferenceError: there is no such conversation or branch.
+        """
+        chosen = self.session_named(session)
+        if session is not None and self._key(chosen) is None:
+            there = ", ".join(repr(info.session_id) for info in self.sessions(NAMED)) or "none yet"
+            raise UnknownReferenceError(f"there is no session {session!r}; the newest are: {there}")
+        if of_user:
+            self.require_user()
+        with (self._wide if of_user else self._pool).use(chosen, self.user) as memory:
+            _check_out(memory, branch)
+            yield memory
+
+    def require_user(self) -> None:
+        """Raise a ValueError if not all conversations of a user can be searched."""
+        if self.only is not None:
+            raise ValueError(f'scope="user": this server serves the session {self.only!r} alone; use scope="session"')
+        if self.user is None:
+            raise ValueError('scope="user": this server has no user; use scope="session", or start it with --user')
+
+    def sessions(self, limit: int) -> list[SessionInfo]:
+        """Return the newest conversations of the user, at most so many."""
+        if self.only is None:
+            return self._pool.sessions(self.user, limit)
+        return [info for info in self._pool.sessions(self.user) if info.session_id == self.only][:limit]
+
+    def check(self) -> None:
+        """Read from the store; StoreError if it cannot be read."""
+        self._pool.store.sessions(limit=1)
+
+    def _key(self, session: str) -> int | None:
+        return self._pool.store.for_user(self.user).session(self.user, session)
+
+    def close(self) -> None:
+        """Save the indexes and release the store. Closing twice is allowed."""
+        if not self._closed:
+            self._closed = True
+            self._pool.close()
+
+
+def _check_out(memory: InfiniteMemory, branch: str | None) -> None:
+    memory.checkout(branch or MAIN)
+    if memory.branch is None:
+        raise ValueError(f"branch={branch!r} is no branch; to go on from there, create one: fork(name, at={branch!r})")
+
+
+def standing_at(memory: InfiniteMemory) -> str:
+    """Return where a memory stands, in words."""
+    return f"session '{quoted_name(memory.session_id)}', branch '{quoted_name(memory.branch or MAIN)}'"

@@ -1,0 +1,152 @@
+"""A request for a chat completion: its body, checked, and what of it concerns the memory."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from typing_extensions import override
+
+from shared_core.doors.openai_proxy.answer import StreamedAnswer, answer_of
+from shared_core.doors.openai_proxy.protocol import ApiRequest
+from shared_core.doors.openai_proxy.refusal import Refused
+from shared_core.messages import Message, message_list
+from shared_core.prompt.context import Context
+
+__all__ = ["SHARED_FORMS", "ChatRequest", "Forms", "check_fields", "read_body", "read_chat_request", "written"]
+
+Forms = Mapping[str, tuple[Callable[[Any], bool], str]]
+"""What fields must be if they are there and not null, with the words for it."""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_count(value: Any) -> bool:
+    """Return whether a value is a whole number above 0."""
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def is_text(value: Any) -> bool:
+    """Return whether a value is a text."""
+    return isinstance(value, str)
+
+
+def is_flag(value: Any) -> bool:
+    """Return whether a value is true or false."""
+    return isinstance(value, bool)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+
+
+SHARED_FORMS: Forms = {
+    "conversation": (lambda value: isinstance(value, str | dict), "a string or an object"),
+    "metadata": (_is_object, "an object"),
+    "model": (is_text, "a string"),
+    "stream": (is_flag, "true or false"),
+    "stream_options": (_is_object, "an object"),
+    "temperature": (_is_number, "a number"),
+    "tools": (_are_objects, "a list of objects"),
+    "top_p": (_is_number, "a number"),
+    "user": (is_text, "a string"),
+}
+"""The fields of all protocols. Those that are not checked are for the model's server to judge."""
+
+_FORMS: Forms = {
+    **SHARED_FORMS,
+    "max_completion_tokens": (is_count, "a whole number above 0"),
+    "max_tokens": (is_count, "a whole number above 0"),
+    "n": (is_count, "a whole number above 0"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest(ApiRequest):
+    """A request for a chat completion."""
+
+    path = "chat/completions"
+
+    @property
+    @override
+    def reply_tokens(self) -> int | None:
+        """The tokens that the reply may take; None: the client does not say."""
+        given = self.body.get("max_completion_tokens") or self.body.get("max_tokens")
+        return given if isinstance(given, int) else None
+
+    @override
+    def entries(self, context: Context) -> list[list[Any]]:
+        return [[message] for message in context.to_openai()]
+
+    @override
+    def written(self, entries: Sequence[Any]) -> bytes:
+        return written({**self.body, "messages": list(entries)})
+
+    @override
+    def answer(self, body: Mapping[str, Any]) -> Sequence[Message]:
+        answer = answer_of(body)
+        return () if answer is None else (answer,)
+
+    @override
+    def answer_stream(self) -> StreamedAnswer:
+        return StreamedAnswer()
+
+
+def written(data: Any) -> bytes:
+    """Return JSON; Refused with 400 if JSON has no form for a number, or the data is nested too deeply."""
+    try:
+        return json.dumps(data, allow_nan=False, separators=(",", ":")).encode()
+    except (ValueError, RecursionError):
+        raise Refused(400, "a number of the request is too large, or it is nested too deeply") from None
+
+
+def read_body(raw: bytes) -> dict[str, Any]:
+    """Return the fields of a body; Refused with 400 if it is no JSON object."""
+    try:
+        body = json.loads(raw.decode("utf-8"), parse_constant=_no_number)
+    except UnicodeDecodeError:
+        raise Refused(400, "the body is not UTF-8") from None
+    except RecursionError:
+        raise Refused(400, "the body is nested too deeply") from None
+    except ValueError:  # its message may quote the body
+        raise Refused(400, "the body is not valid JSON") from None
+    if not isinstance(body, dict):
+        raise Refused(400, "the body must be a JSON object")
+    return body
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def check_fields(body: Mapping[str, Any], forms: Forms) -> None:
+    """Raise Refused with 400 if a field has another form."""
+    for name, (fits, form) in forms.items():
+        value = body.get(name)
+        if value is not None and not fits(value):
+            raise Refused(400, f"{name}: expected {form}")
+
+
+def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
+    """Return a request for a chat completion; Refused with 400 if a field has another form."""
+    check_fields(body, _FORMS)
+    given = body.get("messages")
+    if not isinstance(given, list) or not given:
+        raise Refused(400, "messages: expected a list with one message or more")
+    for index, one in enumerate(given):
+        if not isinstance(one, dict) or not isinstance(one.get("role"), str):
+            raise Refused(400, f'messages[{index}]: expected an object with "role" and "content"')
+    try:
+        messages = message_list(given)
+    except (ValueError, TypeError, RecursionError) as error:
+        said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise Refused(400, said if said.startswith("messages[") else f"messages: {said}") from None
+    if len(messages) != len(given):
+        raise Refused(400, "messages: these are items of the Responses API; expected those of chat completions")
+    return ChatRequest(body, tuple(messages), tuple((one,) for one in given))

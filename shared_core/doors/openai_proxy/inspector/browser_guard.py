@@ -1,0 +1,53 @@
+"""What keeps other web pages out: checks of a request's headers, and headers of every response."""
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from shared_core.doors.openai_proxy.refusal import Refused
+from shared_core.doors.serving.bearer_tokens import is_loopback
+
+__all__ = ["MARK", "SAFE", "check_host", "check_origin"]
+
+MARK = "x-inspector"
+"""The header that every request for data has. Another site's page cannot send it without asking first."""
+
+SAFE: Mapping[str, str] = {
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+"""The headers of every response."""
+
+
+def check_host(request: Request, *, tokens_needed: bool) -> None:
+    """Refuse a request that reached this machine by another machine's name, where no token is needed.
+
+    A page whose name leads to 127.0.0.1 has that name as its origin, and everything here would be of its own origin.
+    """
+    if not tokens_needed and not all(is_loopback(host) for host in _values(request, "host") or [""]):
+        raise Refused(403, "without tokens, only http://127.0.0.1 and http://localhost are served", code="wrong_host")
+
+
+def check_origin(request: Request) -> None:
+    """Refuse a request for data that comes from another origin, or may come from one."""
+    if _values(request, MARK) != ["1"]:
+        raise Refused(403, f"the header {MARK}: 1 is missing", code="wrong_origin")
+    site = _values(request, "sec-fetch-site")
+    origins = _values(request, "origin")
+    hosts = _values(request, "host")
+    if site not in ([], ["same-origin"], ["none"]) or any([_host_of(origin)] != hosts for origin in origins):
+        raise Refused(403, "the request comes from a page of another origin", code="wrong_origin")
+
+
+def _host_of(origin: str) -> str:
+    """Return the host and port of an origin, without a scheme: a proxy with TLS changes that."""
+    return urlsplit(origin).netloc.lower()
+
+
+def _values(request: Request, name: str) -> Sequence[str]:
+    return [value.lower() for value in request.headers.getlist(name)]

@@ -1,0 +1,120 @@
+"""The server itself: uvicorn, with a socket, limits, and time to end what has begun."""
+
+import asyncio
+import os
+import socket
+import time
+from functools import partial
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from shared_core.doors.serving.health import READY, not_ready
+from shared_core.doors.serving.timed_connection import HEADER_SECONDS, READING_SECONDS, TimedConnection
+
+__all__ = ["listener", "server_for", "url_of"]
+
+MOST_HEADER_BYTES = 64 * 2**10
+"""The bytes of the headers of a request."""
+
+MOST_CONNECTIONS = 1_024
+"""Connections that are open at a time, or half as many as the process may open files. A further one takes the place of
+one that has no request, or is refused with 503."""
+
+BACKLOG = 128
+"""Connections that wait until the server takes them."""
+
+
+def listener(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address; connections wait until a server takes them.
+
+    Args:
+        host: the address.
+        port: the port; 0: any that is free.
+
+    Raises:
+        OSError: the port is taken, or the address is none of this machine.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol named, asyncio sends what is written at once; else each answer waits 40 ms for an ACK.
+    opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":  # elsewhere the option lets two programs listen at one port
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind((host, port))
+        opened.listen(BACKLOG)
+    except OSError as error:
+        opened.close()
+        raise OSError(f"cannot listen at {host}, port {port}: {error.strerror}") from error
+    return opened
+
+
+def url_of(host: str, opened: socket.socket) -> str:
+    """Return the URL of a socket that listens at a host, without a path."""
+    shown = f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{opened.getsockname()[1]}"
+
+
+def server_for(
+    app: ASGIApp, *, grace: float, drain: float = 0, most_connections: int | None = None,
+    header_seconds: float = HEADER_SECONDS, reading_seconds: float = READING_SECONDS,
+) -> uvicorn.Server:  # fmt: skip
+    """Return a server for an application. It logs nothing of a request, and only to loggers that are set up already.
+
+    Args:
+        app: the application.
+        grace: the seconds that requests have to end when the server is told to stop; then they are broken off.
+        drain: the seconds before that in which it goes on serving and says at `/readyz` that it is not ready, so that
+            whoever distributes requests sends it no more.
+        most_connections: how many connections may be open at a time. None: as `MOST_CONNECTIONS` says.
+        header_seconds: how long a client may take to send the headers of a request. Then it is answered with 408.
+        reading_seconds: how long a client may read nothing of its answer. Then the connection is closed.
+    """
+    connection: Any = partial(TimedConnection, header_seconds=header_seconds, reading_seconds=reading_seconds)
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="on",
+        http=connection, ws="none", loop="asyncio", h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        limit_concurrency=most_connections or min(MOST_CONNECTIONS, _open_files() // 2),
+        timeout_graceful_shutdown=max(1, round(grace)),
+    )  # fmt: skip
+    return _Server(config, app, drain)
+
+
+class _Readiness:
+    """Lets an application answer, but for `/readyz` once the server is stopping."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self.stopping = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        stopped = self.stopping and scope["type"] == "http" and scope["path"] == READY
+        await (not_ready("stopping") if stopped else self._app)(scope, receive, send)
+
+
+class _Server(uvicorn.Server):
+    """A server that stops being ready `drain` seconds before it closes its port."""
+
+    def __init__(self, config: uvicorn.Config, app: ASGIApp, drain: float) -> None:
+        super().__init__(config)
+        self._gate, self.drain = _Readiness(app), drain
+        config.app = self._gate
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop being ready, then close the port, and then let requests end."""
+        self._gate.stopping = True
+        began = time.monotonic()
+        while time.monotonic() < began + self.drain and not self.force_exit:
+            await asyncio.sleep(0.05)
+        await super().shutdown(sockets)
+
+
+def _open_files() -> int:
+    """Return how many files and connections this process may have open."""
+    if os.name != "posix":
+        return 2 * MOST_CONNECTIONS
+    import resource  # not on Windows
+
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2 * MOST_CONNECTIONS if limit == resource.RLIM_INFINITY else limit

@@ -1,0 +1,251 @@
+"""The overview that the page opens on: its title, the branches, the sittings, and the question answered best."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from shared_core.doors.view.relevance import Band, closeness
+from shared_core.index.lines import SITTING_GAP
+from shared_core.prompt.reasons import Kind
+
+TITLE = 80
+"""Characters of a title, as many as fit into a heading of two lines on a phone."""
+
+BARS = 92
+"""The most bars of the chart, a quarter of days. A longer time is shown by weeks, months or years."""
+
+LINES = 6
+"""The most branches that are drawn; those on which something was said last, and the first one."""
+
+MERGES = 12
+"""The most merges and summaries that are drawn, the newest."""
+
+FOUND = 3
+"""The most messages shown that were found for the question answered best."""
+
+QUESTION_MARKS = frozenset("?\uff1f\u061f\u037e\u055e")
+"""How questions end in Latin, Chinese and Japanese, Arabic, Greek and Armenian script."""
+
+Node = Mapping[str, Any]
+
+
+def overview(
+    nodes: Sequence[Node], heads: Sequence[int | None], reports: Mapping[str, Mapping[str, Any]], threshold: float
+) -> dict[str, Any]:
+    """Return the data of the overview.
+
+    Args:
+        nodes: all messages and merges, oldest first.
+        heads: the row of the last node of each branch. None: the branch is empty.
+        reports: row of a question -> the report on its prompt.
+        threshold: see `band`.
+    """
+    return {
+        "title": title(nodes),
+        "sittings": sittings(nodes),
+        "activity": activity(nodes),
+        "lines": lines(nodes, heads),
+        "best": best_answered(nodes, reports, threshold),
+    }
+
+
+def title(nodes: Sequence[Node]) -> str | None:
+    """Return the beginning of the first question on one line, None if nothing was asked."""
+    for node in nodes:
+        if node["role"] == "user" and (text := one_line(node.get("text", ""))):
+            return text
+    return None
+
+
+def one_line(text: str) -> str:
+    """Return the beginning of a text on one line, cut after a word if one ends late enough."""
+    line = " ".join(text[: 8 * TITLE].split())
+    if len(line) <= TITLE:
+        return line
+    cut = line[: TITLE - 1]
+    words = cut.rpartition(" ")[0]
+    return (words if len(words) > TITLE // 2 else cut).rstrip(" ,;:.-") + "…"
+
+
+def sittings(nodes: Sequence[Node]) -> list[dict[str, Any]]:
+    """Return the runs of messages without a pause of six hours, oldest first, on whichever branches they are."""
+    found: list[list[int]] = []
+    last = None
+    for row in _by_time(nodes):
+        now = _time(nodes[row])
+        if last is None or (now - last).total_seconds() > SITTING_GAP:
+            found.append([])
+        found[-1].append(row)
+        last = now
+    return [_sitting(nodes, rows) for rows in found]
+
+
+def _sitting(nodes: Sequence[Node], rows: Sequence[int]) -> dict[str, Any]:
+    asked = [row for row in rows if nodes[row]["role"] == "user"]
+    texts = (one_line(nodes[row].get("text", "")) for row in (*asked, *rows))
+    return {
+        "row": (asked or rows)[0],
+        "messages": len(rows),
+        "questions": len(asked),
+        "start": nodes[rows[0]]["at"],
+        "end": nodes[rows[-1]]["at"],
+        "title": next(filter(None, texts), ""),
+    }
+
+
+def activity(nodes: Sequence[Node]) -> dict[str, Any]:
+    """Return how much was said when: the unit of time, and `[first day, questions, other messages, first row]` of each.
+
+    Days are days in UTC. Units in which nothing was said are there, too, but for years.
+    """
+    rows = _by_time(nodes)
+    if not rows:
+        return {"unit": "day", "bars": []}
+    first, last = (_time(nodes[row]).date() for row in (rows[0], rows[-1]))
+    unit = next((unit for unit in UNITS if _index(unit, last) - _index(unit, first) < BARS), "year")
+    bars: list[list[Any]] = []
+    for key, group in groupby(rows, lambda row: _index(unit, _time(nodes[row]).date())):
+        some = list(group)
+        while unit != "year" and bars and _index(unit, bars[-1][0]) + 1 < key:
+            bars.append([_next(unit, bars[-1][0]), 0, 0, None])
+        asked = sum(nodes[row]["role"] == "user" for row in some)
+        bars.append([_first_day(unit, _time(nodes[some[0]]).date()), asked, len(some) - asked, some[0]])
+    return {"unit": unit, "bars": [[day.isoformat(), *rest] for day, *rest in bars]}
+
+
+UNITS = ("day", "week", "month", "year")
+
+
+def _index(unit: str, day: date) -> int:
+    """Return the number of the unit that a day is in, so that neighbours differ by 1."""
+    return {
+        "day": day.toordinal(),
+        "week": (day.toordinal() - 1) // 7,  # day 1 was a Monday
+        "month": 12 * day.year + day.month,
+        "year": day.year,
+    }[unit]
+
+
+def _first_day(unit: str, day: date) -> date:
+    if unit == "week":
+        return day - timedelta(days=day.weekday())
+    return day if unit == "day" else day.replace(day=1) if unit == "month" else day.replace(month=1, day=1)
+
+
+def _next(unit: str, first: date) -> date:
+    """Return the first day of the unit after the one that begins on a day."""
+    return _first_day(unit, first + timedelta(days={"day": 1, "week": 7, "month": 31}[unit]))
+
+
+def _by_time(nodes: Sequence[Node]) -> list[int]:
+    """Return the rows of the messages in the order of their times, those of equal times as they are."""
+    rows = [row for row, node in enumerate(nodes) if node["role"] != "merge" and "at" in node]
+    return sorted(rows, key=lambda row: _time(nodes[row]))
+
+
+def _time(node: Node) -> datetime:
+    return datetime.fromisoformat(node["at"]).astimezone(UTC)
+
+
+def lines(nodes: Sequence[Node], heads: Sequence[int | None]) -> dict[str, Any]:
+    """Return the branches as lines between the rows where something forks, joins or ends.
+
+    Returns:
+        `stops`: these rows in order.
+        `lines`: for each branch that is drawn its number `branch`, its number of `own` messages, the row it is forked
+        `from` (None: it has a root), and the rows of its `start` and `end`. The first branch comes first, then the
+        others, the latest fork first, so that few lines cross.
+        `joins`: `[row, row, "merge" or "summary"]` of what was brought into another line.
+        `more`: the number of branches that are not drawn.
+    """
+    there = [branch for branch, head in enumerate(heads) if head is not None]
+    latest = sorted(there[1:], key=lambda branch: heads[branch] or 0, reverse=True)
+    shown = {*there[:1], *latest[: LINES - 1]}
+    drawn = [_branch_line(nodes, branch, heads[branch] or 0, shown) for branch in sorted(shown)]
+    drawn.sort(key=lambda line: (line["branch"] != there[0], -1 if line["from"] is None else -line["from"]))
+    joins = _joins(nodes, shown)
+    stops = {row for line in drawn for row in (line["start"] if line["from"] is None else line["from"], line["end"])}
+    stops |= {row for source, target, _ in joins for row in (source, target)}
+    return {
+        "stops": sorted(stops),
+        "lines": drawn,
+        "joins": joins,
+        "more": len(there) - len(shown),
+    }
+
+
+def _branch_line(nodes: Sequence[Node], branch: int, head: int, shown: Set[int]) -> dict[str, Any]:
+    own = [row for row, node in enumerate(nodes) if node["owner"] == branch]
+    start = own[0] if own else head
+    before = _parent(nodes, start) if own else head
+    while before is not None and nodes[before]["owner"] not in shown:
+        before = _parent(nodes, before)
+    messages = sum(nodes[row]["role"] != "merge" for row in own)
+    return {"branch": branch, "own": messages, "from": before, "start": start, "end": head}
+
+
+def _parent(nodes: Sequence[Node], row: int) -> int | None:
+    parents: Sequence[int] = nodes[row]["parents"]
+    return parents[0] if parents else None
+
+
+def _joins(nodes: Sequence[Node], shown: Set[int]) -> list[list[Any]]:
+    """Return what merges and summaries brought into another line, the newest of them, oldest first."""
+    found: list[list[Any]] = []
+    for row, node in enumerate(nodes):
+        sources = [(parent, "merge") for parent in node["parents"][1:]]
+        sources += [(covered, "summary") for covered in node.get("sums", [])[-1:]]
+        for source, how in sources:
+            owners = nodes[source]["owner"], node["owner"]
+            if owners[0] != owners[1] and shown >= {*owners}:
+                found.append([source, row, how])
+    return found[-MERGES:]
+
+
+def best_answered(
+    nodes: Sequence[Node], reports: Mapping[str, Mapping[str, Any]], threshold: float
+) -> dict[str, Any] | None:
+    """Return the question whose prompt recalled the closest match, the newest of several; None if nothing matched.
+
+    What has no question mark counts only if nothing else matched: small talk is close to small talk.
+
+    Returns:
+        The row of the `question`, that of the `reply` (None: none) and `found`: the rows of what was recalled for it
+        and is in the best band there is, the closest first; of equally close ones, the first of the report.
+    """
+    best: tuple[tuple[bool, float, int], dict[str, Any]] | None = None
+    for row, report in reports.items():
+        question = int(row)
+        found = sorted(_recalled(report, threshold), key=itemgetter(0, 1))[:FOUND]
+        if not found:
+            continue
+        asks = not QUESTION_MARKS.isdisjoint(nodes[question].get("text", ""))
+        rank = (asks, -found[0][1], question)
+        if best is None or rank > best[0]:
+            rows = [row for relevance, _, row in found if relevance == found[0][0]]
+            best = rank, {"question": question, "reply": _reply(nodes, question), "found": rows}
+    return best[1] if best else None
+
+
+def _recalled(report: Mapping[str, Any], threshold: float) -> Iterator[tuple[int, float, int]]:
+    """Yield the number of the band, minus the closeness, and the row of what a prompt recalled and what is not weak."""
+    for row, kind, included, _, _, _, _, lexical, dense, relevance, *_ in report.get("lines", []):
+        good = relevance is not None and BANDS[relevance] != Band.WEAK
+        if row is not None and included and kind == RECALLED and good:
+            yield relevance, -closeness(lexical, dense, threshold), row
+
+
+RECALLED = list(Kind).index(Kind.RECALLED)
+BANDS = list(Band)
+
+
+def _reply(nodes: Sequence[Node], question: int) -> int | None:
+    """Return the row of the first words that answer a question."""
+    turn = nodes[question].get("turn")
+    for row in range(question + 1, len(nodes)):
+        node = nodes[row]
+        if node["role"] == "assistant" and node.get("turn") == turn and node.get("text", "").strip():
+            return row
+    return None
