@@ -36,12 +36,7 @@ from shared_core.plugins.reranker import AnyReranker, as_reranker
 from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
-from shared_core.prompt.frame import (
-    Framer,
-    KeepGrounding,
-    OnOverflow,
-    Shorten,
-)
+from shared_core.prompt.frame import Framer, KeepGrounding, OnOverflow, Shorten
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
@@ -219,7 +214,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._checkout.writer.own_vectors = self._indexes.own_vectors
         self._events = EventSource(hook, live, self._indexes.is_cached)
         self._indexes.saved = self._events.snapshot
-        self._unsaved = self._added = 0
+        self._added = 0
         self._closed = False
 
     # Storing
@@ -306,10 +301,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         return [strip(message, self._strippers) for message in messages] if self._strippers else list(messages)
 
     def _note_stored(self, count: int) -> None:
-        self._unsaved += count
         self._added += count
-        if self._unsaved >= SNAPSHOT_EVERY:
-            self._unsaved = 0
+        if self._added >= SNAPSHOT_EVERY:
+            self._added = 0
             self._indexes.refresh_and_save(least=SNAPSHOT_ROWS)
 
     # Reading

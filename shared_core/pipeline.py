@@ -63,7 +63,10 @@ class Recalled:
 
 
 class PromptBuilder:
-    """Builds prompts, searches and indexes for one memory. Its steps yield requests instead of waiting for a model.
+    """Builds prompts, searches and indexes for one memory.
+
+    Its steps are generators that yield a request where a model is needed, so that each is written once: `drive` answers
+    the requests, and `adrive` awaits the answers.
 
     Args:
         live: the session.
@@ -108,7 +111,7 @@ class PromptBuilder:
             with suppress(OutdatedError):  # if so, the plan may contain what was forgotten
                 recalled = yield from self._recall_steps(plan, watch)
                 _mark(watch, "recall")
-                summed = Summed(plan.asked, recalled.hits)
+                summed = Summed(plan.frame, recalled.hits)
                 if self.rolling.rules.summarizer is not None and not plan.fits:
                     summed = yield from self.rolling.steps(plan, recalled.hits)
                     _mark(watch, "summary")
@@ -121,13 +124,13 @@ class PromptBuilder:
             OutdatedError: something was forgotten since the plan was made.
         """
         question = plan.question
-        room = self.assembler.room_for_recall(plan.asked, plan.turns) if question.strip() else 0
-        if plan.base is None:
+        room = self.assembler.room_for_recall(plan.frame, plan.turns) if question.strip() else 0
+        if plan.window is None:
             with self._lock:
                 self.searcher.sessions.check()
-        if plan.base is None or not room:
+        if plan.window is None or not room:
             return Recalled()
-        wanted = Filter(plan.path, plan.before, plan.sent, repeats=REPEATS, in_conversation=True, as_of=self.until)
+        wanted = Filter(plan.path, plan.position, plan.sent, repeats=REPEATS, in_conversation=True, as_of=self.until)
         found = yield from self.searcher.find(question, plan.state, wanted, room)
         if watch is not None:
             watch.searched(found)
@@ -144,10 +147,10 @@ class PromptBuilder:
         return Recalled(hits, found.notes, found.pending, found.embedder, found.verdict.why if found.verdict else "")
 
     def _compose(self, plan: Plan, recalled: Recalled, summed: Summed, watch: Watch | None) -> Context:
-        frame, selection = self.assembler.settle(summed.frame, plan.turns, summed.hits)
+        frame, selection = self.assembler.settle(summed.frame, plan.turns, summed.hits, summed.selection)
         dropped = (LEFT_OUT,) if summed.exists and frame.summary is None else ()
         context = self.assembler.compose(
-            frame, selection, reserve=plan.ask.reserve, orphans=plan.alone,
+            frame, selection, reserve=plan.ask.reserve, orphans=plan.orphans,
             notes=(*recalled.notes, *dropped, *summed.notes), pending=recalled.pending, embedder=recalled.embedder,
             stopped=recalled.stopped,
         )  # fmt: skip

@@ -167,15 +167,19 @@ class Assembler:
         """Return the size of a message as sent, in tokens."""
         return self.framer.size(message)
 
-    def settle(self, asked: Frame, turns: Sequence[Turn], candidates: Sequence[Hit]) -> tuple[Frame, Selection]:
+    def settle(
+        self, asked: Frame, turns: Sequence[Turn], candidates: Sequence[Hit], selection: Selection | None = None
+    ) -> tuple[Frame, Selection]:
         """Return the frame and the selection to send; see `select` and `Framer.frame` for the arguments.
+
+        `selection` is what `select` returned for them, if it was asked already.
 
         The selection depends only on the conversation up to the question, and a tool loop appends to the prompt until
         the budget is used up. This keeps the prompt's beginning stable for a provider's cache. Then older turns give
         way: the selection is made again around everything so far, with a share `slack` of the room left free for what
         follows.
         """
-        frame, selection, known = asked, self.select(asked, turns, candidates), 0
+        frame, selection, known = asked, selection or self.select(asked, turns, candidates), 0
         room = _left(frame, selection)
         for count, entry in enumerate(asked.answers, start=1):
             room -= entry.tokens

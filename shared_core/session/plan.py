@@ -52,40 +52,40 @@ class Plan:
         ask: the call it was made for.
         state: the session's state at that time.
         path: the path at that time. Another thread may check out another one in the meantime.
-        asked: what must be sent, as `Framer.frame` returned it.
+        frame: what must be sent, as `Framer.frame` returned it.
         turns: past turns, newest first: more than fit, or all.
-        base: the window that is left beside recalled messages. None: everything fits, and recall searches no other
+        window: the window that is left beside recalled messages. None: everything fits, and recall searches no other
             session.
-        before: the position of the question. None: it is not stored.
-        alone: replies without their user message.
+        position: the position of the question. None: it is not stored.
+        orphans: replies without their user message, which cannot be sent.
         fits: whether all past turns fit beside what must be sent.
     """
 
     ask: Ask
     state: SessionState
     path: Path
-    asked: Frame
+    frame: Frame
     turns: tuple[Turn, ...]
-    base: Window | None
-    before: Position | None
-    alone: tuple[Entry, ...]
+    window: Window | None
+    position: Position | None
+    orphans: tuple[Entry, ...]
     fits: bool
 
     @property
     def question(self) -> str:
         """The text of the question; empty if there is none."""
-        return self.asked.question.message.content if self.asked.question is not None else ""
+        return self.frame.question.message.content if self.frame.question is not None else ""
 
     @property
     def end(self) -> int:
         """The question's index on the path."""
-        return self.path.index_of(self.before) if self.before is not None else self.path.spans[-1].last + 1
+        return self.path.index_of(self.position) if self.position is not None else self.path.spans[-1].last + 1
 
     @property
     def sent(self) -> tuple[str, ...]:
         """The ids of the turns that the prompt holds in any case."""
-        window = [turn.turn_id for turn in self.base.kept] if self.base is not None else []
-        stays = [entry.message.turn_id for entry in self.asked.stays]
+        window = [turn.turn_id for turn in self.window.kept] if self.window is not None else []
+        stays = [entry.message.turn_id for entry in self.frame.stays]
         return tuple({turn_id for turn_id in (*window, *stays) if turn_id})
 
 
@@ -118,7 +118,7 @@ class Planner:
             if whole or any(turn.asks for turn in turns):
                 plan = self._plan_over(ask, state, turns, whole=whole)
                 # Turns that cannot be sent take no room, so the budget may need more of the past than expected.
-                room = plan.asked.open - plan.asked.bare
+                room = plan.frame.open - plan.frame.bare
                 if whole or tokens_without_media(plan.turns) > room:
                     return plan
             needed = 2 * sum(entry.tokens for entry in entries) + 1
@@ -131,18 +131,18 @@ class Planner:
         pinned = {entry.message.turn_id for entry in stays}
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
         older, unsent = turns_before(past, current, assembler.size)
-        asked = assembler.framer.frame(
+        frame = assembler.framer.frame(
             budget=ask.max_tokens - ask.reserve, tools=tools, stays=stays, current=current, shown=ask.shown
         )
-        base, fits = None, assembler.window(asked, older).reaches_all
+        window, fits = None, assembler.window(frame, older).reaches_all
         if self._searches_others or not fits:
-            base = assembler.window(asked, older, recall=assembler.room_for_recall(asked, older))
+            window = assembler.window(frame, older, recall=assembler.room_for_recall(frame, older))
         if fits and not live.replaced:  # the system prompt has room where it was said, if that was in mid-talk
             said = {entry.message.id: entry for entry in live.prompt() if entry.turn_no >= 0}
-            asked = replace(asked, stays=tuple(said.get(entry.message.id, entry) for entry in asked.stays))
-        before = live.path.at(stored.entries[0].order) if stored is not None else None
-        alone = tuple(entry for turn in unsent if whole for entry in turn.entries)
-        return Plan(ask, state, live.path, asked, tuple(older), base, before, alone, fits)
+            frame = replace(frame, stays=tuple(said.get(entry.message.id, entry) for entry in frame.stays))
+        position = live.path.at(stored.entries[0].order) if stored is not None else None
+        orphans = tuple(entry for turn in unsent if whole for entry in turn.entries)
+        return Plan(ask, state, live.path, frame, tuple(older), window, position, orphans, fits)
 
     def _stays(self, ask: Ask, current: Turn | None) -> list[Entry]:
         """Return the messages of every prompt: the system prompt, where a setting replaces a stored one, and pins."""

@@ -18,6 +18,7 @@ from shared_core.prompt.frame import Frame, FramedSummary, with_summary
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.template import defused
+from shared_core.prompt.window import Selection
 from shared_core.records import Position, Summary
 from shared_core.session.live import LiveSession, OutdatedError
 from shared_core.session.paths import Path, Span, beginning
@@ -38,6 +39,7 @@ class Summed:
     Attributes:
         frame: the frame, with the summary if there is one.
         hits: what may be recalled; what the summary contains is marked.
+        selection: what is chosen of them for this frame; None: nothing was chosen yet.
         start: the index at which the window begins.
         notes: what could not be done.
         exists: whether there is a summary, even if it does not fit.
@@ -45,6 +47,7 @@ class Summed:
 
     frame: Frame
     hits: Sequence[Hit]
+    selection: Selection | None = None
     start: int = 0
     notes: tuple[Note, ...] = ()
     exists: bool = False
@@ -194,17 +197,18 @@ class RollingSummary:
         """
         chosen: Summed | None = None
         for summary in versions:
-            frame = self._frame_with(plan.asked, summary)
+            frame = self._frame_with(plan.frame, summary)
             if frame.summary is None:
                 break
             chosen = self._select(plan, frame, _without_summarized(normalized(frame.summary.said), hits))
             if plan.path.index_of(summary.upto) < chosen.start:
                 break
-        return replace(chosen or self._select(plan, plan.asked, hits), exists=bool(versions))
+        return replace(chosen or self._select(plan, plan.frame, hits), exists=bool(versions))
 
     def _select(self, plan: Plan, frame: Frame, hits: Sequence[Hit]) -> Summed:
-        window = self.assembler.select(frame, plan.turns, hits).window
-        return Summed(frame, hits, min((turn.entries[0].order for turn in window.kept), default=plan.end))
+        selection = self.assembler.select(frame, plan.turns, hits)
+        start = min((turn.entries[0].order for turn in selection.window.kept), default=plan.end)
+        return Summed(frame, hits, selection, start)
 
     def _frame_with(self, asked: Frame, summary: Summary) -> Frame:
         said = self._text(summary)
@@ -228,16 +232,16 @@ class RollingSummary:
         """
         previous = versions[0] if versions else None
         first = plan.path.index_of(previous.upto) + 1 if previous is not None else 0
-        if self.rules.summarizer is None or start <= first or (plan.asked.answers and not urgent):
+        if self.rules.summarizer is None or start <= first or (plan.frame.answers and not urgent):
             return None
-        if plan.asked.room <= 0 and not urgent:
+        if plan.frame.room <= 0 and not urgent:
             return None  # the question alone fills the prompt; what it pushed out may return
         room = self._room(previous)
         backlog = read_backlog(
             self.live, plan.path, first, start - 1, room=room, counter=self._counter,
-            without={entry.message.turn_id for entry in plan.asked.stays},
+            without={entry.message.turn_id for entry in plan.frame.stays},
         )  # fmt: skip
-        enough = 0 if urgent else min(RENEW_SHARE * plan.asked.open, room / 2)
+        enough = 0 if urgent else min(RENEW_SHARE * plan.frame.open, room / 2)
         if not backlog.inputs or (backlog.ends and backlog.tokens < enough):
             return None
         if not urgent and (paused := self._paused(previous, start - first)):
