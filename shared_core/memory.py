@@ -590,6 +590,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             if self._closed:
                 return
             self._indexes.save_vectors()
+            if self._prompts.searcher.backlog.runs:
+                return  # the vectors that are still to come are stored by the next call, or by `close`
             self._indexes.rest(REST_ROWS, self._added)
             if self._added >= REST_ROWS:
                 self._added = 0

@@ -59,8 +59,8 @@ class Late(Generic[Reply]):
         return self._future.result() if ended else None
 
     def settle(self) -> None:
-        """Wait until it has ended."""
-        while self.runs:
+        """Wait until it has ended. A call of the event loop in this thread is not waited for: it waits for the loop."""
+        while self.runs and (self._loop is None or self._loop is not _running_loop()):
             wait([self._future], 1)  # looks again, because the event loop may be closed meanwhile
 
 
@@ -127,6 +127,13 @@ class Request(Generic[Reply]):
             return self.checked(await reply if isinstance(reply, Awaitable) else reply)
         except Exception as error:  # as above
             return Failure(self.plugin, error)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 async def _awaited(reply: Awaitable[Any]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from shared_core.errors import StoreError
 from shared_core.events import Note
 from shared_core.index.session_vectors import SessionVectors, Shortened, text_hash
 from shared_core.plugins import calls
@@ -17,6 +18,7 @@ from shared_core.plugins.vectors import documents_request, embedder_error
 from shared_core.recall.open_indexes import OpenIndexes
 from shared_core.recall.scope import Scope, read_at, records_in
 from shared_core.records import Position
+from shared_core.runtime.threads import exiting
 
 Rows = npt.NDArray[np.int64]
 EmbedSteps = Generator[Request[Any], Any, int]
@@ -36,7 +38,7 @@ class Backlog:
     until something is stored, because a question does not write.
 
     Attributes:
-        closed: whether the memory is closed, so that nothing is embedded or kept any more.
+        closed: whether the memory is closed or gone, so that nothing is embedded or kept any more.
 
     Args:
         sessions: the open indexes, which hold the vectors.
@@ -76,6 +78,7 @@ class Backlog:
 
         Raises:
             EmbedderError: the embedder failed, and the question has waited for it.
+            StoreError: likewise, the store cannot be read.
         """
         self._wanted = scopes
         if self.runs:
@@ -87,7 +90,7 @@ class Backlog:
         if isinstance(reply, Late):
             self._running.append(reply)
         elif isinstance(reply, Failure):
-            raise embedder_error(reply)
+            raise reply.error if isinstance(reply.error, StoreError) else embedder_error(reply)
 
     def _request(self, embedder: Embedder, waiting: int) -> Request[int]:
         steps, few = self._background_steps(embedder), waiting <= BATCH
@@ -108,7 +111,7 @@ class Backlog:
 
     @property
     def _ends(self) -> bool:
-        return self.closed or self._paused
+        return self.closed or self._paused or exiting.is_set()
 
     def steps(
         self, scopes: Sequence[Scope], embedder: Embedder, *, batch: int, store: bool,

@@ -2,6 +2,7 @@
 
 import logging
 import warnings
+import weakref
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -129,6 +130,8 @@ class Searcher:
         self.rules = rules
         self.sessions = OpenIndexes(live, rules)
         self.backlog = Backlog(self.sessions, lock)
+        # A memory may be let go without being closed; the thread that embeds holds the backlog, but not this object.
+        weakref.finalize(self, setattr, self.backlog, "closed", True)
         self._late: tuple[str, Late[Vectors]] | None = None
         self._warned = self._logged = False
         self._lock = lock

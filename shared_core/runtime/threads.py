@@ -65,6 +65,9 @@ _running: "weakref.WeakSet[Background]" = weakref.WeakSet()
 _calls: "weakref.WeakKeyDictionary[Future[Any], int]" = weakref.WeakKeyDictionary()
 _exit_hooked = False
 
+exiting = threading.Event()
+"""Set when the process exits: what a thread does in several calls ends after the one that is under way."""
+
 EXIT_SECONDS = 10.0
 """How long the exit of the process waits for calls in the background; one may wait for a network for ever."""
 
@@ -118,6 +121,7 @@ def _hook_exit() -> None:
 
 
 def _stop_all() -> None:
+    exiting.set()
     for one in list(_running):
         one.stop()
     wait([call for call, pid in list(_calls.items()) if pid == os.getpid()], EXIT_SECONDS)  # a fork copies no threads

@@ -1,11 +1,13 @@
 """An embedder that takes too long: the question goes on, and messages get their vectors in the background, once."""
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message
+from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, SessionPool, StoreError
 from shared_core.plugins import calls
 from shared_core.plugins.base import Vectors
 from shared_core.plugins.calls import Request
@@ -26,6 +28,7 @@ from shared_core.plugins.vectors import BRIEF, documents_request, evenly, questi
 from shared_core.prompt.context import Context
 from shared_core.recall import backlog
 from shared_core.recall.backlog import BATCH, Backlog
+from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 
 QUESTION = "which tower 3?"
@@ -181,6 +184,43 @@ class TestMessages:
         assert len(embedder.documents) == BATCH, "it ends after its batch"
         with InfiniteMemory(path, embedder=HashingEmbedder(16), **SMALL) as again:
             assert again.stats()["vectors"] == 0
+
+    def test_a_memory_let_go_meanwhile_ends_it_as_well(self, embedder: Waiting) -> None:
+        memory = opened(embedder)
+        talk(memory)
+        memory.context(QUESTION)
+        embedder.waits.wait()
+        (running,) = backlog_of(memory)._running
+        del memory
+        gc.collect()
+        embedder.may.set()
+        running.settle()
+        assert len(embedder.documents) == BATCH
+
+    def test_a_memory_in_a_pool_meanwhile_keeps_it_for_the_next_caller(self, embedder: Waiting, tmp_path: Path) -> None:
+        with SessionPool(tmp_path / "chat.db", embedder=embedder, **SMALL) as pool:
+            with pool.use("a") as memory:
+                talk(memory)
+                pending = memory.context(QUESTION).report.pending
+                embedder.waits.wait()
+            arrive(memory, embedder)
+        with InfiniteMemory(tmp_path / "chat.db", session_id="a") as again:
+            assert again.stats()["vectors"] == pending, "stored when the pool was closed"
+
+    def test_a_store_that_cannot_be_read_is_no_failure_of_the_embedder(
+        self, embedder: Waiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(backlog, "SECONDS", calls.SECONDS)
+
+        class Away(SQLiteStore):
+            @override
+            def known_vectors(self, *given: Any) -> Any:
+                raise StoreError("away")
+
+        with closing(Away(tmp_path / "chat.db")) as store:
+            talk(InfiniteMemory(store))
+            with pytest.raises(StoreError, match="away"):
+                opened(embedder, store).context(QUESTION)
 
     def test_an_error_in_the_background_leaves_the_messages_to_the_next_question(
         self, memory: InfiniteMemory, embedder: Waiting, monkeypatch: pytest.MonkeyPatch
@@ -386,6 +426,21 @@ class TestAsynchronous:
 
         asyncio.run(ask())
 
+    def test_indexing_in_the_thread_of_the_loop_does_not_wait_for_the_loop(self) -> None:
+        embedder = AsyncWaiting()
+        embedder.may.set()
+
+        async def ask(memory: InfiniteMemory) -> None:
+            await AsyncInfiniteMemory(memory).context(QUESTION)
+            while not embedder.calls:
+                await asyncio.sleep(0)
+            memory.index()
+            assert memory.stats()["vectors"] == 60 - BATCH, "all but those that the loop embeds"
+
+        with opened(embedder) as memory:
+            talk(memory)
+            asyncio.run(ask(memory))
+
     def test_a_blocking_embedder_does_not_hold_the_loop_up(self, embedder: Waiting) -> None:
         async def ask(memory: InfiniteMemory) -> None:
             other = AsyncInfiniteMemory(memory)
@@ -416,6 +471,25 @@ def test_the_process_ends_while_a_call_is_under_way() -> None:
         "memory.close()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
+def test_the_process_ends_before_everything_is_embedded() -> None:
+    code = (
+        "import time\n"
+        "from shared_core import InfiniteMemory, Message\n"
+        "from shared_core.runtime import threads\n"
+        "from shared_core.testing.hashing_embedder import HashingEmbedder\n"
+        "class Slow(HashingEmbedder):\n"
+        "    def embed_documents(self, texts):\n"
+        "        time.sleep(0.3)\n"
+        "        return super().embed_documents(texts)\n"
+        "embedder, threads.EXIT_SECONDS = Slow(), 1e6\n"
+        "memory = InfiniteMemory(embedder=embedder, max_tokens=60, reserve_tokens=0)\n"
+        "memory.add([Message.user(f'tower {n}') for n in range(10_000)])\n"
+        "print(memory.context('which tower 3?').report.pending > 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
     assert (done.stdout, done.stderr) == ("True\n", "")
 
 
