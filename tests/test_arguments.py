@@ -196,6 +196,7 @@ def test_text_limits_searches_and_erasures() -> None:
         ("max_tokens", ["token_limit", "token_counter"], "; did you mean 'token_limit'?"),
         ("token_limit", ["max_tokens", "token_counter"], "; did you mean 'max_tokens'?"),
         ("path", ["max_tokens", "top_k"], ""),
+        ("excerpt_tokens", ["recall_tokens", "recall_template"], "; did you mean 'recall_template'?"),
     ],
 )
 def test_names_of_other_libraries_are_understood(name: str, known: list[str], near: str) -> None:

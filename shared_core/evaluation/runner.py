@@ -33,8 +33,12 @@ NOTHING: Mapping[str, Sequence[Any]] = MappingProxyType({})
 PRESENT = "present"
 """The name of the setting that the others are compared with."""
 
-NOT_FOUND = "was not found by the search"
-"""Why a message is missing that the report says nothing of."""
+NOT_AMONG_BEST = "is not among the best matches"
+SILENT = "is not recalled, nor is anything else"
+"""Why a message is missing that the report says nothing of; the second where recall is silent."""
+
+NO_SETTINGS = {"store", "session_id", "user_id"}
+"""Arguments of `InfiniteMemory` that no setting is made of: each question names its conversation."""
 
 MOST_SESSIONS = 10
 """Sessions that small talk is said to at most."""
@@ -80,6 +84,8 @@ def evaluate(
         ValueError, TypeError: an argument is unknown or out of range.
         EmbedderError: an embedder is the name of no model on this machine.
     """
+    for name in sorted(NO_SETTINGS & tries.keys()):
+        raise ValueError(f"{name}: no setting to try; each question names its conversation")
     given: dict[tuple[str | None, str], list[Question]] = {}
     for one in read_questions(questions):
         given.setdefault((one.user or user_id, one.session or session_id), []).append(one)
@@ -254,7 +260,8 @@ def _answer(memory: InfiniteMemory, place: Place, purpose: str, question: Questi
     milliseconds = 1_000 * (time.process_time() - started)
     texts = texts_of(report)
     reasons = {line.id: line.why for line in report.lines if line.id and not line.included}
-    missing = {id_: reasons.get(id_, NOT_FOUND) for id_ in question.ids if id_ not in dict(texts)}
+    unseen = NOT_AMONG_BEST if report.totals[Kind.RECALLED] else SILENT
+    missing = {id_: reasons.get(id_, unseen) for id_ in question.ids if id_ not in dict(texts)}
     for text in question.text:
         if not any(_plain(text) in _plain(one) for _, one in texts):
             missing[text] = "is in no part of the prompt"

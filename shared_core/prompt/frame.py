@@ -430,10 +430,10 @@ def trimming_notes(frame: Frame, *, reaches_all: bool) -> list[Note]:
     fitted, stubbed, left_out = frame.grounding, frame.stubbed, frame.left_out
     grounding = frame.question.message.grounding if frame.question is not None else None
     passages = f"of {len(grounding.filled)} retrieved passages" if grounding is not None else ""
-    cut = ", and the last one cut" if fitted.cut else ""
     texts = [
         fitted.shortened and f"{fitted.shortened} {passages} given in less detail: they do not fit whole",
-        fitted.trimmed and f"{fitted.omitted} {passages} left out{cut}: they do not fit",
+        fitted.omitted and f"{fitted.omitted} {passages} left out: they do not fit",
+        fitted.cut and f"the end of the best {passages} left out: it does not fit",
         stubbed and f"tool results of this turn replaced by stubs: {_counted(stubbed)} do not fit",
         left_out and f"messages of this turn left out: {_counted(left_out)} do not fit",
         not reaches_all

@@ -76,6 +76,8 @@ def test_json_for_programs(call: Call) -> None:
         ("--questions mine.jsonl --try clock=1", "clock=1: expected a function, () -> datetime"),
         ("--questions mine.jsonl --try top_k=many", "--top-k 'many': expected a whole number of at least 0"),
         ("--questions mine.jsonl --try recall=x", "recall='x': choose one of 'balanced', 'thorough', 'precise'"),
+        ("--questions mine.jsonl --try store=other.db", "--try 'store=…': no setting of the library"),
+        ("--questions mine.jsonl --with session_id=x", "--with 'session_id=…': no setting of the library"),
         ("--questions mine.jsonl --try precise", "--try 'precise': expected NAME=VALUE, such as recall=precise"),
         ("--questions mine.jsonl --try recall_tokens=2.5", "recall_tokens=2.5: expected a number from 0 to 1"),
         ("--questions mine.jsonl --try scope=user", "scope=user searches all sessions of a user: say whose, with --us"),

@@ -153,7 +153,12 @@ def test_settings_are_compared_with_the_present_one(store: Path) -> None:
 
 @pytest.mark.parametrize(
     ("tries", "what"),
-    [({"recal": ["precise"]}, "recal"), ({"recall": ["x"]}, "recall='x'"), ({"max_tokens": [10]}, "max_tokens=10")],
+    [
+        ({"recal": ["precise"]}, "recal"),
+        ({"recall": ["x"]}, "recall='x'"),
+        ({"max_tokens": [10]}, "max_tokens=10"),
+        ({"session_id": ["x"]}, "session_id: no setting"),
+    ],
 )
 def test_what_cannot_be_tried(store: Path, tries: Any, what: str) -> None:
     with pytest.raises(ValueError, match=what):
@@ -199,7 +204,7 @@ def test_evidence_may_be_in_another_session_of_the_user_if_that_is_searched(tmp_
     asked = {"question": "What is my old locker code?", "ids": ["old-m3"], "session": "new", "user": "u"}
     found = ask(path, asked, tries={"scope": ["user"]}, embedder=HashingEmbedder())
     assert [one.own[0].evidence for one in found.outcomes] == [0, 1]
-    assert found.present.own[0].missing == {"old-m3": "was not found by the search"}
+    assert found.present.own[0].missing == {"old-m3": "is not recalled, nor is anything else"}
     with pytest.raises(InputFileError, match=r"'old-m3'.*'new'"):
         ask(path, asked)
 

@@ -214,6 +214,11 @@ class TestLessDetailInAPrompt:
                 "2 of 4 retrieved passages given in less detail: they do not fit whole",
                 "2 of 4 retrieved passages left out: they do not fit",
             )
+            memory.max_tokens = 12
+            assert memory.context(self.ASKED).report.degraded == (
+                "3 of 4 retrieved passages left out: they do not fit",
+                "the end of the best of 4 retrieved passages left out: it does not fit",
+            )
             memory.max_tokens = 99
             assert memory.context(self.ASKED).report.degraded == ()
 

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,9 @@ from shared_core.evaluation import evaluate
 from shared_core.prompt.terminal import printable
 
 evaluate_commands = typer.Typer()
+
+NO_SETTINGS = signature(evaluate).parameters
+"""Names that `evaluate` has for itself, so that they cannot be those of settings."""
 
 
 @evaluate_commands.command("evaluate")
@@ -79,7 +83,11 @@ def _named(written: Sequence[str], option: str) -> list[tuple[str, str]]:
     for text in written:
         if "=" not in text:
             raise typer.BadParameter(f"{option} {text!r}: expected NAME=VALUE, such as recall=precise")
-    return [(name.strip(), value) for name, _, value in (text.partition("=") for text in written)]
+    named = [(name.strip(), value) for name, _, value in (text.partition("=") for text in written)]
+    for name, _ in named:
+        if name in NO_SETTINGS:
+            raise typer.BadParameter(f"{option} '{name}=…': no setting of the library; see the options of this command")
+    return named
 
 
 def _value(text: str) -> Any:
