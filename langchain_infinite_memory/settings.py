@@ -14,10 +14,9 @@ from langchain_infinite_memory.token_counters import TextCounter, as_token_count
 from shared_core.arguments import suggestion
 from shared_core.doors.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
 from shared_core.memory import InfiniteMemory
-from shared_core.plugins.base import SummarizerModel
+from shared_core.plugins.base import AnySummarizer, SummarizerModel
 from shared_core.plugins.reranker import AnyReranker
 from shared_core.plugins.reranker import as_reranker as as_own_reranker
-from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.strippers import PASTED_CONTEXT
 from shared_core.summaries.wording import SUMMARY_PROMPT
 

@@ -6,11 +6,11 @@ from typing import Any
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from pydantic import PrivateAttr
 
+from shared_core.errors import require
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.embedders import STATIC, CallableEmbedder
 from shared_core.plugins.embedders import as_embedder as as_own_embedder
 from shared_core.plugins.embedders.callable import without_marks
-from shared_core.plugins.embedders.checks import require
 
 __all__ = ["EngineEmbedding", "as_embedder"]
 

@@ -19,10 +19,9 @@ from llama_index_infinite_memory.strippers import Stripper
 from shared_core.arguments import suggestion, whole_number
 from shared_core.doors.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
 from shared_core.field_errors import shown
-from shared_core.plugins.base import Embedder, SummarizerModel
+from shared_core.plugins.base import AnySummarizer, Embedder, SummarizerModel
 from shared_core.plugins.reranker import AnyReranker
 from shared_core.plugins.reranker import as_reranker as as_own_reranker
-from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.pool import SessionPool
 from shared_core.summaries.wording import SUMMARY_PROMPT
 

@@ -14,8 +14,8 @@ from shared_core.history.matcher import Removed
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike
 from shared_core.pipeline import Progress
+from shared_core.plugins.base import AnySummarizer
 from shared_core.plugins.calls import adrive
-from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
 from shared_core.recall.scope import RecallScope

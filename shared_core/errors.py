@@ -17,6 +17,7 @@ InfiniteMemoryError
 """
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 
 __all__ = [
     "AmbiguousReferenceError",
@@ -120,3 +121,17 @@ class InputFileError(InfiniteMemoryError, ValueError):
 
 class MissingExtraError(InfiniteMemoryError, ImportError):
     """An optional dependency is not installed. The message names the extra that installs it."""
+
+
+def installed(package: str) -> bool:
+    """Return whether a package is installed, without importing it."""
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # raised by import hooks that hide a package
+        return False
+
+
+def require(package: str, remedy: str) -> None:
+    """Raise MissingExtraError with the remedy if a package is not installed."""
+    if not installed(package):
+        raise MissingExtraError(f"{package} is not installed: {remedy}", name=package)

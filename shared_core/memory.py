@@ -29,11 +29,10 @@ from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed, follow
 from shared_core.messages import Message, MessageLike, message_list, one_message
 from shared_core.pipeline import AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps
-from shared_core.plugins.base import Embedder, TokenCounter
+from shared_core.plugins.base import AnySummarizer, Embedder, TokenCounter
 from shared_core.plugins.calls import drive
 from shared_core.plugins.embedders import as_embedder
 from shared_core.plugins.reranker import AnyReranker, as_reranker
-from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Framer, KeepGrounding, OnOverflow, Shorten

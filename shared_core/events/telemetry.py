@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from contextvars import copy_context
 
 from shared_core.arguments import in_range
+from shared_core.errors import require
 from shared_core.events import EventHook, EventName, MemoryEvent, SafeHook
-from shared_core.plugins.embedders.checks import require
 from shared_core.runtime.forks import Depth, fork_safe_lock
 
 require("opentelemetry.trace", 'pip install "infinite-memory[otel]"')

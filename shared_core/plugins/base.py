@@ -13,8 +13,8 @@ from shared_core.messages import Message
 from shared_core.runtime.threads import beside
 
 __all__ = [
-    "AsyncReranker", "AsyncSummarizer", "Embedder", "Fingerprint", "Reranker", "RerankerModel", "Scores", "Summarizer",
-    "SummarizerModel", "TokenCounter", "Vectors",
+    "AnySummarizer", "AsyncReranker", "AsyncSummarizer", "Embedder", "Fingerprint", "Reranker", "RerankerModel",
+    "Scores", "Summarizer", "SummarizerModel", "TokenCounter", "Vectors",
 ]  # fmt: skip
 
 Vectors = npt.NDArray[np.float32]
@@ -49,7 +49,10 @@ an id, which no stored message lacks.
 """
 
 AsyncSummarizer = Callable[[str | None, Sequence[Message]], Awaitable[str]]
-"""A `Summarizer` as a coroutine function, for `AsyncInfiniteMemory`."""
+"""A `Summarizer` as a coroutine function."""
+
+AnySummarizer = Callable[[str | None, Sequence[Message]], str | Awaitable[str]]
+"""A `Summarizer`, an `AsyncSummarizer` or a `SummarizerModel`."""
 
 
 class SummarizerModel(ABC):

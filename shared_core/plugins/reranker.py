@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from shared_core.errors import RerankerError
+from shared_core.errors import RerankerError, require
 from shared_core.field_errors import shown
 from shared_core.plugins import calls
 from shared_core.plugins.base import RerankerModel, Scores
 from shared_core.plugins.calls import Request
-from shared_core.plugins.embedders.checks import require
 from shared_core.plugins.embedders.hub import missing
 from shared_core.plugins.embedders.sentence_transformers import OneAtATime, cross_encoder
-from shared_core.plugins.vectors import encodable
+from shared_core.plugins.pieces import encodable
 
 __all__ = ["AnyReranker", "CrossEncoderReranker", "as_reranker"]
 

@@ -12,6 +12,7 @@ from shared_core.errors import EmbedderError
 from shared_core.plugins import calls
 from shared_core.plugins.base import Embedder, Vectors
 from shared_core.plugins.calls import Failure, Request
+from shared_core.plugins.pieces import evenly
 from shared_core.runtime.threads import beside
 
 UNIT_TOLERANCE = 1e-3
@@ -19,10 +20,6 @@ UNIT_TOLERANCE = 1e-3
 
 BRIEF = 4_096
 """Characters that `Embedder.at_once` speaks of: static word vectors take 2 to 4 ms for them."""
-
-
-MOST_PIECES = 64
-"""Pieces of one text that are embedded: a text of 2 MB has 2,300 of MiniLM's length. 64 hold 56,000 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +121,3 @@ def unit_length(rows: Any) -> Vectors:
     lengths = np.linalg.norm(values, axis=1, keepdims=True)
     unit: Vectors = (values / np.where(lengths > 0, lengths, 1)).astype(np.float32)
     return unit
-
-
-def evenly(pieces: list[str], most: int = MOST_PIECES) -> list[str]:
-    """Return at most so many of a text's pieces, the first and the last among them, evenly chosen."""
-    if len(pieces) <= most:
-        return pieces
-    return [pieces[number * (len(pieces) - 1) // (most - 1)] for number in range(most)]
-
-
-def encodable(text: str) -> str:
-    """Return `text` with lone surrogates, which tokenizers reject, as question marks. The length stays the same."""
-    return text.encode("utf-8", "replace").decode("utf-8")

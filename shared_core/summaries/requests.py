@@ -3,13 +3,13 @@
 from collections import deque
 from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from shared_core.arguments import whole_number
 from shared_core.messages import Message
-from shared_core.plugins.base import TokenCounter
+from shared_core.plugins.base import AnySummarizer, SummarizerModel, TokenCounter
 from shared_core.plugins.calls import Failure, Request
-from shared_core.plugins.summarizer import AnySummarizer, summary_request
 from shared_core.records import Record
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
@@ -187,6 +187,29 @@ class SummaryRules:
                 f"summarizer_tokens={self.call_tokens!r}: a call is given the previous summary and at least as many "
                 f"tokens of new messages; with summary_tokens={self.tokens!r} that is {2 * self.tokens!r}"
             )
+
+
+def summary_request(summarizer: AnySummarizer, previous: str | None, messages: Sequence[Message]) -> Request[str]:
+    """Return a request to sum up messages, for which a question waits as long as it takes.
+
+    Args:
+        summarizer: what sums up.
+        previous: the summary of earlier messages; None: there is none.
+        messages: the messages, oldest first.
+    """
+    awaited = summarizer.summarize if isinstance(summarizer, SummarizerModel) else None
+    return Request(
+        "summarizer", partial(summarizer, previous, messages), _checked, texts=len(messages),
+        afunction=partial(awaited, previous, messages) if awaited is not None else None,
+    )  # fmt: skip
+
+
+def _checked(reply: Any) -> str:
+    if not isinstance(reply, str):
+        raise TypeError(f"the summarizer returned {type(reply).__name__}, not text")
+    if not reply.strip():
+        raise ValueError("the summarizer returned nothing")
+    return reply
 
 
 AnswerSteps = Generator[Request[str], Any, str]

@@ -12,7 +12,6 @@ from typing import Any
 from shared_core.errors import StoreError
 from shared_core.events import Note
 from shared_core.plugins.calls import Failure, Request
-from shared_core.plugins.summarizer import summary_request
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
 from shared_core.prompt.hits import Hit
@@ -28,6 +27,7 @@ from shared_core.summaries.requests import (
     SummaryRules,
     next_batch,
     read_backlog,
+    summary_request,
 )
 from shared_core.summaries.wording import normalized, occurs_in, shortened
 

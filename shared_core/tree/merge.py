@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
+from shared_core.plugins.base import AnySummarizer
 from shared_core.plugins.calls import Request
-from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.records import Draft, Merge, Move, Position, Stretch
 from shared_core.reprs import short_repr
 from shared_core.session.checkout import Changes, Checkout, if_unmoved, with_move

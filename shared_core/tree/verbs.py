@@ -6,8 +6,8 @@ from typing import get_args
 from shared_core.arguments import function, one_of, texts, whole_number
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.messages import Message
+from shared_core.plugins.base import AnySummarizer
 from shared_core.plugins.calls import drive
-from shared_core.plugins.summarizer import AnySummarizer
 from shared_core.records import Branch
 from shared_core.session.checkout import Checkout
 from shared_core.summaries.requests import SummaryRules

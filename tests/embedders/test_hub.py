@@ -9,9 +9,8 @@ from typing import ClassVar
 import pytest
 
 from shared_core import InfiniteMemory
-from shared_core.errors import EmbedderError, MissingExtraError
+from shared_core.errors import EmbedderError, MissingExtraError, installed
 from shared_core.plugins.embedders import as_embedder, hub
-from shared_core.plugins.embedders.checks import installed
 
 constants = pytest.importorskip("huggingface_hub.constants")
 

@@ -88,7 +88,7 @@ def test_a_model_that_is_nowhere_is_a_note_that_says_what_to_do(
 
 
 def test_without_the_library_the_note_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.plugins.embedders.checks.installed", lambda package: False)
+    monkeypatch.setattr("shared_core.errors.installed", lambda package: False)
     with pytest.raises(MissingExtraError, match=r"infinite-memory\[sentence-transformers\]"):
         CrossEncoderReranker("org/other")("question", TEXTS)
     [note] = asked("org/other")

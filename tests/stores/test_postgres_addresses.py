@@ -73,7 +73,7 @@ def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in hidden:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delattr("shared_core.stores.postgres")
-    monkeypatch.setattr("shared_core.plugins.embedders.checks.find_spec", lambda name: None)
+    monkeypatch.setattr("shared_core.errors.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"infinite-memory\[postgres\]"):
         open_store("postgresql://host/db")
 

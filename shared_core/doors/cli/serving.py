@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from shared_core.doors.serving.bearer_tokens import BearerTokens, require_tokens
-from shared_core.errors import MissingExtraError
-from shared_core.plugins.embedders.checks import installed
+from shared_core.errors import MissingExtraError, installed
 
 if TYPE_CHECKING:
     from shared_core.events.telemetry import OpenTelemetryEvents

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from shared_core.plugins.embedders.checks import require
+from shared_core.errors import require
 
 require("opentelemetry.trace", 'pip install "infinite-memory[otel]"')
 

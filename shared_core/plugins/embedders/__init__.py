@@ -4,10 +4,9 @@ import os
 from collections.abc import Callable
 from functools import lru_cache
 
-from shared_core.errors import MissingExtraError
+from shared_core.errors import MissingExtraError, installed
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.embedders.callable import CallableEmbedder
-from shared_core.plugins.embedders.checks import installed
 from shared_core.plugins.embedders.hub import confirm, unknown
 from shared_core.plugins.embedders.minilm import MINILM, MINILM_INT8
 from shared_core.plugins.embedders.onnx import OnnxEmbedder, onnx_available

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from shared_core.errors import EmbedderError
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
-from shared_core.plugins.embedders.checks import cut
 from shared_core.plugins.embedders.sentence_transformers import OTHER_WEIGHT
+from shared_core.plugins.pieces import cut
 from shared_core.plugins.vectors import unit_length
 
 _T = TypeVar("_T")

@@ -4,9 +4,8 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
-from shared_core.errors import EmbedderError
+from shared_core.errors import EmbedderError, installed
 from shared_core.plugins.base import Fingerprint
-from shared_core.plugins.embedders.checks import installed
 from shared_core.plugins.embedders.hub import download
 
 MINILM = Fingerprint(

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from shared_core.errors import require
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
-from shared_core.plugins.embedders.checks import pieces, require
 from shared_core.plugins.embedders.hub import confirm
 from shared_core.plugins.embedders.minilm import MINILM, MINILM_SHA256, check_weights, packaged, weights_hash
-from shared_core.plugins.vectors import encodable, unit_length
+from shared_core.plugins.pieces import encodable, pieces
+from shared_core.plugins.vectors import unit_length
 
 OTHER_WEIGHT = 0.7
 """The weight for models that were not measured: between those of the static embedder and of MiniLM."""

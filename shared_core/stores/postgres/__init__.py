@@ -1,6 +1,6 @@
 """The store for many workers, on PostgreSQL; needs the extra `postgres`."""
 
-from shared_core.plugins.embedders.checks import require
+from shared_core.errors import require
 
 require("psycopg", 'pip install "infinite-memory[postgres]"')
 
