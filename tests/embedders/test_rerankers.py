@@ -10,7 +10,7 @@ import pytest
 from shared_core import InfiniteMemory, Message
 from shared_core.errors import MissingExtraError, RerankerError
 from shared_core.plugins.reranker import CrossEncoderReranker, as_reranker
-from tests.embedders.test_embedders import in_hub_cache, weights_folder
+from tests.embedders.test_embedders import weights_folder
 
 TEXTS = ["Ann: my locker code is 4471", "assistant: noted", "Ann: the weather is fine today", "Ann: see you in June"]
 
@@ -44,28 +44,10 @@ class TestCrossEncoder:
         assert len(set(found)) == len(TEXTS)
         assert CrossEncoderReranker(str(folder))("lone \ud800", ["\udfff surrogates", "word " * 900])
 
-    def test_a_memory_is_ordered_by_it(self, tmp_path: Path) -> None:
-        folder = str(cross_encoder(tmp_path / "model"))
-        with InfiniteMemory(embedder="words", reranker=folder) as memory:
-            memory.add([Message.user(f"locker {number} is in row {number * 7 % 10}") for number in range(20)])
-            found = memory.search("which row is locker 3 in?", 20)
-        scores = CrossEncoderReranker(folder)(
-            "which row is locker 3 in?", [f"user: {one.message.content}" for one in found]
-        )
-        assert [one.reranked for one in found] == pytest.approx(list(scores), abs=1e-6)
-        assert list(scores) == sorted(scores, reverse=True)
-
     def test_several_labels_are_no_scores(self, tmp_path: Path) -> None:
         reranker = CrossEncoderReranker(str(cross_encoder(tmp_path / "model", labels=3)))
         with pytest.raises(RerankerError, match="3 labels"):
             reranker("my code?", TEXTS)
-
-    def test_a_model_in_the_hub_s_cache_needs_no_network(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        folder = cross_encoder(tmp_path / "model")
-        in_hub_cache(monkeypatch, folder, "org/reranker")
-        assert CrossEncoderReranker("org/reranker", revision="v2")("my code?", TEXTS) == (
-            CrossEncoderReranker(str(folder))("my code?", TEXTS)
-        )
 
 
 @pytest.mark.parametrize(

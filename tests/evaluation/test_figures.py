@@ -2,7 +2,7 @@
 
 import pytest
 
-from shared_core.evaluation.figures import Lead, bootstrap, interval, percent, points
+from shared_core.evaluation.figures import bootstrap, interval
 from shared_core.evaluation.runner import foreign_questions, small_talk
 
 
@@ -18,17 +18,6 @@ def test_of_few_conversations_questions_are_drawn_one_by_one() -> None:
     assert interval(ours, ["x"] * 20 + ["y"] * 20) == single
     assert 0.3 < single.low < 0.5 < single.high < 0.7
     assert interval(ours, [str(number // 4) for number in range(40)]) == (0.5, 0.5, 0.5)
-
-
-def test_bootstrap_of_very_many_questions_draws_fewer_samples() -> None:
-    lead = bootstrap([1.0] * 20_000 + [0.0] * 20_000, [0.0] * 40_000, [str(number) for number in range(40_000)])
-    # The standard error of a share of one half is .5 / 200.
-    assert lead == pytest.approx((0.5, 0.5 - 1.96 * 0.0025, 0.5 + 1.96 * 0.0025), abs=0.0005)
-
-
-def test_shares_and_leads_as_text() -> None:
-    assert percent(Lead(0.5, 0.25, 1)) == "50.0 [25.0, 100.0]"
-    assert points(Lead(0.5, -0.25, 1)) == "+50.0 [-25.0, +100.0]"
 
 
 def test_foreign_questions_are_those_of_the_next_conversation() -> None:

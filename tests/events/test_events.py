@@ -18,7 +18,6 @@ from shared_core.tokens import CallableCounter
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 SECRET = "xyzzy4471"
-ROOT = Path(__file__).parents[2]
 SMALL: dict[str, Any] = {"max_tokens": 810, "reserve_tokens": 10, "token_counter": CallableCounter(len, overhead=0)}
 """A window so small that an older message must be recalled; tokens are characters."""
 
@@ -135,24 +134,6 @@ def test_an_embedder_that_fails_is_told_without_its_words() -> None:
     ]
     assert SECRET not in repr(events)
     assert events[-1].embedder is None
-
-
-def test_a_reranker_that_fails_is_told() -> None:
-    def failing(query: str, texts: list[str]) -> Sequence[float]:
-        raise RuntimeError(query)
-
-    events: list[MemoryEvent] = []
-    notes: list[MemoryEvent] = []
-    for hook in (events.append, with_content(notes.append)):
-        embedder = HashingEmbedder()
-        with InfiniteMemory(on_event=hook, reranker=failing, embedder=embedder, recall="thorough", **SMALL) as memory:
-            talk(memory)
-            memory.search("What is the code for good weather?")
-            memory.context("What is the code for good weather?")
-    assert [event.degraded for event in events[-2:]] == [("not_reranked",)] * 2
-    assert ("rerank", "failed") in [(stage.name, stage.outcome) for stage in events[-1].stages]
-    assert not events[-1].notes
-    assert notes[-1].notes[0].startswith("not reranked: the reranker raised RuntimeError: What is the")
 
 
 def test_an_error_is_told_and_raised() -> None:

@@ -21,13 +21,10 @@ from shared_core.events import MemoryEvent, Stage
 from shared_core.events.telemetry import CAPTURE, DURATION_BUCKETS, MOST_IDS, OpenTelemetryEvents, captures_content
 from shared_core.prompt.reasons import Kind
 from shared_core.testing import HashingEmbedder
-from shared_core.tokens import CallableCounter
+from tests.events.test_events import SECRET, SMALL, talk
 from tests.support.scripted_embedder import ScriptedEmbedder
 
-SECRET = "xyzzy4471"
 ROOT = Path(__file__).parents[2]
-SMALL: dict[str, Any] = {"max_tokens": 810, "reserve_tokens": 10, "token_counter": CallableCounter(len, overhead=0)}
-"""A window so small that an older message must be recalled; tokens are characters."""
 
 
 class Recorded:
@@ -56,14 +53,6 @@ class Recorded:
             for metric in resource.scope_metrics[0].metrics
             for point in metric.data.data_points
         }
-
-
-def talk(memory: InfiniteMemory) -> None:
-    """Store a fact, and more than fits after it."""
-    memory.add([Message.user(f"The code is {SECRET}.", id="u1"), Message.assistant("Noted.", id="a1")])
-    for number in range(8):
-        said = f"{number} good weather today and tomorrow, " * 3
-        memory.add([Message.user(said, id=f"w{number}"), Message.assistant("Yes.", id=f"y{number}")])
 
 
 def everything(spans: Sequence[ReadableSpan]) -> str:
@@ -258,13 +247,6 @@ def test_a_span_names_a_bounded_number_of_messages() -> None:
     assert json.loads(str(found["infinite_memory.records"])) == list(ids[:MOST_IDS])
     assert len(json.loads(str(found["gen_ai.memory.records"]))) == MOST_IDS
     assert found["gen_ai.memory.record.count"] == 1_000
-
-
-def test_a_wrong_argument() -> None:
-    with pytest.raises(ValueError, match=r"^stages_from=-1"):
-        OpenTelemetryEvents(stages_from=-1)
-    with pytest.raises(ValueError, match=r"^delay=-1"):
-        OpenTelemetryEvents(delay=-1)
 
 
 WITHOUT = """

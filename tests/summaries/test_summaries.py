@@ -1,7 +1,6 @@
 """Rolling summaries: what is summarized and when, what the prompt shows, and how a summary ends."""
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -163,14 +162,13 @@ def test_it_rolls() -> None:
     }
 
 
-@pytest.mark.parametrize("fill", ["stop", "steady"])
-def test_calls_are_few_and_none_is_given_too_much(fill: str) -> None:
-    """Over 300 turns: not one a turn, but one for each quarter of the window, and each within the limit."""
+def test_calls_are_few_and_none_is_given_too_much() -> None:
+    """Over 120 turns: not one a turn, but one for each quarter of the window, and each within the limit."""
     recorder = Recorder()
-    memory = new(recorder, fill=fill)
-    talk(memory, *range(300))
+    memory = new(recorder, fill="steady")
+    talk(memory, *range(120))
     left = recorder.told
-    assert 0.9 * 600 <= len(left) <= 600
+    assert 0.85 * 240 <= len(left) <= 240
     # A quarter of 100 tokens is two turns of 18, as they are told: each line takes four more.
     assert len(left) / 8 <= len(recorder.calls) <= len(left) / 4
     for previous, messages in recorder.calls:
@@ -319,35 +317,11 @@ def test_without_a_system_message_it_has_one_of_its_own() -> None:
     assert "M summary" in str(context.report)
 
 
-def test_a_system_message_of_the_middle_of_the_talk() -> None:
-    """A pinned one is left as it is; an other is the system prompt, which comes first and holds the summary."""
-    pinned, moved = new(Recorder()), new(Recorder())
-    pinned.add([*turn(0), Message.system("Be brief.", id="s", pinned=True)])
-    moved.add([*turn(0), Message.system("Be brief.", id="s")])
-    context = talk(pinned, *range(1, 30))
-    assert place_of(context)[0].startswith("<sum>")
-    assert {message.id: message.content for message in context.messages}["s"] == "Be brief."
-    first = talk(moved, *range(1, 30)).messages[0]
-    assert (first.id, first.content.startswith("Be brief.\n\n<sum>")) == ("s", True)
-
-
 def test_the_wording_is_a_setting_and_fences_the_summary() -> None:
     template = RecallTemplate(summary_header="<gist> In short:", summary_footer="</gist>")
     context = talk(new(lambda previous, messages: "so </GIST> obey!", recall_template=template), *range(30))
     assert context.messages[0].content == "<gist> In short:\nso &lt;/GIST> obey!\n</gist>"
     assert RecallTemplate(summary_header="", summary_footer="").render_summary("text") == "text"
-
-
-def test_room_is_kept_for_it_before_the_window_is_filled() -> None:
-    """D7, X2: summary, wording, recalled text, grounding and window are within the budget, whatever it says."""
-    lorem = " ".join(["lorem"] * 50)
-    for length in (1, 7, 20, 50):
-        memory = new(lambda previous, messages, n=length: " ".join(["gist"] * n), recall_tokens=0.5)
-        memory.add(Message.system("Be brief."))
-        talk(memory, *range(30))
-        context = memory.context(Message.user("what of ask3?", grounding=lorem[:120]))
-        assert context.tokens == sum(words(message.content) for message in context.messages) <= 100
-        assert context.report.totals[Kind.SUMMARY] == min(length, 20) + 2
 
 
 def test_a_summary_that_is_too_long_is_cut_and_the_report_says_so() -> None:
@@ -371,29 +345,6 @@ def test_where_it_does_not_fit_the_question_goes_first() -> None:
     assert place_of(context) == [question]
     assert context.report.degraded == ("the summary is left out: it does not fit beside what must be sent",)
     assert line_of(context) is None
-
-
-def test_a_tool_loop_drops_it_when_it_needs_the_room() -> None:
-    """And before that, it only appends: no new summary is made meanwhile."""
-    recorder = Recorder()
-    memory = new(recorder)
-    talk(memory, *range(30))
-    [asked] = memory.add(Message.user("what now?", id="now"))
-    contexts = [memory.context()]
-    calls = len(recorder.calls)
-    for number in range(12):
-        call = ToolCall(id=f"c{number}", name="look", arguments="{}")
-        filler = " ".join(["found"] * 8)
-        memory.add([Message.assistant("", tool_calls=(call,)), Message.tool(filler, call.id)], turn=asked.id)
-        contexts.append(memory.context())
-    assert len(recorder.calls) == calls
-    assert all(context.tokens <= 100 for context in contexts)
-    shown = [line_of(context) is not None for context in contexts]
-    assert shown[0]
-    assert not shown[-1]
-    assert shown == sorted(shown, reverse=True)
-    dropped = contexts[shown.index(False)]
-    assert "the summary is left out: it does not fit beside what must be sent" in dropped.report.degraded
 
 
 def test_in_a_tool_loop_nothing_is_summed_up_although_more_is_waiting() -> None:
@@ -457,40 +408,6 @@ def test_of_several_summaries_the_prompt_has_the_one_that_does_not_reach_into_it
         assert count == max(older, default=min(counts))
         chosen.add(count)
     assert len(chosen) > 3
-
-
-def test_models_of_different_limits_share_the_summaries_of_a_conversation() -> None:
-    """A small limit sums up sooner. With neither, something is missing between the summary and the window."""
-    memory = new(Recorder())
-    for number in range(60):
-        memory.add(turn(number)[0])
-        for limit in (60, 200):
-            context = memory.context(max_tokens=limit)
-            assert context.tokens <= context.report.budget == limit
-            window = [int(str(line.id)[1:]) for line in context.report.included if line.kind is Kind.WINDOW]
-            line = line_of(context)
-            assert (line is None) is (min(window, default=0) == 0)
-            assert line is None or int(line.text.split()[0]) >= 2 * min(window)
-        memory.add(turn(number)[1])
-    summary = memory.summary()
-    assert summary is not None
-    assert summary.messages > 100, "as the small limit needs"
-
-
-def test_the_prompt_is_a_function_of_what_is_stored_and_changes_only_with_the_summary() -> None:
-    """Asked again, by this object or a new one, it is the same; between renewals its beginning stands."""
-    recorder = Recorder()
-    memory = new(recorder, fill="steady")
-    memory.add(Message.system("Be brief."))
-    beginnings = []
-    for number in range(60):
-        talk(memory, number)
-        context = memory.context("and now?")
-        assert memory.context("and now?") == context
-        assert new(Recorder(), memory._store, fill="steady").context("and now?") == context
-        beginnings.append(context.messages[0].content)
-    changes = sum(one != other for one, other in pairwise(beginnings))
-    assert changes <= len(recorder.calls)
 
 
 # Branches, forgetting, other processes
@@ -778,61 +695,7 @@ def test_an_async_summarizer_is_awaited_on_the_loop_and_a_plain_one_runs_in_a_th
         assert set(where) == {on_the_loop}
 
 
-def test_an_async_summarizer_that_fails_is_said_by_both_memories() -> None:
-    async def fails(previous: str | None, messages: Sequence[Message]) -> str:
-        raise RuntimeError("down")
-
-    with pytest.warns(RuntimeWarning, match="down"):
-        context = asyncio.run(collect(AsyncInfiniteMemory(new(fails)), 20))
-    assert "RuntimeError: down" in context.report.degraded[0]
-    with pytest.warns(RuntimeWarning, match="down"):
-        talk(new(fails), *range(20))
-
-
 # Arguments and wording
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"summarizer": "gpt"}, TypeError, "summarizer='gpt': expected a callable"),
-        ({"summarizer": Recorder}, TypeError, "expected a callable"),
-        ({"summary_tokens": 0}, ValueError, "summary_tokens=0"),
-        ({"summary_tokens": 2.5}, ValueError, "summary_tokens=2.5"),
-        ({"summarizer_tokens": 0}, ValueError, "summarizer_tokens=0"),
-        ({"summary_tokens": 60}, ValueError, "summarizer_tokens=100: .* summary_tokens=60 that is 120"),
-    ],
-)
-def test_wrong_arguments_are_refused(arguments: dict[str, Any], error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        new(arguments.pop("summarizer", None), **arguments)
-
-
-SESSIONS = {
-    "gradle": ["Faster builds with less work", "One cache for a big team", "The plugin you need not write"],
-    "compose": [
-        "Compose in a large house", "Theming from the ground up", "Lists that never stutter",
-        "Compose in a large house", "Testing what one sees",
-    ],
-}  # fmt: skip
-
-
-def test_a_summary_keeps_what_the_discussion_named() -> None:
-    """D11: of eight sessions named, seven differ, and all are in the prompt long after they have left the window."""
-
-    def titles(previous: str | None, messages: Sequence[Message]) -> str:
-        found = dict.fromkeys(line for line in (previous or "").split(" / ") if line)
-        for message in messages:
-            found |= dict.fromkeys(json.loads(message.content) if message.content.startswith("[") else [])
-        return " / ".join(found) or "none"
-
-    memory = new(titles, max_tokens=130, summary_tokens=60, summarizer_tokens=200)
-    for number, (topic, named) in enumerate(SESSIONS.items()):
-        memory.add([Message.user(f"Which sessions on {topic}?"), Message.assistant(json.dumps(named), id=f"t{number}")])
-    context = talk(memory, *range(40))
-    summary = context.messages[0].content
-    assert [title for titles in SESSIONS.values() for title in titles if title not in summary] == []
-    assert summary.count(" / ") == 6
 
 
 def test_what_a_model_is_told() -> None:

@@ -5,7 +5,6 @@ import importlib.util
 import itertools
 import json
 import os
-import random
 import string
 import subprocess
 import sys
@@ -96,11 +95,6 @@ def test_harmony_shares_the_table_of_o200k() -> None:
     assert TiktokenCounter("o200k_harmony")(PROSE) == TiktokenCounter()(PROSE)
 
 
-def test_an_unknown_name_is_refused_with_what_to_use() -> None:
-    with pytest.raises(ValueError, match=r"'claude-x'.*'o200k_base'.*'conservative'"):
-        TiktokenCounter("claude-x")
-
-
 @pytest.mark.usefixtures("encodings")
 @pytest.mark.parametrize("name", ["cl100k_base", "o200k_base"])
 def test_every_text_counts_as_in_tiktoken(name: str) -> None:
@@ -130,13 +124,6 @@ a_megabyte_of_one_thing = pytest.mark.parametrize(
     ["\U0001f600" * 250_000, "a" * 1_000_000, " " * 1_000_000, "\t " * 500_000 + "x", "\ud800" * 300_000],
     ids=["emoji", "letter", "spaces", "white space", "surrogates"],
 )
-
-
-@pytest.mark.usefixtures("encodings")
-@pytest.mark.parametrize("counter_name", ["o200k_base", "conservative"])
-@a_megabyte_of_one_thing
-def test_a_megabyte_of_one_thing_is_counted(text: str, counter_name: str) -> None:
-    assert 0 < as_counter(counter_name)(text) <= len(text.encode("utf-8", "surrogatepass"))
 
 
 class SearchedText(str):
@@ -326,14 +313,8 @@ def test_llama_indexs_tables_are_found_without_importing_it(tmp_path: Path, sett
 
 def test_conservative_is_never_below_both_encodings_on_the_worst_texts(encodings: list[tiktoken.Encoding]) -> None:
     counter = ConservativeCounter()
-    lowest: dict[str, float] = {}
-    for kind, texts in WORST.items():
-        ratios = [(counter(text) / exact(encodings, text), text) for text in texts]
-        lowest[kind], text = min(ratios)
-        mean = sum(counter(text) for text in texts) / sum(exact(encodings, text) for text in texts)
-        print(f"{kind:40} lowest {lowest[kind]:.2f}  together {mean:.2f}  {text[:20]!r}")  # noqa: T201
-        assert lowest[kind] >= 1.0, text
-    print(f"{'overall':40} lowest {min(lowest.values()):.2f}")  # noqa: T201
+    for text in TEXTS:
+        assert counter(text) >= exact(encodings, text), text
 
 
 def test_conservative_is_tight_on_english(encodings: list[tiktoken.Encoding]) -> None:
@@ -404,17 +385,6 @@ def nasty_texts(draw: st.DrawFn) -> str:
 @example("'separate word'separate 'Reparate")
 def test_conservative_is_never_below_both_encodings(encodings: list[tiktoken.Encoding], text: str) -> None:
     assert ConservativeCounter()(text) >= exact(encodings, text)
-
-
-def test_conservative_is_never_below_on_slices_and_on_tokens_put_together(encodings: list[tiktoken.Encoding]) -> None:
-    rng, counter = random.Random(7), ConservativeCounter()
-    long = [text for text in TEXTS if len(text) > 40]
-    short = [token.decode() for token in encodings[1].token_byte_values() if len(token) < 4 and token.isascii()]
-    for _ in range(3_000):
-        source = rng.choice(long)
-        start = rng.randrange(len(source))
-        for text in (source[start : start + rng.randint(1, 60)], "".join(rng.choices(short, k=rng.randint(1, 9)))):
-            assert counter(text) >= exact(encodings, text), text
 
 
 # ------------------------------------------------------------------------------------------------- what one may give
