@@ -160,6 +160,25 @@ def test_a_new_line_tells_what_was_forgotten_before_it(store: SQLiteStore, remov
     assert (one.stats()["messages"], one.stats()["branches"]) == (6, 2)
 
 
+@pytest.mark.parametrize("sent", [["a2", "q4"], ["new"], ["q2", "a2", "q4"]])
+@pytest.mark.parametrize("end", ["forgotten", "a system prompt"])
+def test_the_line_that_was_stored_last_goes_on_though_its_end_is_no_message(
+    store: SQLiteStore, sent: list[str], end: str
+) -> None:
+    one = memory(store)
+    one.follow(talk("q1", "a1", ids=False))
+    one.fork("side")
+    ids = one.follow(talk("q1", "a1", "q2", "a2", *(["q3", "a3"] if end == "forgotten" else []), ids=False)).ids
+    if end == "forgotten":
+        one.forget(ids=[id_ for id_ in ids[4:] if id_])
+    else:
+        one.add(Message.system("Be brief."))
+    new = memory(store)
+    new.follow([(ai if text[0] == "a" else user)(text) for text in sent])
+    asked = [message.content for message in new.messages() if message.role != "system"]
+    assert (asked, new.branch) == (["q1", "a1", "q2", "a2", sent[-1]], "side")
+
+
 def test_what_is_new_is_not_taken_for_what_was_forgotten(store: SQLiteStore) -> None:
     one, history = memory(store), talk("q1", "a1", "q2", "a2", "q3", "a3", ids=False)
     stored = one.follow(history).ids

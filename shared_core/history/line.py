@@ -9,7 +9,7 @@ from shared_core.history.followed import Followed, FollowedHistory
 from shared_core.history.forms import Forms
 from shared_core.history.normal_form import says_the_same
 from shared_core.messages import Message
-from shared_core.records import MAIN, After, Branch, Position, Record
+from shared_core.records import MAIN, Branch, Position, Record
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
 from shared_core.session.system_prompt import is_prompt
@@ -313,9 +313,15 @@ def asked_at(said: Sequence[Message]) -> int:
 
 def newest_path(live: LiveSession) -> Path:
     """Return the path of the message that was stored last; if that is on the path that is checked out, this one."""
-    state = live.sync()
-    newest = live.store.find(live.key, After(state.last_seq - 1, 1)) if live.key is not None else []
-    return live.path_to(newest[0].position) if newest and not live.path.covers(newest[0].position) else live.path
+    newest = live.stored_last(1)
+    if not newest or live.key is None or live.path.covers(newest[0].position):
+        return live.path
+    segment, depth = newest[0].position
+    ends = [branch.head for branch in live.store.branches(live.key)]
+    # What is later on its line was forgotten.
+    return live.path_to(
+        next((end for end in ends if end.segment == segment and end.depth >= depth), newest[0].position)
+    )
 
 
 def end_of(live: LiveSession, branch: str, position: Position | None) -> Position | None:

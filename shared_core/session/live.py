@@ -11,6 +11,7 @@ from shared_core.plugins.base import TokenCounter
 from shared_core.records import (
     MAIN,
     ROOT,
+    After,
     Appended,
     InTurn,
     KnownBranch,
@@ -484,6 +485,17 @@ class LiveSession:
         if any(self.store.state(session).epoch != known for session, known in epochs.items()):
             raise OutdatedError
         return {}
+
+    def stored_last(self, limit: int) -> list[Record]:
+        """Return the messages that were stored last, of all branches, at most `limit`, in the order of storing."""
+        if self.key is None:
+            return []
+        newest, back = self.store.state(self.key).last_seq, limit
+        while True:
+            records = self.store.find(self.key, After(newest - back, back))
+            if len(records) >= limit or back >= newest:
+                return list(records[max(0, len(records) - limit) :])
+            back *= 2  # some numbers belong to forgotten messages
 
     def whole_turn(self, turn_id: str) -> Turn | None:
         """Return the messages of one turn that are on the path."""

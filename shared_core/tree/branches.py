@@ -10,7 +10,7 @@ from typing import Any
 from shared_core.arguments import text_value
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.records import MAIN, ROOT, After, Branch, Change, Create, Delete, Drop, Move, Position, Put, Rename
+from shared_core.records import MAIN, ROOT, Branch, Change, Create, Delete, Drop, Move, Position, Put, Rename
 from shared_core.reprs import short_repr
 from shared_core.session.checkout import Checkout
 from shared_core.session.paths import EARLIER, Head, Path, read, resolve, unused_branch_name
@@ -305,14 +305,9 @@ def log(checkout: Checkout, limit: int) -> list[LogEntry]:
         session = checkout.live.key
         if session is None:
             return []
-        newest, back = checkout.store.state(session).last_seq, limit
-        while True:
-            records = checkout.store.find(session, After(newest - back, back))
-            if len(records) >= limit or back >= newest:
-                break
-            back *= 2  # some numbers belong to forgotten messages
+        records = checkout.live.stored_last(limit)
         heads = {branch.name: branch.head for branch in checkout.store.branches(session)}
-        return lineage(checkout).log(records[max(0, len(records) - limit) :], heads, dict(tags(checkout)))
+        return lineage(checkout).log(records, heads, dict(tags(checkout)))
 
 
 def diff(checkout: Checkout, a: str, b: str | None) -> Diff:
