@@ -160,6 +160,17 @@ def test_a_new_line_tells_what_was_forgotten_before_it(store: SQLiteStore, remov
     assert (one.stats()["messages"], one.stats()["branches"]) == (6, 2)
 
 
+@pytest.mark.parametrize("removed", ["keep", "leave_out"])
+def test_what_is_new_comes_after_a_system_prompt_that_follows_what_was_forgotten(
+    store: SQLiteStore, removed: Any
+) -> None:
+    one, history = memory(store), talk("q1", "a1", "q2", "a2", ids=False)
+    one.forget(ids=[one.follow(history, removed=removed).ids[3] or ""])
+    one.add(Message.system("Be brief."))
+    one.follow([Message.system("Be brief."), *history, user("q3")], removed=removed)
+    assert (said(one), one.branch) == (["q1", "a1", "q2", "Be brief.", "q3"], "main")
+
+
 @pytest.mark.parametrize("sent", [["a2", "q4"], ["new"], ["q2", "a2", "q4"]])
 @pytest.mark.parametrize("end", ["forgotten", "a system prompt"])
 def test_the_line_that_was_stored_last_goes_on_though_its_end_is_no_message(
