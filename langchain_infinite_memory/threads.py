@@ -1,11 +1,11 @@
 """The message list of a thread: store what is new in it, leave out what was taken back, and build the prompt."""
 
 import logging
-from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -35,7 +35,7 @@ from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.plugins.calls import adrive, drive
+from shared_core.plugins.calls import Steps, adrive, drive
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.hits import Hit
@@ -47,11 +47,6 @@ logger = logging.getLogger("langchain_infinite_memory")
 
 GROWTHS = 3
 """How often a prompt is built again because other middleware made its messages larger than they are stored."""
-
-Result = TypeVar("Result")
-
-Steps: TypeAlias = Generator[Any, Any, Result]
-"""What `drive` and `adrive` take: yields requests to embed or to sum up, and returns the result."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from llama_index_infinite_memory.messages import read_message, to_message
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.pipeline import AskSteps
+from shared_core.plugins.calls import Steps
 from shared_core.prompt.context import Context
 
 Input = str | ChatMessage | QueryBundle | None
@@ -90,7 +90,7 @@ def _written(conversation: Conversation, stored: Message) -> int:
     return max(0, counter(live) - counter(text)) if live != text else 0
 
 
-def prompt_steps(conversation: Conversation, question: Question) -> AskSteps:
+def prompt_steps(conversation: Conversation, question: Question) -> Steps[Context]:
     """Return the steps to the engine's prompt for a question, which `drive` and `adrive` take.
 
     In a tool loop, every round asks for the same prompt, so the newest one is kept, unless the next one may be better,
@@ -113,7 +113,7 @@ def prompt_steps(conversation: Conversation, question: Question) -> AskSteps:
     return built
 
 
-def _engine_steps(conversation: Conversation, question: Question, max_tokens: int) -> AskSteps:
+def _engine_steps(conversation: Conversation, question: Question, max_tokens: int) -> Steps[Context]:
     return conversation.engine.context_steps(
         question.message, system=None, tools=None, max_tokens=max_tokens, reserve_tokens=question.reserve,
         include_question=question.message is None,

@@ -1,7 +1,7 @@
 """AsyncInfiniteMemory: the methods of `InfiniteMemory` as coroutines that never block the event loop."""
 
 import os
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import date
 from functools import partial
 from itertools import islice
@@ -15,7 +15,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike
 from shared_core.pipeline import Progress
 from shared_core.plugins.base import AnySummarizer
-from shared_core.plugins.calls import adrive
+from shared_core.plugins.calls import Steps, adrive
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
 from shared_core.recall.scope import RecallScope
@@ -65,7 +65,7 @@ class AsyncInfiniteMemory:
         """Call a function in a thread, and do not block the event loop meanwhile."""
         return await self._threads.run(function, *args, **kwargs)
 
-    async def _drive(self, steps: Generator[Any, Any, Result]) -> Result:
+    async def _drive(self, steps: Steps[Result]) -> Result:
         return await adrive(steps, self._call)
 
     @classmethod

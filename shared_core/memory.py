@@ -28,9 +28,9 @@ from shared_core.formats.fields import Role
 from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed, follow
 from shared_core.messages import Message, MessageLike, message_list, one_message
-from shared_core.pipeline import AskSteps, IndexSteps, Progress, PromptBuilder, SearchSteps, SummarySteps
+from shared_core.pipeline import Progress, PromptBuilder
 from shared_core.plugins.base import AnySummarizer, Embedder, TokenCounter
-from shared_core.plugins.calls import drive
+from shared_core.plugins.calls import Steps, drive
 from shared_core.plugins.embedders import as_embedder
 from shared_core.plugins.reranker import AnyReranker, as_reranker
 from shared_core.prompt.assembler import Assembler, Placement
@@ -441,7 +441,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self, question: str | MessageLike | None, *, system: SystemPrompt | None, tools: Sequence[Any] | None,
         reserve_tokens: int | None, include_question: bool, max_tokens: int | None = None,
         as_of: date | str | None = None,
-    ) -> AskSteps:  # fmt: skip
+    ) -> Steps[Context]:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
         message = None if question is None else self._stripped([user_message("question", question)])[0]
         blank = message is not None and not (message.content.strip() or message.grounding or message.media_tokens)
@@ -507,7 +507,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self, query: str, top_k: int, *, since: date | str | None, until: date | str | None,
         role: Role | Sequence[Role] | None, scope: RecallScope | None = None, repeats: int | None = None,
         in_conversation: bool = False, as_of: date | str | None = None,
-    ) -> SearchSteps:  # fmt: skip
+    ) -> Steps[list[Hit]]:  # fmt: skip
         """Return the steps of `search`; see `context_steps`."""
         text_value("query", query)
         whole_number("top_k", top_k, least=0)
@@ -547,7 +547,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         """Embed the whole session with this memory's embedder, even if another made its vectors. Those stay stored."""
         drive(self._index_steps(progress, anew=True))
 
-    def _index_steps(self, progress: Progress | None, *, anew: bool = False) -> IndexSteps:
+    def _index_steps(self, progress: Progress | None, *, anew: bool = False) -> Steps[None]:
         if progress is not None:
             function("progress", progress, "(done, total) -> None")
         if anew:
@@ -575,7 +575,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         """
         return drive(self._summary_steps())
 
-    def _summary_steps(self) -> SummarySteps:
+    def _summary_steps(self) -> Steps[Summary | None]:
         if self._prompts.rolling.rules.summarizer is None:
             raise ValueError("summarize: this memory has no summarizer; pass summarizer= to InfiniteMemory")
         ask = Ask(None, self.max_tokens, self.reserve_tokens, system=prompt_text(self.system))

@@ -1,17 +1,16 @@
 """The way from a question to its prompt: plan the window, recall, sum up, compose."""
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from math import inf
-from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from shared_core.events import Note
 from shared_core.events.source import Watch
-from shared_core.plugins.calls import Request
+from shared_core.plugins.calls import Steps
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
@@ -32,13 +31,7 @@ LARGE_BATCH = 256
 REPEATS = 8
 """How often the same text may be among the best. A question asked every day must not crowd out its answer."""
 
-Result = TypeVar("Result")
 Progress = Callable[[int, int], None]
-Steps: TypeAlias = Generator[Request[Any], Any, Result]
-AskSteps = Steps[Context]
-IndexSteps = Steps[None]
-SearchSteps = Steps[list[Hit]]
-SummarySteps = Steps[Summary | None]
 
 logger = logging.getLogger("shared_core")
 
@@ -97,7 +90,7 @@ class PromptBuilder:
 
     # Prompts
 
-    def steps(self, ask: Ask, watch: Watch | None = None) -> AskSteps:
+    def steps(self, ask: Ask, watch: Watch | None = None) -> Steps[Context]:
         """Yield requests for vectors and summaries, and return the prompt.
 
         Raises:
@@ -160,7 +153,7 @@ class PromptBuilder:
             watch.composed(context, selection, plan.question)
         return context
 
-    def summary_steps(self, ask: Ask) -> SummarySteps:
+    def summary_steps(self, ask: Ask) -> Steps[Summary | None]:
         """Yield requests for summaries until everything that has left the window is summed up; return the newest one.
 
         Errors of the summarizer are passed on.
@@ -176,7 +169,7 @@ class PromptBuilder:
 
     # Search and index
 
-    def search_steps(self, query: str, top_k: int, wanted: Filter, watch: Watch | None = None) -> SearchSteps:
+    def search_steps(self, query: str, top_k: int, wanted: Filter, watch: Watch | None = None) -> Steps[list[Hit]]:
         """Yield requests for vectors and return the best messages. A blank query finds none."""
         if not query.strip():
             return []
@@ -196,7 +189,7 @@ class PromptBuilder:
             with self._lock, suppress(OutdatedError):  # if so, what was found may have been forgotten
                 return read_messages(self.live, found, hits, top_k, state.epoch)
 
-    def index_steps(self, progress: Progress) -> IndexSteps:
+    def index_steps(self, progress: Progress) -> Steps[None]:
         """Yield requests for vectors until every message has one, and save snapshots.
 
         Raises:

@@ -1,14 +1,14 @@
 """EventSource: makes the events of one memory; a `Watch` notes what a verb does while it runs."""
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
 from shared_core.events import EventName, MemoryEvent, Note, Outcome, SafeHook, Stage
 from shared_core.messages import Message
-from shared_core.plugins.calls import Failure, Late, Plugin, Request
+from shared_core.plugins.calls import Failure, Late, Plugin, Request, Steps
 from shared_core.plugins.vectors import Embedded
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
@@ -30,7 +30,7 @@ class Watch:
     Args:
         name: the verb.
         live: the session it reads.
-        content: whether texts are wanted.
+        hook: told when the verb has ended.
         index_cached: whether the session's index is in memory.
 
     Attributes:
@@ -38,9 +38,10 @@ class Watch:
         silent: whether the call is no event.
     """
 
-    def __init__(self, name: EventName, live: LiveSession, *, content: bool, index_cached: bool | None = None) -> None:
+    def __init__(self, name: EventName, live: LiveSession, hook: SafeHook, *, index_cached: bool | None = None) -> None:
         self.name: EventName = name
-        self.content = content
+        self.hook = hook
+        self.content = hook.wants_content
         self.fields: dict[str, Any] = {}
         self.silent = False
         self._live, self._index_cached = live, index_cached
@@ -115,6 +116,17 @@ class Watch:
         if self.content:
             self.fields["notes"] = tuple(notes)
 
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Tell the hook when the block has ended; nothing if a caller gives up, as a task that is cancelled does."""
+        try:
+            yield
+        except Exception as error:
+            self.hook(self.event(error))
+            raise
+        if not self.silent:
+            self.hook(self.event())
+
     def event(self, error: Exception | None = None, seconds: float | None = None) -> MemoryEvent:
         """Return the event of a verb that ends now; `seconds`: how long it took, if it began before the watch did."""
         live = self._live
@@ -152,32 +164,16 @@ class EventSource:
         """Return what notes a call that begins now; None without a hook. `live`: the session it reads."""
         if self._hook is None:
             return None
-        searches = name in ("context", "search")
-        return Watch(
-            name, live or self._live, content=self._hook.wants_content,
-            index_cached=self._index_cached() if searches else None,
-        )  # fmt: skip
+        cached = self._index_cached() if name in ("context", "search") else None
+        return Watch(name, live or self._live, self._hook, index_cached=cached)
 
-    @contextmanager
-    def telling(self, watch: Watch) -> Iterator[Watch]:
-        """Tell the hook when the block has ended; nothing if a caller gives up, as a task that is cancelled does."""
-        assert self._hook is not None
-        try:
-            yield watch
-        except Exception as error:
-            self._hook(watch.event(error))
-            raise
-        if not watch.silent:
-            self._hook(watch.event())
-
-    def steps(
-        self, watch: Watch | None, steps: Generator[Any, Any, Result], describe: Describe = nothing
-    ) -> Generator[Any, Any, Result]:
+    def steps(self, watch: Watch | None, steps: Steps[Result], describe: Describe = nothing) -> Steps[Result]:
         """Pass on the requests of a verb's steps, and tell the hook when they have ended."""
-        if watch is None:
-            return (yield from steps)
+        return steps if watch is None else self._watched(watch, steps, describe)
+
+    def _watched(self, watch: Watch, steps: Steps[Result], describe: Describe) -> Steps[Result]:
         reply: Any = None
-        with self.telling(watch):
+        with watch.telling():
             try:
                 while True:
                     request = steps.send(reply)
@@ -192,9 +188,9 @@ class EventSource:
     def snapshot(self, rows: int, seconds: float) -> None:
         """Tell the hook that an index of so many messages was saved just now, which took so long."""
         watch = self.watch("snapshot")
-        if watch is not None and self._hook is not None:
+        if watch is not None:
             watch.fields["count"] = rows
-            self._hook(watch.event(seconds=seconds))
+            watch.hook(watch.event(seconds=seconds))
 
 
 def reported(name: EventName, describe: Describe = nothing) -> Callable[[Method], Method]:
@@ -207,7 +203,7 @@ def reported(name: EventName, describe: Describe = nothing) -> Callable[[Method]
             watch = events.watch(name)
             if watch is None:
                 return method(self, *args, **kwargs)
-            with events.telling(watch):
+            with watch.telling():
                 result = method(self, *args, **kwargs)
                 describe(watch, result)
             return result

@@ -7,7 +7,7 @@ from concurrent.futures import Future, wait
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from shared_core.errors import InfiniteMemoryError
 from shared_core.runtime.threads import beside, in_background
@@ -140,7 +140,11 @@ async def _awaited(reply: Awaitable[Any]) -> Any:
     return await reply
 
 
-def drive(steps: Generator[Any, Any, Result]) -> Result:
+Steps: TypeAlias = Generator[Request[Any], Any, Result]
+"""Work that yields a request wherever a plug-in is needed, and returns its result: written once for both memories."""
+
+
+def drive(steps: Steps[Result]) -> Result:
     """Answer every request of some steps and return their result."""
     reply: Any = None
     while True:
@@ -154,17 +158,21 @@ async def _in_thread(function: Callable[..., Any], *given: Any) -> Any:
     return await beside(partial(function, *given))
 
 
-async def adrive(steps: Generator[Any, Any, Result], call: Callable[..., Awaitable[Any]] = _in_thread) -> Result:
+async def adrive(steps: Steps[Result], call: Callable[..., Awaitable[Any]] = _in_thread) -> Result:
     """Await the answer to every request of some steps and return their result; `call` runs a function in a thread."""
     reply: Any = None
     while True:
         request, result = await call(_advance, steps, reply)
         if request is None:
             return result  # type: ignore[no-any-return]
-        reply = await request.aanswer()
+        try:
+            reply = await request.aanswer()
+        except asyncio.CancelledError:
+            steps.close()  # lets go of the rows it embeds now, not when it is collected
+            raise
 
 
-def _advance(steps: Generator[Any, Any, Result], reply: Any) -> tuple[Any, Result | None]:
+def _advance(steps: Steps[Result], reply: Any) -> tuple[Any, Result | None]:
     """Take one step: return the next request, or None and the result."""
     try:
         return (next(steps) if reply is None else steps.send(reply)), None

@@ -1,9 +1,8 @@
 """Messages that have no vector yet: embedded in the background where a question would wait too long for it."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from shared_core.events import Note
 from shared_core.index.session_vectors import SessionVectors, Shortened, text_hash
 from shared_core.plugins import calls
 from shared_core.plugins.base import Embedder
-from shared_core.plugins.calls import Failure, Late, Request, adrive, drive
+from shared_core.plugins.calls import Failure, Late, Request, Steps, adrive, drive
 from shared_core.plugins.vectors import documents_request, embedder_error
 from shared_core.recall.open_indexes import OpenIndexes
 from shared_core.recall.scope import Scope, read_at, records_in
@@ -21,7 +20,6 @@ from shared_core.records import Position
 from shared_core.runtime.threads import exiting
 
 Rows = npt.NDArray[np.int64]
-EmbedSteps = Generator[Request[Any], Any, int]
 
 BATCH = 32
 """Texts embedded at a time for a question. As many are embedded before a question goes on, if it is in time."""
@@ -67,7 +65,7 @@ class Backlog:
 
     def question_steps(
         self, scopes: Sequence[Scope], embedder: Embedder, waiting: int, notes: list[Note]
-    ) -> Generator[Request[Any], Any, None]:
+    ) -> Steps[None]:
         """Embed what has no vector as long as a question waits for it, and go on in the background.
 
         Args:
@@ -100,7 +98,7 @@ class Backlog:
             afunction=partial(adrive, steps),
         )  # fmt: skip
 
-    def _background_steps(self, embedder: Embedder) -> EmbedSteps:
+    def _background_steps(self, embedder: Embedder) -> Steps[int]:
         count = 0
         while self._wanted and not self._ends:
             scopes, self._wanted = self._wanted, ()
@@ -116,7 +114,7 @@ class Backlog:
     def steps(
         self, scopes: Sequence[Scope], embedder: Embedder, *, batch: int, store: bool,
         progress: Callable[[int], None] = lambda done: None, until: Callable[[], bool] = lambda: False,
-    ) -> EmbedSteps:  # fmt: skip
+    ) -> Steps[int]:  # fmt: skip
         """Yield requests for the vectors of messages without one, and return how many texts were embedded.
 
         Messages that another caller is embedding are skipped.
@@ -173,7 +171,7 @@ def embed_rows(
     vectors: SessionVectors, rows: Rows, embedder: Embedder, text_of: Callable[[Rows], Sequence[str]], *,
     lock: AbstractContextManager[object], store: bool = True,
     is_ours: Callable[[Sequence[Position]], bool] = lambda positions: False, wanted: Callable[[], bool] = lambda: True,
-) -> EmbedSteps:  # fmt: skip
+) -> Steps[int]:  # fmt: skip
     """Yield a request for the vectors of some rows, keep them, and return how many texts were embedded.
 
     Vectors that exist already are taken instead. Rows that another caller is embedding are skipped.

@@ -2,16 +2,16 @@
 
 import logging
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from shared_core.events import Note
 from shared_core.messages import Message
-from shared_core.plugins.calls import Failure, Late, Request
+from shared_core.plugins.calls import Failure, Late, Steps
 from shared_core.plugins.reranker import scores_request
 from shared_core.prompt.hits import Hit, Place
 from shared_core.recall.excerpts import excerpt
@@ -21,15 +21,10 @@ from shared_core.recall.search import Found
 from shared_core.records import Record
 from shared_core.session.live import LiveSession
 
-Result = TypeVar("Result")
-
 RERANKED = 30
 """How many of the best results a reranker sees. The others keep their ranks."""
 
 logger = logging.getLogger("shared_core")
-
-
-RerankSteps = Generator[Request[Any], Any, Result]
 
 
 def order_of(scores: Sequence[float]) -> list[int]:
@@ -47,7 +42,7 @@ class Reranking:
         self._late: Late[Any] | None = None
         self._logged = False
 
-    def found_steps(self, query: str, found: Found) -> RerankSteps[Found]:
+    def found_steps(self, query: str, found: Found) -> Steps[Found]:
         """Yield a request for scores, and return what was found in the new order, or as it is with a note.
 
         The results that are worth their tokens stay as many as they were: what the reranker puts first is recalled
@@ -64,7 +59,7 @@ class Reranking:
             return replace(found, ranked=ranked)
         return found
 
-    def hits_steps(self, query: str, found: Found, hits: Sequence[Hit]) -> RerankSteps[list[Hit] | None]:
+    def hits_steps(self, query: str, found: Found, hits: Sequence[Hit]) -> Steps[list[Hit] | None]:
         """Yield a request for scores, and return hits in the new order; None if the reranker failed.
 
         Each hit takes the score of its new rank, because scores of two rankings cannot be compared.
@@ -79,7 +74,7 @@ class Reranking:
         ranked = [one._replace(score=rank.score) for one, rank in zip(ordered, best, strict=True)]
         return [*ranked, *hits[RERANKED:]]
 
-    def _scores(self, query: str, found: Found, best: Sequence[Hit]) -> RerankSteps[tuple[float, ...] | Note]:
+    def _scores(self, query: str, found: Found, best: Sequence[Hit]) -> Steps[tuple[float, ...] | Note]:
         """Return a score for each result; none if there is nothing to order; or why the order stays as it is."""
         if self._rules.reranker is None or len(best) < 2:
             return ()

@@ -3,11 +3,10 @@
 import logging
 import warnings
 import weakref
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,7 @@ from shared_core.index.rows import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.languages.language import ENGLISH
 from shared_core.plugins.base import Embedder, Vectors
-from shared_core.plugins.calls import Failure, Late, Request
+from shared_core.plugins.calls import Failure, Late, Steps
 from shared_core.plugins.vectors import embedder_error, question_request
 from shared_core.recall.backlog import Backlog
 from shared_core.recall.embedding import EmbedderChoice, words_alone
@@ -113,9 +112,6 @@ class Found:
         return np.arange(len(self.ranked)) >= worth
 
 
-FindSteps = Generator[Request[Any], Any, Found]
-
-
 class Searcher:
     """Searches a session, or all sessions of a user. Its arguments are parts of the memory.
 
@@ -180,7 +176,7 @@ class Searcher:
 
     # Search
 
-    def find(self, text: str, state: SessionState, wanted: Filter, room: int) -> FindSteps:
+    def find(self, text: str, state: SessionState, wanted: Filter, room: int) -> Steps[Found]:
         """Search: embed the question, and pending messages as long as time allows, then rank.
 
         Args:
@@ -252,7 +248,7 @@ class Searcher:
 
     def _vectors(
         self, embedder: Embedder, query: Query, scopes: Sequence[Scope], notes: list[Note]
-    ) -> Generator[Request[Any], Any, Vectors | None]:
+    ) -> Steps[Vectors | None]:
         """Embed the question, then messages without a vector.
 
         The question comes first, because without its vector those of messages are of no use to it. None: there is
@@ -271,9 +267,7 @@ class Searcher:
             yield from self.backlog.question_steps(scopes, embedder, waiting, notes)
         return vector if _any_vectors(scopes) else None
 
-    def _embed_query(
-        self, embedder: Embedder, query: Query, notes: list[Note]
-    ) -> Generator[Request[Any], Any, Vectors | None]:
+    def _embed_query(self, embedder: Embedder, query: Query, notes: list[Note]) -> Steps[Vectors | None]:
         """Return the question's vector; None, with a note, if it is too late."""
         text = query.dense_text if self.rules.recall_unit == "message" else query.text
         asked = f"{embedder.fingerprint.key} {text}"

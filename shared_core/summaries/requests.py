@@ -1,7 +1,7 @@
 """What a summarizer is given: its settings, the messages of a call, and an answer from many calls."""
 
 from collections import deque
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from shared_core.arguments import whole_number
 from shared_core.messages import Message
 from shared_core.plugins.base import AnySummarizer, SummarizerModel, TokenCounter
-from shared_core.plugins.calls import Failure, Request
+from shared_core.plugins.calls import Failure, Request, Steps
 from shared_core.records import Record
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
@@ -212,12 +212,9 @@ def _checked(reply: Any) -> str:
     return reply
 
 
-AnswerSteps = Generator[Request[str], Any, str]
-
-
 def answer_steps(
     summarizer: AnySummarizer, messages: Sequence[Message], question: str, rules: SummaryRules, counter: TokenCounter
-) -> AnswerSteps:
+) -> Steps[str]:
     """Yield requests for an answer to a question, from all messages, and return it.
 
     A request has the answer so far, as many messages as fit beside it, and the question as its last message. Every

@@ -1,17 +1,16 @@
 """The rolling summary: which one a prompt contains, and when messages that left the window are summed up."""
 
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from itertools import islice
-from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.events import Note
-from shared_core.plugins.calls import Failure, Request
+from shared_core.plugins.calls import Failure, Request, Steps
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
 from shared_core.prompt.hits import Hit
@@ -82,9 +81,6 @@ SPANS = 64
 LEFT_OUT = Note("the summary is left out: it does not fit beside what must be sent", "left_out")
 
 
-RenewalSteps = Generator[Request[str], Any, Summed]
-
-
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """The messages to sum up next: they cover the path up to index `upto`; `count` messages wait in all."""
@@ -142,7 +138,7 @@ class RollingSummary:
 
     # Renewing
 
-    def steps(self, plan: Plan, hits: Sequence[Hit], *, urgent: bool = False) -> RenewalSteps:
+    def steps(self, plan: Plan, hits: Sequence[Hit], *, urgent: bool = False) -> Steps[Summed]:
         """Yield requests for new summaries if they are due, and return the parts of the prompt with a summary.
 
         Args:

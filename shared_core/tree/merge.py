@@ -1,20 +1,19 @@
 """Merges: bring another branch's messages to the one checked out, and say where the two contradict each other."""
 
 import re
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.plugins.base import AnySummarizer
-from shared_core.plugins.calls import Request
+from shared_core.plugins.calls import Steps
 from shared_core.records import Draft, Merge, Move, Position, Stretch
 from shared_core.reprs import short_repr
 from shared_core.session.checkout import Changes, Checkout, if_unmoved, with_move
 from shared_core.session.paths import Head, Path, Span
 from shared_core.summaries.requests import (
-    AnswerSteps,
     SummaryRules,
     answer_steps,
 )
@@ -206,13 +205,10 @@ class _Sides:
     new: tuple[Span, ...]
 
 
-MergeSteps = Generator[Request[str], Any, MergeResult]
-
-
 def merge(
     checkout: Checkout, source: str, how: How, rules: SummaryRules, *, prompt: str | None = None,
     summarizer: AnySummarizer | None = None,
-) -> MergeSteps:  # fmt: skip
+) -> Steps[MergeResult]:  # fmt: skip
     """Bring the messages of another branch to this one, all at once or not at all; see `TreeVerbs.merge`."""
     if how not in ("squash", "three-way") and (prompt is not None or summarizer is not None):
         raise ValueError(f"how={how!r} asks nothing: prompt and summarizer are for 'squash' and 'three-way'")
@@ -310,14 +306,16 @@ class _Writer:
     rules: SummaryRules
     summarizer: AnySummarizer | None
 
-    def answer(self, messages: Sequence[Message], question: str) -> AnswerSteps:
+    def answer(self, messages: Sequence[Message], question: str) -> Steps[str]:
         """Yield the summarizer's requests and return what it wrote."""
         assert self.summarizer is not None
         counter = self.checkout.live.sizer.counter
         return answer_steps(self.summarizer, messages, question, self.rules, counter)
 
 
-def _squash(writer: _Writer, source: str, sides: _Sides, new: tuple[Span, ...], prompt: str | None) -> MergeSteps:
+def _squash(
+    writer: _Writer, source: str, sides: _Sides, new: tuple[Span, ...], prompt: str | None
+) -> Steps[MergeResult]:
     checkout = writer.checkout
     question = SQUASH_PROMPT.format(name=source) if prompt is None else prompt
     if writer.summarizer is None:
@@ -331,7 +329,7 @@ def _squash(writer: _Writer, source: str, sides: _Sides, new: tuple[Span, ...], 
     return MergeResult("squash", source, sides.base, messages)
 
 
-def _three_way(writer: _Writer, source: str, sides: _Sides, prompt: str | None) -> MergeSteps:
+def _three_way(writer: _Writer, source: str, sides: _Sides, prompt: str | None) -> Steps[MergeResult]:
     checkout = writer.checkout
     question = THREE_WAY_PROMPT.format(ours=sides.branch, name=source) if prompt is None else prompt
     only_ours = tuple(sides.ours.without(sides.theirs))

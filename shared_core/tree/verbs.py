@@ -7,7 +7,7 @@ from shared_core.arguments import function, one_of, texts, whole_number
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.messages import Message
 from shared_core.plugins.base import AnySummarizer
-from shared_core.plugins.calls import drive
+from shared_core.plugins.calls import Steps, drive
 from shared_core.records import Branch
 from shared_core.session.checkout import Checkout
 from shared_core.summaries.requests import SummaryRules
@@ -15,7 +15,7 @@ from shared_core.tree import branches, copies, merge
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import LogEntry
-from shared_core.tree.merge import How, MergeResult, MergeSteps
+from shared_core.tree.merge import How, MergeResult
 
 
 def _of_copies(watch: Watch, result: CherryPickResult | MergeResult) -> None:
@@ -233,7 +233,7 @@ class TreeVerbs:
 
     def _merge_steps(
         self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: AnySummarizer | None = None
-    ) -> MergeSteps:
+    ) -> Steps[MergeResult]:
         one_of("how", how, get_args(How))
         if summarizer is not None:
             function("summarizer", summarizer, "(previous_summary, messages) -> str")

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.pipeline import AskSteps, SearchSteps
 from shared_core.plugins.base import Vectors
-from shared_core.plugins.calls import Request
+from shared_core.plugins.calls import Request, Steps
+from shared_core.prompt.context import Context
+from shared_core.prompt.hits import Hit
 from shared_core.records import After, Criterion, Record
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -28,22 +29,22 @@ class TestWaiting:
                 ])  # fmt: skip
             yield memory
 
-    def ask(self, memory: InfiniteMemory) -> AskSteps:
+    def ask(self, memory: InfiniteMemory) -> Steps[Context]:
         return memory.context_steps(
             "which tower 17?", system=None, tools=None, reserve_tokens=None, include_question=True
         )
 
-    def search(self, memory: InfiniteMemory) -> SearchSteps:
+    def search(self, memory: InfiniteMemory) -> Steps[list[Hit]]:
         return memory.search_steps("tower 17", 5, since=None, until=None, role=None)
 
-    def documents(self, steps: AskSteps | SearchSteps) -> Request[Any]:
+    def documents(self, steps: Steps[Context] | Steps[list[Hit]]) -> Request[Any]:
         """Answer the request for the question's vector, and return the next one."""
         request = next(steps)
         request = steps.send(request.answer())
         assert (request.plugin, request.texts > 1) == ("embedder", True)
         return request
 
-    def finish(self, steps: AskSteps | SearchSteps, request: Request[Any]) -> list[Message]:
+    def finish(self, steps: Steps[Context] | Steps[list[Hit]], request: Request[Any]) -> list[Message]:
         while True:
             try:
                 request = steps.send(request.answer())
