@@ -123,7 +123,8 @@ class Embedder(ABC):
 
     Attributes:
         at_once: whether a few thousand characters take it a millisecond or two. `context` then calls it in its own
-            thread: another one, which it could give up, would cost more than the call. By default, this is false.
+            thread: another one, which it could give up, would cost more than the call. It waits for the vectors of a
+            short conversation, however busy the machine is. By default, this is false.
     """
 
     at_once: bool = False

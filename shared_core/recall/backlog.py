@@ -27,6 +27,12 @@ BATCH = 32
 SECONDS = 0.2
 """How long a question waits for more than a batch, before the rest is embedded in the background."""
 
+MESSAGES, CHARACTERS = 512, 1 << 17
+"""What is embedded before a question goes on if the embedder works `at_once`, which takes it about as long.
+
+So the prompt of a short conversation does not depend on how busy the machine is.
+"""
+
 
 class Backlog:
     """Embeds the messages of one memory that have no vector yet, the newest first.
@@ -84,19 +90,27 @@ class Backlog:
         ended, self._running = self._running, []
         failed = [one.reply for one in ended if isinstance(one.reply, Failure)]
         notes += [Note(f"messages were not embedded: {one}", "embedder_failed") for one in failed]
-        reply = yield self._request(embedder, waiting)
+        reply = yield self._request(embedder, waiting, self._seconds(scopes, embedder, waiting))
         if isinstance(reply, Late):
             self._running.append(reply)
         elif isinstance(reply, Failure):
             raise reply.error if isinstance(reply.error, StoreError) else embedder_error(reply)
 
-    def _request(self, embedder: Embedder, waiting: int) -> Request[int]:
-        steps, few = self._background_steps(embedder), waiting <= BATCH
+    def _seconds(self, scopes: Sequence[Scope], embedder: Embedder, waiting: int) -> float | None:
+        """Return how long a question waits."""
+        if not embedder.at_once:
+            return calls.SECONDS if waiting <= BATCH else SECONDS
+        if waiting <= BATCH:
+            return None
+        with self._lock:
+            texts = sum(int(scope.session_index.columns["characters"][scope.pending()].sum()) for scope in scopes)
+        return None if waiting <= MESSAGES and texts <= CHARACTERS else SECONDS
+
+    def _request(self, embedder: Embedder, waiting: int, seconds: float | None) -> Request[int]:
+        steps = self._background_steps(embedder)
         return Request(
-            "embedder", partial(drive, steps), int, texts=waiting,
-            seconds=(None if embedder.at_once else calls.SECONDS) if few else SECONDS,
-            afunction=partial(adrive, steps),
-        )  # fmt: skip
+            "embedder", partial(drive, steps), int, texts=waiting, seconds=seconds, afunction=partial(adrive, steps)
+        )
 
     def _background_steps(self, embedder: Embedder) -> Steps[int]:
         count = 0

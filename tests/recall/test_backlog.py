@@ -129,6 +129,25 @@ class TestMessages:
         memory.add(Message.user("the next"))
         assert memory.stats()["vectors"] == early.pending
 
+    @pytest.mark.parametrize(("count", "size", "whole"), [(250, 100, True), (270, 100, False), (40, 4_000, False)])
+    def test_an_embedder_that_works_at_once_embeds_a_short_conversation_first(
+        self, embedder: Waiting, count: int, size: int, *, whole: bool
+    ) -> None:
+        embedder.at_once = True
+        if whole:
+            embedder.may.set()
+        with opened(embedder) as memory:
+            memory.add(
+                [
+                    message
+                    for n in range(count)
+                    for message in (Message.user(f"tower {n}"), Message.assistant("a" * size))
+                ]
+            )
+            report = memory.context(QUESTION).report
+            assert (report.pending == 0, backlog_of(memory)._running == []) == (whole, whole)
+            embedder.may.set()
+
     def test_it_goes_on_with_what_a_newer_question_wants(self, memory: InfiniteMemory, embedder: Waiting) -> None:
         memory.context(QUESTION)
         embedder.waits.wait()
