@@ -10,7 +10,6 @@ from shared_core.doors.interop.packages import require_framework
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.embedders import CallableEmbedder
 from shared_core.plugins.embedders import as_embedder as as_own_embedder
-from shared_core.plugins.embedders.callable import without_marks
 
 __all__ = ["as_embedder"]
 
@@ -59,10 +58,10 @@ def as_embedder(embed: EmbeddingsLike, *, name: str | None = None) -> Embedder |
     if not isinstance(embed, Embeddings):
         if isinstance(embed, type) or not callable(embed):
             raise TypeError(f"embeddings must be Embeddings, a function, 'provider:model' or None, not {embed!r}")
-        return CallableEmbedder.of(embed, name or _name_of_callable(embed))
+        return CallableEmbedder(embed, name=name or _name_of_callable(embed))
     return CallableEmbedder(
         embed.embed_documents,
-        name=without_marks(name or _name_of_object(embed)),
+        name=name or _name_of_object(embed),
         query=embed.embed_query,
         adocuments=embed.aembed_documents,
         aquery=embed.aembed_query,

@@ -10,7 +10,6 @@ from shared_core.errors import require
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.embedders import STATIC, CallableEmbedder
 from shared_core.plugins.embedders import as_embedder as as_own_embedder
-from shared_core.plugins.embedders.callable import without_marks
 
 __all__ = ["EngineEmbedding", "as_embedder"]
 
@@ -61,13 +60,13 @@ def as_embedder(
         return _of_embedding(embed_model, name)
     if isinstance(embed_model, type) or not callable(embed_model):
         raise TypeError(f"embed_model must be a BaseEmbedding, a function, a name or None, not {embed_model!r}")
-    return CallableEmbedder.of(embed_model, name or _name_of_method(embed_model))
+    return CallableEmbedder(embed_model, name=name or _name_of_method(embed_model))
 
 
 def _of_embedding(model: BaseEmbedding, name: str | None) -> Embedder:
     return CallableEmbedder(
         model.get_text_embedding_batch,
-        name=without_marks(name or _name_of_model(model)),
+        name=name or _name_of_model(model),
         query=model.get_query_embedding,
         adocuments=model.aget_text_embedding_batch if _is_asynchronous(type(model)) else None,
         aquery=model.aget_query_embedding,

@@ -112,11 +112,7 @@ class Request(Generic[Reply]):
 
     def _whole(self) -> Reply | Failure:
         try:
-            reply = self.function()
-            if isinstance(reply, Awaitable):
-                # In a thread, because this one may run an event loop.
-                reply = in_background(partial(asyncio.run, _awaited(reply)), self._thread).result()
-            return self.checked(reply)
+            return self.checked(completed(self.function(), self._thread))
         except Exception as error:  # no error of a plug-in may end a chat; the report names it
             return Failure(self.plugin, error)
 
@@ -134,6 +130,13 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def completed(reply: Any, thread: str) -> Any:
+    """Return a reply, awaited in a thread of that name if it can be, because this thread may run an event loop."""
+    if not isinstance(reply, Awaitable):
+        return reply
+    return in_background(partial(asyncio.run, _awaited(reply)), thread).result()
 
 
 async def _awaited(reply: Awaitable[Any]) -> Any:

@@ -69,10 +69,10 @@ def test_a_name_that_the_hub_has_is_confirmed_by_one_request(asked: list[str]) -
     ("name", "revision", "said", "requests"),
     [
         ("org/none", None, r"^embedder='org/none': neither on this machine nor on the Hugging Face hub\. Choose", 1),
-        ("none", None, "neither on this machine nor on the Hugging Face hub", 2),
-        ("all-MiniLM-L6", None, "Did you mean 'all-MiniLM-L6-v2'", 2),
-        ("org/model", "v9", "the model on the hub has no revision 'v9'", 1),
-        ("org/broken", None, "the Hugging Face hub cannot be reached", 1),
+        ("none", None, "neither on this machine nor on the Hugging Face hub", 1),
+        ("all-MiniLM-L6", None, "Did you mean 'all-MiniLM-L6-v2'", 1),
+        ("org/model", "v9", "RevisionNotFoundError", 1),
+        ("org/broken", None, "the Hugging Face hub does not say that it has it", 1),
         ("./none", None, "there is no such folder", 0),
         ("a/b/c", None, "there is no such folder", 0),
         ("no model", None, "no model has such a name", 0),
@@ -83,7 +83,7 @@ def test_a_wrong_name_is_an_error_after_one_attempt(
 ) -> None:
     with pytest.raises(EmbedderError, match=said) as error:
         hub.confirm(name, revision)
-    assert "'static', 'all-MiniLM-L6-v2', 'all-MiniLM-L6-v2-int8'" in str(error.value)
+    assert "'static', 'all-MiniLM-L6-v2'" in str(error.value)
     assert len(asked) == requests
 
 

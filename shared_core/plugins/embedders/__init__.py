@@ -7,15 +7,14 @@ from functools import lru_cache
 from shared_core.errors import MissingExtraError, installed
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.embedders.callable import CallableEmbedder
-from shared_core.plugins.embedders.hub import confirm, unknown
-from shared_core.plugins.embedders.minilm import MINILM, MINILM_INT8
+from shared_core.plugins.embedders.hub import confirm, full_name, unknown
+from shared_core.plugins.embedders.minilm import MINILM
 from shared_core.plugins.embedders.onnx import OnnxEmbedder, onnx_available
 from shared_core.plugins.embedders.sentence_transformers import SentenceTransformerEmbedder
 from shared_core.plugins.embedders.static import STATIC, StaticEmbedder, static_available
 
 __all__ = [
     "MINILM",
-    "MINILM_INT8",
     "STATIC",
     "CallableEmbedder",
     "OnnxEmbedder",
@@ -36,7 +35,7 @@ def as_embedder(value: Embedder | str | Callable[..., object] | None) -> Embedde
             if it is not installed. Any other name is the name or the folder of a sentence-transformers model, for which
             the same object is returned every time. `"all-MiniLM-L6-v2"` is computed by onnxruntime if the extra `onnx`
             is installed, else by torch; the vectors are the same. Pass `OnnxEmbedder()` or
-            `SentenceTransformerEmbedder()` to choose. `"all-MiniLM-L6-v2-int8"` is `OnnxEmbedder(quantize="int8")`.
+            `SentenceTransformerEmbedder()` to choose.
 
     Raises:
         MissingExtraError: the package that the embedder needs is not installed.
@@ -61,41 +60,31 @@ def embedder_named(key: str) -> Embedder | None:
         return StaticEmbedder()
     if key == MINILM.key and (onnx_available() or installed("sentence_transformers")):
         return _by_name(MINILM.name)
-    if key == MINILM_INT8.key and onnx_available():
-        return _by_name(MINILM_INT8.name)
     return None
 
 
 def _by_name(model: str) -> Embedder:
-    known = {f.name.lower(): f for f in (MINILM, MINILM_INT8)}
-    fingerprint = known.get(model.lower()) or known.get(f"sentence-transformers/{model}".lower())
-    if os.path.isdir(model) or fingerprint is None:
-        return _other_model(model)
-    if fingerprint == MINILM_INT8 or onnx_available():
-        return _onnx_embedder(fingerprint == MINILM_INT8)
-    if not installed("sentence_transformers"):
-        raise MissingExtraError(
-            f'embedder {model!r} needs onnxruntime: pip install "infinite-memory[onnx]"; or, with torch: '
-            'pip install "infinite-memory[sentence-transformers]"',
-            name="onnxruntime",
-        )
-    return _library_embedder(model)
+    is_minilm = full_name(model).lower() == MINILM.name.lower() and not os.path.isdir(model)
+    if is_minilm and onnx_available():
+        return _onnx_embedder()
+    if installed("sentence_transformers"):
+        return _library_embedder(model, is_minilm)
+    remedy = 'pip install "infinite-memory[sentence-transformers]"'
+    if not is_minilm:
+        raise MissingExtraError(unknown(model, f"other models need: {remedy}"), name="sentence_transformers")
+    raise MissingExtraError(
+        f'embedder {model!r} needs onnxruntime: pip install "infinite-memory[onnx]"; or, with torch: {remedy}',
+        name="onnxruntime",
+    )
 
 
-@lru_cache(maxsize=2)
-def _onnx_embedder(quantized: bool) -> OnnxEmbedder:
-    return OnnxEmbedder(quantize="int8" if quantized else None)
-
-
-@lru_cache(maxsize=4)
-def _other_model(model: str) -> SentenceTransformerEmbedder:
-    if not installed("sentence_transformers"):
-        remedy = 'other models need: pip install "infinite-memory[sentence-transformers]"'
-        raise MissingExtraError(unknown(model, remedy), name="sentence_transformers")
-    confirm(model)  # so that a wrong name fails here, not at the first question
-    return _library_embedder(model)
+@lru_cache(maxsize=1)
+def _onnx_embedder() -> OnnxEmbedder:
+    return OnnxEmbedder()
 
 
 @lru_cache(maxsize=4)
-def _library_embedder(model: str) -> SentenceTransformerEmbedder:
+def _library_embedder(model: str, is_minilm: bool) -> SentenceTransformerEmbedder:
+    if not is_minilm:
+        confirm(model)  # so that a wrong name fails here, not at the first question
     return SentenceTransformerEmbedder(model)

@@ -1,22 +1,19 @@
 """Any function as an embedder, such as the client of an embedding service."""
 
-import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.errors import EmbedderError
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
+from shared_core.plugins.calls import completed
 from shared_core.plugins.embedders.sentence_transformers import OTHER_WEIGHT
 from shared_core.plugins.pieces import cut
 from shared_core.plugins.vectors import unit_length
-
-_T = TypeVar("_T")
 
 Row = Sequence[float] | npt.NDArray[Any]
 Rows = Sequence[Row] | npt.NDArray[Any]
@@ -28,25 +25,30 @@ class CallableEmbedder(Embedder):
     The vectors are normalised.
 
     Args:
-        function: takes a list of texts, which is never empty, and returns as many vectors.
-        name: the model and its revision, for example `"openai/text-embedding-3-small"`. It identifies the stored
-            vectors: two functions of the same name must return the same vectors.
+        function: takes a list of texts, which is never empty, and returns as many vectors. It may be a coroutine
+            function: the sync memory then runs it in an event loop of its own.
+        name: the model and its revision, for example `"openai/text-embedding-3-small"`; a "#" in it becomes a "-". It
+            identifies the stored vectors: two functions of the same name must return the same vectors. None: the
+            module and name of the function, or the class of a callable object.
         dimension: the numbers per vector. None: one short text is embedded to find out.
         query: takes a question and returns its vector, if the model embeds questions differently from documents.
-        adocuments: `function` as a coroutine function. Without it, `function` is called in a thread.
+        adocuments: `function` as a coroutine function. Without it, a sync `function` is called in a thread.
         aquery: `query` as a coroutine function.
         max_chars: how many characters of a text the model reads. Longer texts are split. None: all.
         floor: `Fingerprint.floor`.
         threshold: `Fingerprint.threshold`. For text-embedding-ada-002, 0.8 is customary; it was tuned on one
             demonstration.
         weight: `Fingerprint.weight`.
+
+    Raises:
+        ValueError: a number is too small; or the function has no name of its own, as a lambda, and no `name` is given.
     """
 
     def __init__(
         self,
-        function: Callable[[list[str]], Rows],
+        function: Callable[[list[str]], Rows | Awaitable[Rows]],
         *,
-        name: str,
+        name: str | None = None,
         dimension: int | None = None,
         query: Callable[[str], Row] | None = None,
         adocuments: Callable[[list[str]], Awaitable[Rows]] | None = None,
@@ -56,54 +58,37 @@ class CallableEmbedder(Embedder):
         threshold: float = 0.0,
         weight: float = OTHER_WEIGHT,
     ) -> None:
-        if not name or "#" in name:
-            raise ValueError(f"name must be a text without '#', not {name!r}")
         for argument, value in (("dimension", dimension), ("max_chars", max_chars)):
             if value is not None and value < 1:
                 raise ValueError(f"{argument} must be at least 1, not {value!r}")
         self._function = function
-        self._name = name
+        self._name = (name or _name_of(function)).replace("#", "-")
         self._dimension = dimension
         self._query = query
-        self._adocuments = adocuments
+        self._adocuments: Any = adocuments or (function if _is_asynchronous(function) else None)
         self._aquery = aquery
         self._max_chars = max_chars
         self._scale = (floor, threshold, weight)
 
-    @classmethod
-    def of(cls, function: Callable[[list[str]], Any], name: str | None = None) -> "CallableEmbedder":
-        """Return an embedder for a function, sync or async, that takes a list of texts and returns as many vectors.
-
-        Args:
-            function: the function. Sync code runs an async one in an event loop of its own, in a thread.
-            name: identifies the vectors; a "#" in it becomes a "-". None: the module and name of the function, or the
-                class of a callable object.
-
-        Raises:
-            ValueError: no `name` is given and the function has none of its own, as with a lambda.
-        """
-        known = without_marks(name or _name_of(function))
-        if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)):
-            return cls(function, name=known)
-        return cls(lambda texts: _run_coroutine(function(texts)), name=known, adocuments=function)
-
     @cached_property
     def fingerprint(self) -> Fingerprint:
         """The identity of the vectors. The function is called once if the dimension was not given."""
-        dimension = self._dimension or len(self._function(["dimension"])[0])
+        dimension = self._dimension or len(self._called(["dimension"])[0])
         if not dimension:
             raise EmbedderError(f"embedder {self._name!r} returned a vector of no numbers")
         return Fingerprint(self._name, dimension, *self._scale)
 
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts, as in `Embedder.embed_documents`."""
-        return self._rows(self._function(list(texts))) if texts else self._rows([])
+        if not texts:
+            return np.zeros((0, self.fingerprint.dimension), np.float32)
+        return self._unit(self._called(list(texts)))
 
     def embed_query(self, text: str) -> Vectors:
         """Embed a question, as in `Embedder.embed_query`, with `query` if that was given."""
         if self._query is None:
             return super().embed_query(text)
-        row: Vectors = self._rows([self._query(text)])[0]
+        row: Vectors = self._unit([self._query(text)])[0]
         return row
 
     def split(self, text: str) -> list[str]:
@@ -116,31 +101,32 @@ class CallableEmbedder(Embedder):
         """Embed texts with `adocuments` if that was given, else in a thread."""
         if self._adocuments is None or not texts:
             return await super().aembed_documents(texts)
-        return self._rows(await self._adocuments(list(texts)))
+        return self._unit(await self._adocuments(list(texts)))
 
     async def aembed_query(self, text: str) -> Vectors:
         """Embed a question with `aquery`, with `adocuments` if there is no `query`, or else in a thread."""
         if self._aquery is not None:
-            row: Vectors = self._rows([await self._aquery(text)])[0]
-            return row
-        if self._adocuments is not None and self._query is None:
-            first: Vectors = (await self.aembed_documents([text]))[0]
-            return first
-        return await super().aembed_query(text)
+            rows = self._unit([await self._aquery(text)])
+        elif self._adocuments is not None and self._query is None:
+            rows = await self.aembed_documents([text])
+        else:
+            return await super().aembed_query(text)
+        row: Vectors = rows[0]
+        return row
 
-    def _rows(self, rows: Rows) -> Vectors:
+    def _called(self, texts: list[str]) -> Any:
+        return completed(self._function(texts), "infinite-memory embedder")
+
+    def _unit(self, rows: Rows) -> Vectors:
         """Return the vectors of a function, of unit length; whether they are as many and as long is for the caller."""
         values = np.asarray(rows, dtype=np.float64)
-        if values.size == 0:
-            values = np.zeros((0, self.fingerprint.dimension))
         if values.ndim != 2 or not np.isfinite(values).all():
             raise EmbedderError(f"embedder {self._name!r} returned no finite vectors, one per text")
         return unit_length(values)
 
 
-def without_marks(name: str) -> str:
-    """Return a name with "-" for every "#", which the name of an embedder may not contain."""
-    return name.replace("#", "-")
+def _is_asynchronous(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def _name_of(function: object) -> str:
@@ -153,9 +139,3 @@ def _name_of(function: object) -> str:
             "CallableEmbedder(function, name='model and revision')"
         )
     return f"{getattr(function, '__module__', None)}.{own}"
-
-
-def _run_coroutine(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine in an event loop of its own, in a thread, because this thread may already run a loop."""
-    with ThreadPoolExecutor(1, "embeddings") as pool:
-        return pool.submit(asyncio.run, work).result()

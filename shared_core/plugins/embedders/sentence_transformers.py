@@ -15,7 +15,7 @@ import numpy as np
 
 from shared_core.errors import require
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
-from shared_core.plugins.embedders.hub import confirm
+from shared_core.plugins.embedders.hub import confirm, full_name
 from shared_core.plugins.embedders.minilm import MINILM, MINILM_SHA256, check_weights, packaged, weights_hash
 from shared_core.plugins.pieces import encodable, pieces
 from shared_core.plugins.vectors import unit_length
@@ -196,10 +196,10 @@ def _locate(given: str, revision: str | None) -> tuple[str, str]:
     if os.path.isdir(given):
         digest = weights_hash(Path(given))
         return (MINILM.name if digest == MINILM_SHA256 else f"local/{digest[:16]}"), given
-    name = given if "/" in given else f"sentence-transformers/{given}"
+    name = full_name(given)
     if name.lower() == MINILM.name.lower():
         name = MINILM.name
         if revision is None and (folder := packaged()) is not None:
             check_weights(weights_hash(folder), folder)
             return name, str(folder)
-    return (f"{name}@{revision}" if revision else name), given
+    return (f"{name}@{revision}" if revision else name), name
