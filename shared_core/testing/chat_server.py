@@ -93,8 +93,8 @@ def _said(body: Mapping[str, Any]) -> list[Message]:
         return [Message.user(given)]
     if "max_tokens" not in body or "input" in body:
         return message_list(given)
-    system = [Message.system(body["system"])] if "system" in body else []
-    return system + [message for turn in given for message in _of_blocks(turn["role"], turn["content"])]
+    turns = [{"role": "system", "content": body.get("system", [])}, *given]
+    return [message for turn in turns for message in _of_blocks(turn["role"], turn["content"])]
 
 
 def _of_blocks(role: str, content: Any) -> list[Message]:

@@ -101,6 +101,16 @@ def test_a_tool_loop_with_anthropic(server: ChatServer, memory: InfiniteMemory) 
     assert [message["role"] for message in server.requests[-1]["messages"]] == ["user", "assistant", "user"]
 
 
+def test_the_server_takes_marks_for_anthropics_cache(server: ChatServer, memory: InfiniteMemory) -> None:
+    """A first question has nothing before it but the system prompt, which is then a list of blocks."""
+    from anthropic import Anthropic
+
+    request = memory.context().to_anthropic(cache_control={"type": "ephemeral"})
+    assert isinstance(request["system"], list)
+    with Anthropic(base_url=server.url, api_key="none", max_retries=0) as client:
+        assert client.messages.create(model="m", max_tokens=50, **request).content
+
+
 def test_the_server_knows_three_paths(server: ChatServer, client: OpenAI) -> None:
     with pytest.raises(NotFoundError):
         client.embeddings.create(model="m", input="x")
