@@ -137,7 +137,7 @@ class PromptBuilder:
                 epoch=plan.state.epoch,
             )  # fmt: skip
             hits = reader.read(hits, question, size, follow=rules.min_score is None)
-        return Recalled(hits, found.notes, found.pending, found.embedder, found.verdict.why if found.verdict else "")
+        return Recalled(hits, found.notes, found.pending, found.embedder, found.why)
 
     def _compose(self, plan: Plan, recalled: Recalled, summed: Summed, watch: Watch | None) -> Context:
         frame, selection = self.assembler.settle(summed.frame, plan.turns, summed.hits, summed.selection)

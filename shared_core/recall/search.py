@@ -106,6 +106,13 @@ class Found:
         return self.verdict is not None and not self.verdict.worth
 
     @property
+    def why(self) -> str:
+        """Why recall ends where it does, as a sentence for the report; empty if it takes all that fits."""
+        if self.verdict is not None and self.verdict.worth and self.ranked.weak.all():
+            return "nothing recalled: no message reaches the threshold, which is min_score or the embedder's own"
+        return self.verdict.why if self.verdict is not None else ""
+
+    @property
     def unlikely(self) -> npt.NDArray[np.bool_]:
         """Which results are too unlikely to help to be worth their tokens."""
         worth = len(self.ranked) if self.verdict is None else self.verdict.worth

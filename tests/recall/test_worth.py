@@ -170,9 +170,9 @@ TOPICS = (
 )
 
 
-def asked(text: str, recall: Recall = "balanced") -> ContextReport:
+def asked(text: str, recall: Recall = "balanced", **settings: Any) -> ContextReport:
     """The report on a question after a talk in which five topics take turns."""
-    settings: dict[str, Any] = {"max_tokens": 900, "reserve_tokens": 100}
+    settings |= {"max_tokens": 900, "reserve_tokens": 100}
     with InfiniteMemory(embedder="static", recall=recall, **settings) as memory:
         for number in range(60):
             topic, news = TOPICS[number % len(TOPICS)]
@@ -187,6 +187,12 @@ def test_a_question_about_something_else_recalls_nothing_and_the_report_says_why
     assert report.stopped.startswith("nothing recalled: ")
     assert report.to_dict()["stopped"] == report.stopped
     assert {line.reason for line in report.lines if line.kind is Kind.RECALLED} <= {Reason.WEAK}
+
+
+def test_a_threshold_that_nothing_reaches_is_named() -> None:
+    report = asked("What is the code of the locker at the climbing gym?", min_score=0.99)
+    assert report.totals[Kind.RECALLED] == 0
+    assert "no message reaches the threshold, which is min_score" in " ".join(str(report).split())
 
 
 def test_each_eagerness_recalls_a_beginning_of_what_the_next_one_does() -> None:
