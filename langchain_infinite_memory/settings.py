@@ -57,7 +57,7 @@ def memory_settings(
         raise TypeError("memory: this argument is called store=")
     known = memory_arguments() - {"self", "store"}
     if unknown := sorted(settings.keys() - known):
-        advice = suggestion(unknown[0], known | {"embeddings"}) or ": see InfiniteMemory for those known"
+        advice = suggestion(unknown[0], known | {"embeddings"}) or ": see the arguments of InfiniteMemory"
         raise TypeError(f"unknown argument {', '.join(map(repr, unknown))}{advice}")
     if embeddings is not None:
         if settings.get("embedder") is not None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from shared_core.evaluation.figures import FEW, Lead, interval, percent, points
 from shared_core.evaluation.questions import Question
+from shared_core.prompt.terminal import counted
 
 __all__ = ["Answer", "Evaluation", "Outcome", "Place", "Sums"]
 
@@ -218,7 +219,7 @@ class Evaluation:
         yield from (f"! {outcome.name}: {note}" for outcome in self.outcomes for note in outcome.notes)
         if own:
             sessions = len({one.place[:2] for one in own})
-            drawn = f"{sessions:,} resampled sessions" if sessions >= FEW else f"{len(own):,} resampled questions"
+            drawn = f"{sessions:,} resampled sessions" if sessions >= FEW else counted(len(own), "resampled question")
             rough = ", so few that they are rough" if len(own) < FEW else ""
             yield f"Intervals are 95 %, of {drawn}{rough}. An excerpt counts as its message."
 

@@ -154,7 +154,7 @@ def reset(options: BranchOptions, to: Revision) -> None:
 @branch_commands.command()
 @with_options
 def undo(options: BranchOptions) -> None:
-    """Take back the last verb that moved a branch.
+    """Take back the last command that moved a branch.
 
     That is a merge, cherry-pick, rebase, reset or stash on it, or else the last
     deletion of a branch. What was said since stays stored, and another undo
