@@ -274,7 +274,7 @@ def undo(checkout: Checkout) -> ReflogEntry:
         moved = checkout.store.refs(session, "move", branch, 1) if branch is not None else []
         last = max([*moved, *islice(deleted, 1)], key=lambda ref: ref.number, default=None)
         if last is None or last.base is None:
-            where = "no branch is checked out" if branch is None else f"no verb has moved {branch!r} yet"
+            where = "no branch is checked out" if branch is None else f"nothing has moved {branch!r} yet"
             raise UnknownReferenceError(f"nothing to undo: {where}")
         note, changes = f"undo {last.note}", list[Change]()
         if last.name not in here:
