@@ -128,6 +128,16 @@ def test_what_is_put_before_stored_messages_is_not_stored(store: SQLiteStore) ->
     assert said(one) == ["q1", "a1", "q2", "a2", "q3"]
 
 
+@pytest.mark.parametrize("ids", [True, False])
+@pytest.mark.parametrize("middle", [["a2"], ["note", "q2", "a2"]], ids=["missing", "unknown"])
+def test_without_ids_another_middle_is_another_line(store: SQLiteStore, middle: list[str], *, ids: bool) -> None:
+    one = memory(store)
+    one.follow(talk("q1", "a1", "q2", "a2", ids=ids))
+    sent = ["q1", "a1", *middle, "q3"]
+    one.follow([(ai if text[0] == "a" else user)(text, id=text if ids else None) for text in sent])
+    assert said(one) == (["q1", "a1", "q2", "a2", "q3"] if ids else sent)
+
+
 @pytest.mark.parametrize("place", [0, 2, 3])
 def test_what_was_forgotten_does_not_come_back(store: SQLiteStore, place: int) -> None:
     one, history = memory(store), talk("q1", "a1", "q2", "a2")

@@ -80,7 +80,8 @@ class Matcher:
     | system messages | the system prompt, stored again when it changes |
 
     "All before it" is the whole line with `leave_out`, and the last `CHECKED` messages with `keep`. A trimmed history
-    in which nothing tells where it begins continues the line that was stored last, and may repeat its end.
+    in which nothing tells where it begins continues the line that was stored last, and may repeat its end. Without ids,
+    what is missing or unknown in its middle is not told from another line: it is a branch with `keep`, too.
 
     Args:
         live: the session.
