@@ -32,7 +32,7 @@ from shared_core.records import After
 from shared_core.results import Kind, Reason
 from shared_core.session.live import NEWS, TAIL_KEPT
 from shared_core.testing.hashing_embedder import HashingEmbedder
-from shared_core.tokens import CharacterCounter, tools_tokens
+from shared_core.tokens import as_counter, tools_tokens
 from tests.support.histories import NOON, CountingStore, history, ids, texts, with_ids
 from tests.support.scripted_embedder import ScriptedEmbedder, minilm
 
@@ -241,10 +241,13 @@ def test_tools_and_the_reserve_are_charged(memory: InfiniteMemory) -> None:
         "a schema as text",
     ]
     plain, charged = memory.context("well?"), memory.context("well?", tools=tools)
-    cost = tools_tokens(tools, CharacterCounter())
+    cost = tools_tokens(tools, as_counter("characters/4"))
     assert charged.report.totals[Kind.TOOLS] == charged.tokens - plain.tokens
     assert charged.report.totals[Kind.TOOLS] > 0
-    assert InfiniteMemory(token_counter=CharacterCounter()).context("hi", tools=tools).report.totals[Kind.TOOLS] == cost
+    assert (
+        InfiniteMemory(token_counter=as_counter("characters/4")).context("hi", tools=tools).report.totals[Kind.TOOLS]
+        == cost
+    )
     assert (plain.report.budget, plain.report.reserve) == (4096 - 500, 500)
     assert memory.context("well?", reserve_tokens=0).report.budget == 4096
     few = memory.context("well?", reserve_tokens=4096 - plain.tokens)

@@ -14,7 +14,6 @@ from shared_core.tokens.tiktoken import TiktokenCounter, TokenFallbackWarning
 __all__ = [
     "TOOL_OVERHEAD",
     "CallableCounter",
-    "CharacterCounter",
     "ConservativeCounter",
     "TiktokenCounter",
     "TokenFallbackWarning",
@@ -27,23 +26,6 @@ __all__ = [
 
 TOOL_OVERHEAD = 12
 """Tokens of framing per tool schema: 7 to 10 open each function and 12 close the list (OpenAI cookbook, measured)."""
-
-
-class CharacterCounter:
-    """Counts a quarter of the characters, rounded down, for comparison with programs that count like this.
-
-    Args:
-        overhead: the tokens of framing per message; 0 for a program that counts texts alone.
-    """
-
-    name: str | None = "characters/4"
-
-    def __init__(self, overhead: int = OVERHEAD) -> None:
-        self.overhead = whole_number("overhead", overhead, least=0)
-
-    def __call__(self, text: str, /) -> int:
-        """Return `len(text) // 4`."""
-        return len(text) // 4
 
 
 class CallableCounter:
@@ -75,21 +57,21 @@ def as_counter(value: TokenCounter | Callable[[str], int] | str | None) -> Token
     """Return the token counter that `value` means.
 
     A counter of this package is returned as it is. Any other `TokenCounter` or callable is wrapped, and what it returns
-    is checked; only a `TokenCounter` has a name and an overhead of its own. A str is `"characters/4"`,
-    `"conservative"`, the name of a tiktoken encoding or model, or the `name` of such a counter. None
-    is tiktoken's `o200k_base`. Anything else is a `TypeError`.
+    is checked; only a `TokenCounter` has a name and an overhead of its own. A str is the name of a tiktoken encoding or
+    model, `"conservative"`, `"characters/4"`, which counts a quarter of the characters, rounded down, or the `name` of
+    such a counter. None is tiktoken's `o200k_base`. Anything else is a `TypeError`.
     """
     if isinstance(value, type) or not (value is None or isinstance(value, str) or callable(value)):
         raise TypeError(f"token_counter={value!r}: expected a TokenCounter, callable(str) -> int, str or None")
-    if value == CharacterCounter.name:
-        return CharacterCounter()
-    if value in ("conservative", ConservativeCounter.name):
-        return ConservativeCounter()
     if value is None:
         return TiktokenCounter()
+    if value == "characters/4":
+        return CallableCounter(lambda text: len(text) // 4, value)
+    if value in ("conservative", ConservativeCounter.name):
+        return ConservativeCounter()
     if isinstance(value, str):
         return TiktokenCounter(value)
-    if isinstance(value, TiktokenCounter | ConservativeCounter | CharacterCounter | CallableCounter):
+    if isinstance(value, TiktokenCounter | ConservativeCounter | CallableCounter):
         return value
     if not isinstance(value, TokenCounter):
         return CallableCounter(value)

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from shared_core.plugins.base import OVERHEAD
 from shared_core.runtime.threads import in_time
@@ -19,10 +19,8 @@ from shared_core.tokens.conservative import ConservativeCounter
 if TYPE_CHECKING:
     from tiktoken import Encoding
 
-_T = TypeVar("_T")
-
 DOWNLOAD_SECONDS = 30.0
-"""How long tiktoken may take to download a table. Its own request has no timeout."""
+"""How long tiktoken may take to load a table. Its request has no timeout; a late end still fills its cache."""
 
 BLOCK = 20_000
 """The largest number of characters that are passed to tiktoken at once; see `_blocks`."""
@@ -44,8 +42,7 @@ class TiktokenCounter:
 
     The table is read when the first counter is created, once per process: from tiktoken's cache, from the copy that
     LlamaIndex ships, or else downloaded by tiktoken. If all of that fails, a `TokenFallbackWarning` is given once, and
-    the counter counts as a `ConservativeCounter`, and has its name, for the rest of the process. After a download that
-    failed, no other one is tried in this process.
+    the counter counts as a `ConservativeCounter`, and has its name, for the rest of the process.
 
     Args:
         name: a tiktoken encoding, or a model that tiktoken knows. Anything else is a `ValueError`.
@@ -152,12 +149,6 @@ def _encoding_name(name: str) -> str:
 
 _lock = threading.Lock()
 _loaded: "dict[str, Encoding | None]" = {}
-_offline = threading.Event()
-"""Set after a download that failed."""
-
-
-class _OfflineError(OSError):
-    """An earlier download failed, so no other one is tried."""
 
 
 def _encoding(name: str) -> "Encoding | None":
@@ -166,9 +157,7 @@ def _encoding(name: str) -> "Encoding | None":
         if name not in _loaded:
             _loaded[name] = None
             try:
-                _loaded[name] = _load(name)
-            except _OfflineError:
-                pass  # the first failure has been said
+                _loaded[name] = in_time(partial(_load, name), DOWNLOAD_SECONDS, "tiktoken-download")
             except (OSError, ValueError) as error:
                 warnings.warn(
                     f"tiktoken's table {name!r} is not on this machine and cannot be downloaded "
@@ -182,7 +171,6 @@ def _encoding(name: str) -> "Encoding | None":
 
 
 def _load(name: str) -> "Encoding":
-    import tiktoken.load
     import tiktoken.registry
 
     if name in tiktoken.registry.ENCODINGS:
@@ -193,10 +181,9 @@ def _load(name: str) -> "Encoding":
     # A private copy of tiktoken's definitions: replacing its reader of tables changes nothing for other users.
     definitions = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(definitions)
-    gpt2_reader = partial(_in_time, tiktoken.load.data_gym_to_mergeable_bpe_ranks)
-    vars(definitions).update(load_tiktoken_bpe=_read_table, data_gym_to_mergeable_bpe_ranks=gpt2_reader)
+    vars(definitions).update(load_tiktoken_bpe=_read_table)
     if name not in definitions.ENCODING_CONSTRUCTORS:
-        return _in_time(tiktoken.get_encoding, name)
+        return tiktoken.get_encoding(name)
     return tiktoken.Encoding(**definitions.ENCODING_CONSTRUCTORS[name]())
 
 
@@ -211,7 +198,7 @@ def _read_table(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
             continue
         if hashlib.sha256(table).hexdigest() == expected_hash:
             return {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, table.splitlines())}
-    return _in_time(load_tiktoken_bpe, url, expected_hash)
+    return load_tiktoken_bpe(url, expected_hash)
 
 
 def _table_folders() -> Iterator[Path]:
@@ -222,14 +209,3 @@ def _table_folders() -> Iterator[Path]:
     spec = importlib.util.find_spec("llama_index")
     for folder in (spec and spec.submodule_search_locations) or ():
         yield Path(folder, "core", "_static", "tiktoken_cache")
-
-
-def _in_time(function: Callable[..., _T], *arguments: Any, **named: Any) -> _T:
-    """Call in a thread and wait `DOWNLOAD_SECONDS`. A later end still fills tiktoken's cache for the next process."""
-    if _offline.is_set():
-        raise _OfflineError
-    try:
-        return in_time(partial(function, *arguments, **named), DOWNLOAD_SECONDS, "tiktoken-download")
-    except (OSError, ValueError):
-        _offline.set()
-        raise

@@ -7,7 +7,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message, ToolCall, prune, sliding_window
 from shared_core.messages import message_list
-from shared_core.tokens import CharacterCounter, message_tokens
+from shared_core.tokens import as_counter, message_tokens
 
 
 def calls(*given: tuple[str, str], text: str = "") -> Message:
@@ -73,7 +73,7 @@ def test_what_stands_beside_a_call_without_a_result_is_sent(
         memory.add(talk)
         context = memory.context()
         assert said(context.messages) == expected
-        assert sum(message_tokens(one, CharacterCounter()) for one in context.messages) == context.tokens
+        assert sum(message_tokens(one, as_counter("characters/4")) for one in context.messages) == context.tokens
     for unit in ("turn", "message"):
         assert said(sliding_window(talk, max_tokens=4000, unit=unit)) == expected
     assert said(prune(talk[:-1], "and?", top_k=9)) == expected

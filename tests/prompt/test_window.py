@@ -21,7 +21,7 @@ from shared_core import (
 from shared_core.errors import MessageTooLargeError
 from shared_core.prompt.reasons import Kind
 from shared_core.results import Reason
-from shared_core.tokens import CallableCounter, CharacterCounter, as_counter, body_tokens, message_tokens, tools_tokens
+from shared_core.tokens import CallableCounter, as_counter, body_tokens, message_tokens, tools_tokens
 
 COUNTERS = ["characters/4", "o200k_base"]
 
@@ -188,7 +188,7 @@ class TestTable:
 
 
 def test_a1_a_quarter_of_the_characters_rounded_down() -> None:
-    count = CharacterCounter()
+    count = as_counter("characters/4")
     assert [count(text) for text in ("", "abc", "abcd", "x" * 8096)] == [0, 0, 1, 2024]
     assert body_tokens(Message.model_validate({"role": "user", "content": None}), count) == 0
 
@@ -374,7 +374,7 @@ def test_a15_a_system_message_larger_than_the_budget_is_an_error(sized: Sized) -
 
 
 def test_a16_a_tool_call_costs_its_id_name_and_arguments_and_a_result_the_id() -> None:
-    count = CharacterCounter()
+    count = as_counter("characters/4")
     call = ToolCall(id="call_123", name="currentWeather", arguments='{"latitude":"37.77","longitude":"-122.43"}')
     parts = [len(text) // 4 for text in (call.id, call.name, call.arguments)]
     assert body_tokens(Message.assistant(tool_calls=(call,)), count) == sum(parts) == 2 + 3 + 10

@@ -12,7 +12,7 @@ from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.template import RecallTemplate
 from shared_core.store import Store
 from shared_core.testing.hashing_embedder import HashingEmbedder
-from shared_core.tokens import CharacterCounter, ConservativeCounter, TiktokenCounter, as_counter
+from shared_core.tokens import ConservativeCounter, TiktokenCounter, as_counter
 
 __all__ = [
     "COUNTERS", "Ask", "Budget", "Fork", "Go", "Greet", "Late", "Pause", "Reply", "Say", "Scenario", "Step", "System",
@@ -35,7 +35,7 @@ def words(text: str) -> int:
 COUNTERS: dict[str, Callable[[], Callable[[str], int]]] = {
     "characters": lambda: characters,
     "words": lambda: words,
-    "quarters": CharacterCounter,
+    "quarters": lambda: as_counter("characters/4"),
     "conservative": ConservativeCounter,
     "tiktoken": TiktokenCounter,
 }

@@ -26,7 +26,6 @@ from shared_core.plugins.base import TokenCounter
 from shared_core.tokens import (
     TOOL_OVERHEAD,
     CallableCounter,
-    CharacterCounter,
     ConservativeCounter,
     TiktokenCounter,
     TokenFallbackWarning,
@@ -65,7 +64,7 @@ def exact(encodings: list[tiktoken.Encoding], text: str) -> int:
 
 @pytest.mark.parametrize(("text", "count"), [("", 0), ("abc", 0), ("abcd", 1), ("x" * 8_096, 2_024)])
 def test_characters_count_as_the_seeds_do(text: str, count: int) -> None:
-    assert CharacterCounter()(text) == count
+    assert as_counter("characters/4")(text) == count
 
 
 # ---------------------------------------------------------------------------------------------------------- tiktoken
@@ -166,7 +165,6 @@ def test_cutting_into_blocks_changes_no_count(encodings: list[tiktoken.Encoding]
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A process that has loaded nothing, with an empty cache folder and without LlamaIndex; returns the folder."""
     monkeypatch.setattr(counters, "_loaded", {})
-    monkeypatch.setattr(counters, "_offline", threading.Event())
     monkeypatch.setattr(tiktoken.registry, "ENCODINGS", {})
     monkeypatch.setitem(sys.modules, "llama_index", None)
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
@@ -190,21 +188,6 @@ def test_without_table_and_network_one_warning_and_the_conservative_counter(
     for counter in (first, second):
         assert counter.name == ConservativeCounter.name
         assert counter(PROSE) == ConservativeCounter()(PROSE)
-
-
-@pytest.mark.usefixtures("fresh")
-def test_the_network_is_tried_once_per_process_and_a_failure_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def fail(url: str) -> bytes:
-        asked.append(url)
-        return unreachable(url)
-
-    monkeypatch.setattr(tiktoken.load, "read_file", fail)
-    with pytest.warns(TokenFallbackWarning, match="'cl100k_base'") as caught:
-        found = [TiktokenCounter(name) for name in ("cl100k_base", "o200k_base", "gpt2", "cl100k_base")]
-    assert (len(asked), len(caught)) == (1, 1)
-    assert {counter.name for counter in found} == {ConservativeCounter.name}
 
 
 @pytest.mark.usefixtures("fresh")
@@ -419,7 +402,7 @@ def test_names_stand_for_counters_and_come_back() -> None:
     assert as_counter("conservative").name == "conservative/1"
 
 
-@pytest.mark.parametrize("value", [4, CharacterCounter, [len]])
+@pytest.mark.parametrize("value", [4, ConservativeCounter, [len]])
 def test_what_cannot_count_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match=r"token_counter=.*"):
         as_counter(value)
@@ -456,4 +439,4 @@ def test_tools_cost_their_compact_json_and_framing() -> None:
 @pytest.mark.parametrize("tools", ["text", {"name": "one"}, [{"f": len}], [{"a"}], [4], [{("a", "b"): 1}]])
 def test_tools_that_are_no_json_are_refused(tools: Any) -> None:
     with pytest.raises(TypeError, match=r"tool schema.*(sequence|mapping)|sequence"):
-        tools_tokens(tools, CharacterCounter())
+        tools_tokens(tools, as_counter("characters/4"))
