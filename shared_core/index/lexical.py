@@ -75,9 +75,8 @@ class LexicalScores:
         self._blocks = hits.indices // BLOCK
         self._line = line
         self._lengths = lengths
-        self._first = np.full(
-            -(-line.upto // BLOCK), -1, dtype=np.int64
-        )  # each block's first cell, -1 if not scored yet
+        blocks = -(-line.upto // BLOCK)
+        self._first = np.full(blocks, -1, dtype=np.int64)  # each block's first cell, -1 if not scored yet
         self._indices: GrowingArray[np.int64] = GrowingArray(np.int64)
         self._values: GrowingArray[np.float32] = GrowingArray(np.float32)
         self._present: GrowingArray[np.float32] = GrowingArray(np.float32)
@@ -256,9 +255,9 @@ class Occurrences(NamedTuple):
         return cls(sum(part.messages for part in parts), sum(part.terms for part in parts), sizes)
 
 
+FREQUENCY_BITS = 8
+MAX_FREQUENCY = (1 << FREQUENCY_BITS) - 1
 MAX_ROWS = 1 << 24
-MAX_FREQUENCY = 255
-ROW_BITS = 8
 """A posting has 32 bits: the row in the upper 24, the frequency in the lower 8."""
 
 Packed = npt.NDArray[np.uint32]
@@ -305,7 +304,7 @@ class Postings:
         if row >= MAX_ROWS:
             raise OverflowError(f"a session holds at most {MAX_ROWS:,} messages")
         for term, frequency in document.items():
-            self._new.setdefault(term, array("I")).append(row << 8 | min(frequency, MAX_FREQUENCY))
+            self._new.setdefault(term, array("I")).append(row << FREQUENCY_BITS | min(frequency, MAX_FREQUENCY))
         self._added += len(document)
 
     def of_any(self, terms: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.integer[Any]]]:
@@ -335,7 +334,7 @@ class Postings:
         packed = self._kept[self._starts[number] : self._starts[number + 1]] if number >= 0 else self._kept[:0]
         if term in self._new:
             packed = np.concatenate([packed, np.array(self._new[term], dtype=np.uint32)])
-        return (packed >> 8).astype(np.int32), (packed & MAX_FREQUENCY).astype(np.uint8)
+        return (packed >> FREQUENCY_BITS).astype(np.int32), (packed & MAX_FREQUENCY).astype(np.uint8)
 
     def _folded(self) -> tuple[Indices, Indices, Packed]:
         """Return the codes of all terms, where the rows of each begin, and the rows."""

@@ -139,9 +139,8 @@ class Line:
 def _note_first(found: dict[int, int], numbers: npt.NDArray[np.integer[Any]], start: int) -> None:
     """Note for each number, at least -1, the index at which it first occurs; the indices begin at `start`."""
     first = np.full(int(numbers.max()) + 2, -1, dtype=np.int64)
-    first[numbers[::-1].astype(np.int64) + 1] = np.arange(start, start + len(numbers))[
-        ::-1
-    ]  # the first is written last
+    newest_first = np.arange(start + len(numbers) - 1, start - 1, -1)
+    first[numbers[::-1].astype(np.int64) + 1] = newest_first  # so that the first is written last
     for number in np.flatnonzero(first >= 0).tolist():
         found.setdefault(number - 1, int(first[number]))
 

@@ -132,9 +132,6 @@ def _view(block: Any) -> Half:
 LONG = 256
 """From this dimension on, half a byte codes four numbers of a vector. For shorter vectors, it codes two."""
 
-CENTROIDS = 16
-"""What half a byte tells apart."""
-
 
 class ShortCodes:
     """Short codes of vectors: half a byte, one of 16 centroids, for every few numbers. Near vectors have near codes.

@@ -126,9 +126,7 @@ class Searcher:
         backlog: embeds messages that have no vector yet.
     """
 
-    def __init__(
-        self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules,
-    ) -> None:  # fmt: skip
+    def __init__(self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules) -> None:
         self.live = live
         self.rules = rules
         self.sessions = OpenIndexes(live, rules)
@@ -233,10 +231,8 @@ class Searcher:
         notes = [dense.note] if dense.note is not None else []
         if dense.failed and dense.note is not None:
             self._warn(dense.note)
-        others = (
-            sum(scope.vectors is None or len(scope.of_others) for scope in scopes) if dense.embedder is not None else 0
-        )
         notes += [DAMAGED] if _was_damaged(scopes) else []
+        others = sum(len(scope.of_others) for scope in scopes) if dense.embedder is not None else 0
         if others:
             text = f"sessions not searched by meaning, because their vectors are another embedder's: {others}"
             notes.append(Note(text, "other_embedders"))
