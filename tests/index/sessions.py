@@ -9,8 +9,8 @@ import numpy.typing as npt
 from shared_core.index.rows import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.plugins.base import Embedder
-from shared_core.plugins.calls import drive
-from shared_core.recall.backlog import EmbedSteps, embed_rows
+from shared_core.plugins.calls import Steps, drive
+from shared_core.recall.backlog import embed_rows
 from shared_core.records import Position
 from shared_core.session.paths import Path as TreePath
 from shared_core.session.paths import walk
@@ -46,7 +46,7 @@ def fill(vectors: SessionVectors, embedder: Embedder, rows: Sequence[int] | None
         drive(embed_steps(vectors, embedder, wanted[start : start + 3]))
 
 
-def embed_steps(vectors: SessionVectors, embedder: Embedder, rows: Sequence[int]) -> EmbedSteps:
+def embed_steps(vectors: SessionVectors, embedder: Embedder, rows: Sequence[int]) -> Steps[int]:
     return embed_rows(vectors, np.array(rows, np.int64), embedder, texts_of(vectors), lock=threading.RLock())
 
 
