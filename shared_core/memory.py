@@ -126,8 +126,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             `RecallTemplate`.
         summarizer: sums up what has left the window, given the previous summary (None the first time) and the messages
             since then. It may be a coroutine function. None: nothing is summed up.
-        summary_tokens: the largest size of the summary, in tokens, without the wording around it.
         summarizer_tokens: the largest input of one call of the summarizer, in tokens, the previous summary included.
+            The summary itself may take an eighth of it, without the wording around it; a longer one is cut.
         window_turns: the largest number of turns in the window beside the question, such as 1 for the last exchange
             alone; recall brings what matters of the rest. None: tokens alone limit the window.
         fill: how turns fill the window. `"steady"` ends it at the first turn that does not fit, and leaves up to a
@@ -168,7 +168,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         embed_text: EmbedText | None = None, reranker: AnyReranker | str | None = None,
         placement: Placement = "grounding", recall_template: RecallTemplate | None = None,
         # Summaries
-        summarizer: AnySummarizer | None = None, summary_tokens: int = 500, summarizer_tokens: int = 4000,
+        summarizer: AnySummarizer | None = None, summarizer_tokens: int = 4000,
         # Advanced
         window_turns: int | None = None, fill: Fill = "steady", keep_grounding: KeepGrounding = "newest",
         shorten_grounding: Shorten | None = None, on_overflow: OnOverflow = "raise",
@@ -187,7 +187,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
         template = recall_template or RecallTemplate()
         instance("recall_template", template, RecallTemplate)
-        self._summing = SummaryRules(summarizer, summary_tokens, summarizer_tokens)
+        self._summing = SummaryRules(summarizer, summarizer_tokens)
         framer = Framer(as_counter(token_counter), keep_grounding, on_overflow, shorten_grounding, template.fences)
         assembler = Assembler(
             framer, fill=fill, placement=placement, template=template,

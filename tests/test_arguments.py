@@ -129,8 +129,7 @@ WRONG: dict[str, st.SearchStrategy[Any]] = {
     "keep_grounding": st.one_of(st.integers(max_value=-1), none_of("newest", "all", "none")),
     "on_overflow": none_of("raise", "keep"),
     "fill": none_of("steady", "stop", "skip"),
-    "summary_tokens": below(1),
-    "summarizer_tokens": below(1),
+    "summarizer_tokens": below(8),
 }
 """Values that a setting must not have."""
 

@@ -485,7 +485,6 @@ DEFAULTS: dict[str, Any] = {
     "on_overflow": "raise",
     "fill": "steady",
     "summarizer": None,
-    "summary_tokens": 500,
     "summarizer_tokens": 4000,
     "reranker": None,
     "on_event": None,

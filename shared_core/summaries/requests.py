@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import tee
 from typing import Any
 
 from shared_core.arguments import whole_number
@@ -13,7 +14,7 @@ from shared_core.plugins.calls import Failure, Request, Steps
 from shared_core.records import Record
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
-from shared_core.summaries.wording import as_plain_text, shortened, without_middle
+from shared_core.summaries.wording import plain_lines, shortened, without_middle
 from shared_core.tokens import body_tokens
 
 LINE_TOKENS = 4
@@ -34,17 +35,15 @@ class SummaryInput:
         index: its index on the path.
         message: the message as plain text, with its id and turn.
         tokens: its size, by the memory's counter.
-        begins_turn: whether a turn begins with it.
     """
 
     index: int
     message: Message
     tokens: int
-    begins_turn: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Backlog:
+class Waiting:
     """Messages that wait to be summed up.
 
     Attributes:
@@ -63,10 +62,10 @@ class Backlog:
         return sum(item.tokens for item in self.inputs)
 
 
-def read_backlog(
+def read_waiting(
     live: LiveSession, path: Path, start: int, upto: int, *, room: int, counter: TokenCounter,
     without: Collection[str | None],
-) -> Backlog:  # fmt: skip
+) -> Waiting:  # fmt: skip
     """Read the messages between two indices, inclusive, until they take more than `room`.
 
     Args:
@@ -79,28 +78,23 @@ def read_backlog(
         without: turns to leave out, because every prompt contains them.
     """
     inputs: list[SummaryInput] = []
-    calls: dict[str, str] = {}
     tokens = 0
     upto_looked = min(upto, start + FARTHEST - 1)
-    for index, record in _records(live, path, start, upto_looked):
-        message = record.message
-        # A tool's result names its call by id only, which tells a summarizer nothing.
-        calls |= {call.id: call.name for call in message.tool_calls}
+    found, again = tee(_records(live, path, start, upto_looked))
+    lines = plain_lines(record.message for _, record in again)
+    for (index, record), line in zip(found, lines, strict=True):
         # Every prompt contains these, so a summary need not repeat them.
-        if message.role == "system" or message.turn_id in without:
-            continue
-        line = as_plain_text(message, calls.get(message.tool_call_id or ""))
-        if not line.content.strip():
+        if line.role == "system" or line.turn_id in without or not line.content.strip():
             continue
         size = _size(live, record, line, counter)
         if size > room:
             line = _fitting(line, room, counter)
             size = _line_tokens(line, counter)
-        inputs.append(SummaryInput(index, line, size, message.turn_id == message.id))
+        inputs.append(SummaryInput(index, line, size))
         tokens += size
         if tokens > room:
-            return Backlog(tuple(inputs), index, index == upto)
-    return Backlog(tuple(inputs), upto_looked, upto_looked == upto)
+            return Waiting(tuple(inputs), index, index == upto)
+    return Waiting(tuple(inputs), upto_looked, upto_looked == upto)
 
 
 def _size(live: LiveSession, record: Record, line: Message, counter: TokenCounter) -> int:
@@ -129,22 +123,21 @@ def _records(live: LiveSession, path: Path, start: int, upto: int) -> Iterator[t
             yield path.index_of(record.position), record
 
 
-def next_batch(backlog: Backlog, room: int) -> tuple[Sequence[SummaryInput], int]:
+def next_batch(waiting: Waiting, room: int) -> tuple[Sequence[SummaryInput], int]:
     """Return the messages of the next call, and the last index that they cover.
 
-    A call is given as many whole turns as fit. A turn that is too large by itself is split between its messages. If a
-    late reply to an old turn would keep all turns from being whole for long, it comes without its question.
+    A call is given as many whole turns as fit. If not even one does, it is split between its messages.
     """
     fits, used = 0, 0
-    for item in backlog.inputs:
+    for item in waiting.inputs:
         used += item.tokens
         if used > room and fits:
             break
         fits += 1
-    if fits == len(backlog.inputs):
-        return backlog.inputs, backlog.upto
-    count = _whole_turns(backlog.inputs, fits) or _before_an_opener(backlog.inputs, fits) or fits
-    return backlog.inputs[:count], backlog.inputs[count].index - 1
+    if fits == len(waiting.inputs):
+        return waiting.inputs, waiting.upto
+    count = _whole_turns(waiting.inputs, fits) or fits
+    return waiting.inputs[:count], waiting.inputs[count].index - 1
 
 
 def _whole_turns(inputs: Sequence[SummaryInput], most: int) -> int:
@@ -157,8 +150,8 @@ def _whole_turns(inputs: Sequence[SummaryInput], most: int) -> int:
     return best
 
 
-def _before_an_opener(inputs: Sequence[SummaryInput], most: int) -> int:
-    return next((count for count in range(most, 0, -1) if inputs[count].begins_turn), 0)
+SUMMARY_SHARE = 8
+"""The summary may take an eighth of `summarizer_tokens`: 500 tokens by default."""
 
 
 @dataclass(frozen=True)
@@ -167,11 +160,10 @@ class SummaryRules:
 
     Raises:
         TypeError: the summarizer cannot be called.
-        ValueError: a value is out of range.
+        ValueError: a call is too small.
     """
 
     summarizer: AnySummarizer | None = None
-    tokens: int = 500
     call_tokens: int = 4_000
 
     def __post_init__(self) -> None:
@@ -180,13 +172,12 @@ class SummaryRules:
                 f"summarizer={self.summarizer!r}: expected a callable(previous_summary, messages) -> str; "
                 "as_summarizer of the LangChain or LlamaIndex package makes one of a model"
             )
-        whole_number("summary_tokens", self.tokens, least=1)
-        whole_number("summarizer_tokens", self.call_tokens, least=1)
-        if self.call_tokens < 2 * self.tokens:
-            raise ValueError(
-                f"summarizer_tokens={self.call_tokens!r}: a call is given the previous summary and at least as many "
-                f"tokens of new messages; with summary_tokens={self.tokens!r} that is {2 * self.tokens!r}"
-            )
+        whole_number("summarizer_tokens", self.call_tokens, least=SUMMARY_SHARE)
+
+    @property
+    def tokens(self) -> int:
+        """The largest size of a summary."""
+        return self.call_tokens // SUMMARY_SHARE
 
 
 def summary_request(summarizer: AnySummarizer, previous: str | None, messages: Sequence[Message]) -> Request[str]:
@@ -229,9 +220,9 @@ def answer_steps(
     if room - rules.tokens <= LINE_TOKENS:
         raise ValueError(
             f"the question leaves no room for messages in a call of summarizer_tokens={rules.call_tokens!r}, of which "
-            f"summary_tokens={rules.tokens!r} are for the answer so far: shorten the prompt, or raise summarizer_tokens"
+            f"{rules.tokens!r} are for the answer so far: shorten the prompt, or raise summarizer_tokens"
         )
-    lines, before = deque(_plain_lines(messages)), ""
+    lines, before = deque(line for line in plain_lines(messages) if line.content.strip()), ""
     while True:
         batch = _batch(lines, room - (counter(before) if before else 0), counter)
         reply: str | Failure = yield summary_request(summarizer, before or None, (*batch, asked))
@@ -240,15 +231,6 @@ def answer_steps(
         if not lines:
             return reply
         before = shortened(reply, rules.tokens, counter)
-
-
-def _plain_lines(messages: Sequence[Message]) -> Iterator[Message]:
-    calls: dict[str, str] = {}
-    for message in messages:
-        calls |= {call.id: call.name for call in message.tool_calls}
-        line = as_plain_text(message, calls.get(message.tool_call_id or ""))
-        if line.content.strip():
-            yield line
 
 
 def _batch(lines: deque[Message], room: int, counter: TokenCounter) -> list[Message]:

@@ -25,7 +25,7 @@ from shared_core.summaries.requests import (
     SummaryInput,
     SummaryRules,
     next_batch,
-    read_backlog,
+    read_waiting,
     summary_request,
 )
 from shared_core.summaries.wording import normalized, occurs_in, shortened
@@ -233,17 +233,17 @@ class RollingSummary:
         if plan.frame.room <= 0 and not urgent:
             return None  # the question alone fills the prompt; what it pushed out may return
         room = self._room(previous)
-        backlog = read_backlog(
+        waiting = read_waiting(
             self.live, plan.path, first, start - 1, room=room, counter=self._counter,
             without={entry.message.turn_id for entry in plan.frame.stays},
         )  # fmt: skip
         enough = 0 if urgent else min(RENEW_SHARE * plan.frame.open, room / 2)
-        if not backlog.inputs or (backlog.ends and backlog.tokens < enough):
+        if not waiting.inputs or (waiting.ends and waiting.tokens < enough):
             return None
         if not urgent and (paused := self._paused(previous, start - first)):
             notes.append(paused)
             return None
-        return _Batch(previous, *next_batch(backlog, room), count=start - first)
+        return _Batch(previous, *next_batch(waiting, room), count=start - first)
 
     def _failed(self, batch: _Batch, failure: Failure) -> Note:
         """Note a failure and return the note for the report. The first one also warns."""
@@ -277,7 +277,9 @@ class RollingSummary:
         limit, counter = self.rules.tokens, self._counter
         text = shortened(reply, limit, counter)
         if not text:
-            return Failure("summarizer", ValueError(f"nothing of the summary fits into summary_tokens={limit!r}"))
+            return Failure(
+                "summarizer", ValueError(f"nothing of the summary fits into {limit} tokens: raise summarizer_tokens")
+            )
         if text != reply.strip():
             cut = f"the summary is cut: it has {counter(reply):,} tokens and may take {limit:,}"
             notes.append(Note(cut, "left_out"))

@@ -2,9 +2,9 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from shared_core.messages import Message, ToolCall
+from shared_core.messages import Message
 from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.template import folded, speaker
 
@@ -36,23 +36,17 @@ _FIELDS = re.compile(r"\{(?:previous|messages)\}")
 # The messages given to a summarizer
 
 
-def as_plain_text(message: Message, called: str | None = None) -> Message:
-    """Return a message as plain text, without grounding and payload and with its tool calls written out.
-
-    Args:
-        message: the stored message.
-        called: for a tool's result, the name of the tool.
-    """
-    calls = "\n".join(f"[calls {_call(call)}]" for call in message.tool_calls)
-    content = "\n".join(filter(None, (message.content, calls)))
-    name = message.name or (called if message.role == "tool" else None)
-    return message.replace(
-        content=content, name=name, grounding=None, payload=None, tool_calls=(), tool_call_id=None, media_tokens=0
-    )
-
-
-def _call(call: ToolCall) -> str:
-    return f"{call.name}({call.arguments})"
+def plain_lines(messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield messages, oldest first, as plain text: without grounding and payload, and with tool calls written out."""
+    tools: dict[str, str] = {}  # a tool's result names its call by id only, which tells a summarizer nothing
+    for message in messages:
+        tools |= {call.id: call.name for call in message.tool_calls}
+        calls = (f"[calls {call.name}({call.arguments})]" for call in message.tool_calls)
+        yield message.replace(
+            content="\n".join(filter(None, (message.content, *calls))),
+            name=message.name or (tools.get(message.tool_call_id or "") if message.role == "tool" else None),
+            grounding=None, payload=None, tool_calls=(), tool_call_id=None, media_tokens=0,
+        )  # fmt: skip
 
 
 def transcript(messages: Sequence[Message]) -> str:
@@ -60,9 +54,8 @@ def transcript(messages: Sequence[Message]) -> str:
 
     The lines of a message after its first are indented, so that no message can look like several.
     """
-    names = {call.id: call.name for message in messages for call in message.tool_calls}
-    lines = (as_plain_text(message, names.get(message.tool_call_id or "")) for message in messages)
-    return "\n\n".join(f"{_speaker(line)}: {folded(line.content, INDENT)}" for line in lines if line.content.strip())
+    lines = (line for line in plain_lines(messages) if line.content.strip())
+    return "\n\n".join(f"{_speaker(line)}: {folded(line.content, INDENT)}" for line in lines)
 
 
 def _speaker(message: Message) -> str:

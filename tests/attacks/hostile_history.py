@@ -129,7 +129,7 @@ class Attacker:
     def settings(self) -> dict[str, Any]:
         """Return arguments of a memory with little room, so that much is recalled or summed up."""
         chance = self.chance
-        sums = {"summarizer": self.summarizer, "summary_tokens": 60, "summarizer_tokens": 300}
+        sums = {"summarizer": self.summarizer, "summarizer_tokens": 480}
         counter, room = chance.choice([
             (len, 900), (lambda text: len(text) // 4, 250), (lambda text: len(text.split()), 90), (None, 500)
         ])  # fmt: skip

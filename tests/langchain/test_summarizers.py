@@ -19,7 +19,6 @@ from tests.support.event_loop import nothing_blocks
 SETTINGS: dict[str, Any] = {
     "max_tokens": 160,
     "recall_tokens": 0,
-    "summary_tokens": 20,
     "summarizer_tokens": 120,
     "recall_template": RecallTemplate(summary_header="<sum>", summary_footer="</sum>"),
 }

@@ -17,7 +17,6 @@ SETTINGS: dict[str, Any] = {
     "token_limit": 150,
     "tokenizer_fn": str.split,
     "recall_tokens": 0,
-    "summary_tokens": 20,
     "summarizer_tokens": 120,
     "recall_template": RecallTemplate(summary_header="<sum>", summary_footer="</sum>"),
 }

@@ -150,8 +150,7 @@ _summing = st.sampled_from(
         *(
             {
                 "summarizer": summarizer,
-                "summary_tokens": tokens,
-                "summarizer_tokens": 4 * tokens,
+                "summarizer_tokens": 8 * tokens,
             }
             for summarizer in (short, everything)
             for tokens in (40, 80)
@@ -234,8 +233,7 @@ summed_scenarios = st.builds(
             "recall_unit": "message",
             "placement": placement,
             "summarizer": summarizer,
-            "summary_tokens": tokens,
-            "summarizer_tokens": 4 * tokens,
+            "summarizer_tokens": 8 * tokens,
         },
     ),
     _recalling,

@@ -218,7 +218,6 @@ def by_words(**settings: Any) -> InfiniteMemory:
     return InfiniteMemory(
         token_counter=lambda text: len(text.split()),
         embedder="words",
-        summary_tokens=20,
         summarizer_tokens=100,
         **settings,
     )
@@ -280,8 +279,8 @@ def test_a_question_that_leaves_no_room_is_refused() -> None:
     with by_words() as memory:
         long_branch(memory, [3])
         with pytest.raises(ValueError, match="leaves no room for messages in a call of summarizer_tokens=100"):
-            memory.merge("side", "squash", prompt="why " * 72, summarizer=calls)
-        memory.merge("side", "squash", prompt="why " * 71, summarizer=calls)
+            memory.merge("side", "squash", prompt="why " * 80, summarizer=calls)
+        memory.merge("side", "squash", prompt="why " * 79, summarizer=calls)
     assert len(calls.answers) == 1
 
 
