@@ -9,8 +9,7 @@ from typing import Literal, get_args
 from shared_core.arguments import function, one_of, whole_number
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.events import Note
-from shared_core.messages import Grounding, GroundingItem, Message
-from shared_core.messages import join as join
+from shared_core.messages import Grounding, GroundingItem, Message, join
 from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.abridged import fit_groups, stubs_of
 from shared_core.prompt.template import defused
@@ -135,12 +134,12 @@ def _cut(item: str, fits: Callable[[str], bool], render: Callable[[str], str]) -
         return render(item[:length].rstrip())
 
     longest = bisect_left(range(1, len(item) + 1), True, key=lambda length: not fits(rendered(length)))
-    at_word = rendered(_word_end(item, longest))
+    at_word = rendered(word_end(item, longest))
     # A tokenizer may need more tokens for a shorter text, so the result is checked again.
     return at_word if fits(at_word) else rendered(longest)
 
 
-def _word_end(text: str, length: int) -> int:
+def word_end(text: str, length: int) -> int:
     """Return the end of the last whole word in `text[:length]`, or `length` if that is far, as without spaces."""
     ends = range(length, max(0, length - LONG_WORD), -1)
     words = (end for end in ends if text[end : end + 1].isspace() and not text[:end].isspace())

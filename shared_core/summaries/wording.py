@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from shared_core.messages import Message
 from shared_core.plugins.base import TokenCounter
+from shared_core.prompt.frame import word_end
 from shared_core.prompt.template import folded, speaker
 
 SUMMARY_PROMPT = (
@@ -22,9 +23,6 @@ GAP = " […] "
 
 LONGEST_TOKEN = 16
 """Assumed characters per token at most, to cut a very long text before counting. Longer tokens cost a little text."""
-
-LONG_WORD = 40
-"""At most this many characters are given up to cut between words."""
 
 INDENT = "\n  "
 """Begins the lines after the first of a text that is quoted to a model."""
@@ -125,8 +123,7 @@ def _whole(text: str, length: int) -> str:
     ends = [match.end() for match in _SENTENCE_END.finditer(text, 0, length) if match.end() >= length // 2]
     if ends:
         return part[: ends[-1]].rstrip()
-    spaces = (end for end in range(length, max(0, length - LONG_WORD), -1) if text[end].isspace())
-    return part[: next(spaces, length)].rstrip()
+    return part[: word_end(text, length)].rstrip()
 
 
 def normalized(text: str) -> str:

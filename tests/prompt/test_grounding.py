@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, sliding_window
-from shared_core.messages import CUT
-from shared_core.prompt.frame import FittedGrounding, fit_grounding, join, render_grounding, with_grounding
+from shared_core.messages import CUT, join
+from shared_core.prompt.frame import FittedGrounding, fit_grounding, render_grounding, with_grounding
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.strippers import set_apart
 from shared_core.tokens import CallableCounter
