@@ -290,7 +290,8 @@ class ContextReport(_LinesLater):
             day = f"  {line.at:%Y-%m-%d}" if line.at else ""
             head = f"{'>' if line in found else ' '}{line.score:6.2f}{day}  {line.role or '':<9}  "
             room = max(NARROWEST // 2, width - len(head))
-            said = textwrap.wrap(_passage(line.shown, words, BEST_LINES * room - 2), room)[:BEST_LINES]
+            passage = _passage(line.shown, words, BEST_LINES * room - 2)
+            said = textwrap.wrap(passage, room, max_lines=BEST_LINES, placeholder=" …")
             yield f"{head}{said[0] if said else ''}".rstrip()
             yield from (f"{'':{len(head)}}{text}" for text in said[1:])
         yield ""

@@ -132,6 +132,12 @@ def test_the_part_of_a_long_text_that_answers_is_shown() -> None:
     assert drawn.count("…") == 2
 
 
+def test_a_text_that_goes_on_ends_in_an_ellipsis() -> None:
+    text = "The school holidays begin in the spring, extraordinarily early, notwithstanding considerable misgivings"
+    drawn = ContextReport(100, 20, (QUESTION, recalled(0, 1.0, text))).render(width=70).splitlines()
+    assert drawn[5].strip() == "spring, extraordinarily early, …"
+
+
 @pytest.mark.parametrize("width", [0, NARROWEST - 1, 80.0, "80"])
 def test_a_width_that_is_none_is_refused(width: object) -> None:
     with pytest.raises((ValueError, TypeError), match="width"):
