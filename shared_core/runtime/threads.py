@@ -61,7 +61,6 @@ def _started(function: Callable[[], Result], name: str) -> "Future[Result]":
 Work = Generator[None, None, None]
 """Does a short part of the work between two `yield`s, and holds no reference to the index at a `yield`."""
 
-_running: "weakref.WeakSet[Background]" = weakref.WeakSet()
 _calls: "weakref.WeakKeyDictionary[Future[Any], int]" = weakref.WeakKeyDictionary()
 _exit_hooked = False
 
@@ -83,14 +82,11 @@ class Background:
         self._work = work
         self._stop = threading.Event()
         self._pid = os.getpid()
-        self._thread = threading.Thread(target=self._run, name="infinite-memory index", daemon=True)
-        _hook_exit()
-        _running.add(self)
-        self._thread.start()
+        self._done = in_background(self._run, "infinite-memory index")
 
     def _run(self) -> None:
         for _ in self._work:
-            if self._stop.is_set():
+            if self._stop.is_set() or exiting.is_set():
                 self._work.close()
                 break
 
@@ -100,30 +96,29 @@ class Background:
         return self._pid != os.getpid()
 
     def wait(self) -> None:
-        """Wait until the work is done."""
+        """Wait until the work is done; raise what it has raised."""
         if not self.lost:
-            self._thread.join()
+            self._done.result()
 
     def stop(self) -> None:
         """Stop the work, and wait until it has ended."""
         self._stop.set()
-        self.wait()
+        if not self.lost:
+            wait([self._done])
 
 
 def _hook_exit() -> None:
     global _exit_hooked
     if not _exit_hooked:
         # What comes last is called first: a library that a thread still imports may not end before the thread does.
-        weakref.finalize(_running, int).detach()
+        weakref.finalize(_calls, int).detach()
         # A thread that is inside a native library when the interpreter shuts down would crash the process.
-        atexit.register(_stop_all)
+        atexit.register(_end_calls)
     _exit_hooked = True
 
 
-def _stop_all() -> None:
+def _end_calls() -> None:
     exiting.set()
-    for one in list(_running):
-        one.stop()
     wait([call for call, pid in list(_calls.items()) if pid == os.getpid()], EXIT_SECONDS)  # a fork copies no threads
 
 
