@@ -5,7 +5,7 @@ import gc
 import inspect
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,8 @@ from shared_core import (
     InfiniteMemory,
     Message,
     SQLiteStore,
-    UnknownReferenceError,
 )
-from shared_core.errors import EmbedderMismatchError
 from shared_core.plugins.base import Vectors
-from shared_core.plugins.embedders import CallableEmbedder
 from shared_core.results import Kind
 from shared_core.session.message_sequence import MessageSequence
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -122,30 +119,6 @@ def test_both_faces_return_the_same(tmp_path: Path) -> None:
     assert found == expected
 
 
-def test_both_faces_raise_the_same(store: SQLiteStore) -> None:
-    async def work() -> None:
-        memory = AsyncInfiniteMemory(InfiniteMemory(store, embedder=HashingEmbedder(), **SETTINGS))
-        await memory.add(history(40))
-        await memory.index()
-        wrong: list[tuple[type[Exception], Callable[[], Coroutine[Any, Any, Any]]]] = [
-            (UnknownReferenceError, lambda: memory.get("gone")),
-            (UnknownReferenceError, lambda: memory.checkout("gone")),
-            (ValueError, lambda: memory.search("x", -1)),
-            (ValueError, lambda: memory.newest(-1)),
-            (ValueError, lambda: memory.context("x", reserve_tokens=-1)),
-            (ValueError, lambda: memory.context("x", max_tokens=0)),
-            (ValueError, lambda: memory.forget()),
-        ]
-        for error, act in wrong:
-            with pytest.raises(error):
-                await act()
-        other = AsyncInfiniteMemory(InfiniteMemory(store, embedder=HashingEmbedder(8), **SETTINGS))
-        with pytest.raises(EmbedderMismatchError):
-            await other.context("what of item3?")
-
-    asyncio.run(work())
-
-
 # The event loop
 
 
@@ -187,25 +160,6 @@ def test_a_natively_asynchronous_embedder_is_awaited(store: SQLiteStore) -> None
     asyncio.run(work())
     assert sorted(embedder.hashing.documents) == sorted(texts(history(60)))
     assert embedder.hashing.queries == ["what of item3?", "item4"]
-
-
-def test_functions_to_be_awaited_are(store: SQLiteStore) -> None:
-    hashing = HashingEmbedder(16)
-
-    async def documents(texts: list[str]) -> Vectors:
-        return hashing.embed_documents(texts)
-
-    def never(texts: list[str]) -> Any:
-        raise AssertionError("the synchronous function was called")
-
-    async def work() -> None:
-        embedder = CallableEmbedder(never, name="service", dimension=16, adocuments=documents)
-        memory = AsyncInfiniteMemory(InfiniteMemory(store, embedder=embedder, **SETTINGS))
-        await memory.add(history(60))
-        assert (await memory.context("what of item3?")).report.embedder == "service/16"
-
-    asyncio.run(work())
-    assert len(hashing.documents) >= 40
 
 
 def test_blocking_would_be_noticed(path: Path) -> None:
@@ -311,19 +265,6 @@ def test_fifty_at_once_lose_nothing(path: Path) -> None:
     asyncio.run(work())
 
 
-def test_what_many_ask_at_once_is_embedded_once(store: SQLiteStore) -> None:
-    embedder = HashingEmbedder()
-
-    async def work() -> None:
-        memory = AsyncInfiniteMemory(InfiniteMemory(store, embedder=embedder, **SETTINGS))
-        await memory.add(history(100))
-        await asyncio.gather(*(memory.context(f"what of item{number}?") for number in range(10)))
-        await memory.index()
-
-    asyncio.run(work())
-    assert sorted(embedder.documents) == sorted(texts(history(100)))
-
-
 @pytest.mark.parametrize("verb", ["context", "search"])
 def test_what_is_forgotten_while_a_question_waits_is_not_in_its_answer(store: SQLiteStore, verb: str) -> None:
     class Gated(HashingEmbedder):
@@ -352,34 +293,6 @@ def test_what_is_forgotten_while_a_question_waits_is_not_in_its_answer(store: SQ
         assert await getattr(memory, verb)("what of item3 and item44?") == answer
 
     asyncio.run(asyncio.wait_for(work(), 60))
-
-
-def test_a_cancelled_question_leaves_the_memory_in_order(store: SQLiteStore) -> None:
-    class Endless(HashingEmbedder):
-        def __init__(self) -> None:
-            super().__init__()
-            self.waits = asyncio.Event()
-
-        async def aembed_documents(self, texts: Sequence[str]) -> Vectors:
-            self.waits.set()
-            await asyncio.Event().wait()
-            raise AssertionError
-
-    async def work() -> None:
-        embedder = Endless()
-        slow = AsyncInfiniteMemory(InfiniteMemory(store, embedder=embedder, **SETTINGS))
-        await slow.add(history(60))
-        asked = asyncio.create_task(slow.context("what of item3?"))
-        await embedder.waits.wait()
-        asked.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await asked
-        await slow.add(Message.user("still here", id="new"))
-        assert ids(await slow.newest(1)) == ["new"]
-        quick = AsyncInfiniteMemory(InfiniteMemory(store, embedder=HashingEmbedder(), **SETTINGS))
-        assert (await quick.context("what of item3?")).report.pending == 0
-
-    asyncio.run(work())
 
 
 def test_calls_have_threads_of_their_own_that_end_with_the_store(tmp_path: Path) -> None:

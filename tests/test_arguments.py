@@ -168,25 +168,6 @@ def test_a_time_may_be_a_datetime_a_date_or_text(given: Any, beginning: tuple[in
     assert moment("until", given, end=True) == datetime(*end, tzinfo=UTC)  # type: ignore[misc, arg-type]
 
 
-def test_text_limits_searches_and_erasures() -> None:
-    memory = InfiniteMemory(embedder="words")
-    days = [datetime(2026, 1, day, 12, tzinfo=UTC) for day in (1, 2, 3)]
-    memory.add([Message.user("needle", id=f"{at:%d}", created_at=at) for at in days])
-
-    def found(**limits: Any) -> set[str | None]:
-        return {hit.message.id for hit in memory.search("needle", **limits)}
-
-    assert found(since="2026-01-02") == {"02", "03"}
-    assert found(until="2026-01-02") == {"01", "02"}
-    assert found(since=date(2026, 1, 2), until="2026-01-02T11:59") == set()
-    assert memory.forget(before="2026-01-02", dry_run=True).ids == ("01",)
-
-    async def later() -> set[str | None]:
-        return {hit.message.id for hit in await AsyncInfiniteMemory(memory).search("needle", since="2026-01-03")}
-
-    assert asyncio.run(later()) == {"03"}
-
-
 @pytest.mark.parametrize(
     ("name", "known", "near"),
     [

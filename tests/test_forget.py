@@ -279,7 +279,7 @@ def test_no_byte_of_a_secret_is_left(tmp_path: Path, where: str, caplog: pytest.
     assert traces(tmp_path, secrets, embedder) == set(), "and nothing brings it back"
 
 
-@pytest.mark.parametrize("seed", range(20 if SOAK else 3))
+@pytest.mark.parametrize("seed", range(20 if SOAK else 1))
 def test_no_byte_is_left_in_a_large_database(tmp_path: Path, seed: int) -> None:
     chance, embedder = random.Random(seed), HashingEmbedder()
     secrets = [secret(number) for number in range(60)]

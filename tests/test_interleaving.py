@@ -127,24 +127,6 @@ def test_the_log_goes_on_behind_what_was_forgotten() -> None:
         assert [entry.message.id for entry in memory.log(3) if entry.message] == ["m19", "m18", "m17"]
 
 
-def test_branches_that_merged_each_other_often_are_walked_once() -> None:
-    with InfiniteMemory() as memory:
-        talk(memory, "hi", "hello")
-        memory.fork("side")
-        for number in range(24):
-            talk(memory, f"s{number}", f"t{number}")
-            memory.checkout("main")
-            talk(memory, f"m{number}", f"n{number}")
-            memory.merge("side", "full")
-            memory.checkout("side")
-            memory.merge("main", "full")
-        assert len(memory.branches()) == 2
-        memory.forget(ids=[message.id or "" for message in memory.messages()][4:])
-        newest = memory.newest_at("main")
-        assert newest is not None
-        assert newest.id in ("hello", "s0", "t0", "n0", "m0")
-
-
 class Interrupted(SQLiteStore):
     """Lets somebody else act once, at the last moment before something is written."""
 

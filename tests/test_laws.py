@@ -2,6 +2,7 @@
 
 import re
 import tempfile
+from collections.abc import Callable
 from contextlib import closing, suppress
 from copy import deepcopy
 from dataclasses import replace
@@ -16,30 +17,24 @@ from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import Context
-from shared_core.prompt.reasons import Kind
 from shared_core.stores import SQLiteStore
 from tests.support.prompt_cases import (
     Case,
-    as_stored,
+    Messages,
+    bare,
     case_of,
-    counted_summary,
+    flat,
+    ids,
+    is_complete,
     prepare,
     recalled_in,
     sent_in,
+    slack_rule,
     summary_in,
     told_by,
-)
-from tests.support.prompt_oracle import (
-    Messages,
-    bare,
-    ids,
-    is_complete,
-    joined,
-    slack_rule,
-    trimmed,
     units_in_order,
 )
-from tests.support.scenarios import Ask, Budget, Fork, Go, Greet, Reply, Say, Scenario, Step, Talk, Tools, new_memory
+from tests.support.scenarios import Answer, Ask, Budget, Fork, Go, Say, Scenario, Step, Talk, new_memory
 from tests.support.strategies import (
     answers,
     late_scenarios,
@@ -52,13 +47,18 @@ from tests.support.strategies import (
     tight_scenarios,
 )
 
+
+def said(text: str, make: Callable[..., Message] = Message.user, **fields: int) -> Say:
+    return Say(make(text, **fields))
+
+
 PICTURES = Scenario(
-    steps=(Say("ok"), Say("ok", media_tokens=9), Say("ok")),
+    steps=(said("ok"), said("ok", media_tokens=9), said("ok")),
     counter="words",
     arguments={
-        "fill": "steady", "placement": "grounding",
+        "fill": "steady", "placement": "grounding", "window_turns": None,
         "recall_unit": "message", "recall_tokens": 0.5, "keep_grounding": "newest", "on_overflow": "raise",
-        "top_k": None, "min_score": None, "summarizer": None,
+        "top_k": None, "min_score": None,
     },
     budget=Budget("past", 10, 3),
     ask=Ask("stored"),
@@ -66,7 +66,7 @@ PICTURES = Scenario(
 """A picture is larger than the room for the past, and the text of all turns is not."""
 
 
-@given(st.one_of(scenarios, long_loop_scenarios))
+@given(st.one_of(scenarios, long_loop_scenarios, summed_scenarios, pictured_scenarios))
 def test_law_1_within_the_budget(scenario: Scenario) -> None:
     """The prompt, recounted message by message with the caller's counter (framing, names, tool calls and ids, media,
     grounding, recalled text and its wording included) plus the tool schemas, is what the report says, and within the
@@ -80,7 +80,7 @@ def test_law_1_within_the_budget(scenario: Scenario) -> None:
     if scenario.ask.shown or case.question is None:
         assert recount == context.report.total_tokens == context.tokens
     else:
-        current = [bare(case.question), *(m for u in sent_in(case, context) for m in u)]
+        current = [bare(case.question), *flat(sent_in(case, context))]
         assert recount + case.told.tokens(current) <= context.report.total_tokens
     assert context.report.over_budget == (context.report.total_tokens > case.budget)
     if context.report.over_budget:
@@ -110,10 +110,8 @@ def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario)
     sent = sent_in(case, context)
     needed = [[*map(bare, unit)] for unit in case.answers if unit[0] in case.must]
     assert [unit for unit in sent if unit in needed] == needed
-    check_older_groups(
-        case, [unit for unit in sent if unit not in needed], case.told.tokens([m for u in needed for m in u])
-    )
-    answers = [m for u in sent for m in u]
+    check_older_groups(case, [unit for unit in sent if unit not in needed], case.told.tokens(flat(needed)))
+    answers = flat(sent)
     if question is None or not scenario.ask.shown:
         return
     said = [m for m in context.messages if m.role != "system"]
@@ -132,7 +130,7 @@ def check_older_groups(case: Case, older: list[Messages], needed: int) -> None:
     """The oldest are missing, then come those with stubs, then whole ones; and no group could have been sent better."""
 
     def tokens(units: list[Messages]) -> int:
-        return case.told.tokens([m for unit in units for m in unit])
+        return case.told.tokens(flat(units))
 
     others = [[*map(bare, unit)] for unit in case.answers if unit[0] not in case.must]
     shorts = [case.short(unit) for unit in others]
@@ -152,7 +150,7 @@ def check_older_groups(case: Case, older: list[Messages], needed: int) -> None:
 @given(st.one_of(scenarios, tight_scenarios, long_loop_scenarios))
 def test_law_3_system_and_pinned_messages_stay(scenario: Scenario) -> None:
     """Every system message of the branch and every pinned turn (but for tool groups that are broken) is in the prompt
-    as it was said, but for the summary at the end of one. A pinned message of the current turn stays with its tool
+    as it was said. A pinned message of the current turn stays with its tool
     group. `BudgetError` itself exactly when
     they and the tool schemas alone exceed the budget.
     """
@@ -168,17 +166,23 @@ def test_law_3_system_and_pinned_messages_stay(scenario: Scenario) -> None:
         context = case.context()
     except MessageTooLargeError:
         return
-    there = {message.id: message for message in as_stored(context)}
+    there = {message.id: message for message in context.messages}
     current = [m for unit in case.answers if any(m.pinned for m in unit) for m in unit if scenario.ask.shown]
     for message in [*case.stays, *current]:
         assert there[message.id] == bare(message)
 
 
 @given(st.one_of(scenarios, long_loop_scenarios))
-@example(replace(PICTURES, steps=(Greet("ok, ok"), Greet("ok"), Say("ok")), budget=Budget("turn", 0, 1)))
+@example(
+    replace(
+        PICTURES,
+        steps=(said("ok, ok", Message.assistant), said("ok", Message.assistant), said("ok")),
+        budget=Budget("turn", 0, 1),
+    )
+)
 @example(replace(
-    PICTURES, steps=(Greet("ok"), Say("so " * 70), Say("ok")), arguments=PICTURES.arguments | {"fill": "skip"},
-    budget=Budget("turn", 0, 1),
+    PICTURES, steps=(said("ok", Message.assistant), said("so " * 70), said("ok")), budget=Budget("turn", 0, 1),
+    arguments=PICTURES.arguments | {"fill": "skip"},
 ))  # fmt: skip
 def test_law_4_whole_turns_and_tool_groups(scenario: Scenario) -> None:
     """What the prompt holds of a past turn is all of it but broken tool groups; a turn recalled as real messages may
@@ -205,7 +209,7 @@ def test_law_4_whole_turns_and_tool_groups(scenario: Scenario) -> None:
             continue
         if case.sends_recalled(turn, recalled):
             whole = [u for u in whole if not u[0].tool_calls]
-        assert there == [m.id for unit in whole for m in unit], turn
+        assert there == ids(flat(whole)), turn
     sent = units_in_order(messages)
     for unit in sent:
         waits = unit is sent[-1] and case.stored is not None and unit[0].turn_id == case.stored and scenario.ask.shown
@@ -225,7 +229,7 @@ def test_law_5_chronological_and_nothing_twice(scenario: Scenario) -> None:
     fits = set(case.past) <= set(there)
     keys = [[case.told.keys(front=front)[id_] for id_ in there] for front in {True, not fits}]
     assert any(one == sorted(set(one)) for one in keys)
-    prompt = as_stored(context)
+    prompt = context.messages
     unknown = [place for place, m in enumerate(prompt) if m.id is None and m.role != "system"]
     fresh = case.stored is None and case.question is not None and scenario.ask.shown
     assert unknown == ([len(prompt) - 1] if fresh else [])
@@ -256,12 +260,12 @@ def test_law_5_nothing_is_recalled_that_stands_in_the_summary(scenario: Scenario
     """
     case = case_of(scenario)
     context = case.prompt()
-    line = next((line for line in context.report.included if line.kind is Kind.SUMMARY), None)
-    if line is None:
+    if not (summary := summary_in(context)):
         return
-    count, said = counted_summary(line.text)
+    count, _, told = summary.partition(" message")
+    said = told.removeprefix("s").removeprefix(": ")
     assert case.told.size(Message.user(said)) - scenario.overhead <= 80
-    assert 0 < count <= len([m for m in case.told.messages if m.role != "system"])
+    assert 0 < int(count) <= len([m for m in case.told.messages if m.role != "system"])
     assert set(case.past) - set(ids(context.messages))
     for id_ in recalled_in(context):
         words = " ".join(case.told.by_id[id_].content.split()).casefold()
@@ -274,20 +278,18 @@ def test_law_6_grounding_on_the_newest_question_only(scenario: Scenario) -> None
     """Only the newest user message carries grounding (`keep_grounding`: the n newest, all, none), every other message
     is as it was said, but for media that give way (the next law), as those of recalled messages do; grounding of a
     pinned or recalled old message never comes back with it. If the question's grounding does not fit whole, items go
-    weakest first (lowest score, then last), the rest keeps its order between header and footer; if not even the best
-    fits, it is cut inside; it goes only if not one character of it fits. In a tool loop it is what fits beside the
-    question and some of the groups: never more than alone, never less than beside all of them.
+    weakest first, as `fit_grounding` says. In a tool loop it is what fits beside the question and some of the groups:
+    never more than alone, never less than beside all of them.
     """
     case = case_of(scenario)
     context = case.prompt()
-    recalled, question = recalled_in(context), None
-    answers = [m for unit in sent_in(case, context) for m in unit]
-    for message in as_stored(context):
+    recalled, question, answers = recalled_in(context), None, flat(sent_in(case, context))
+    for message in context.messages:
         if message.role == "user" and case.question is not None and message.id == case.question.id:
             question = message
         elif message.id is not None:
             told = case.told.by_id[message.id]
-            told = {m.id: m for u in case.sendable(told.turn_id, recalled) for m in u}.get(message.id, told)
+            told = {m.id: m for m in flat(case.sendable(told.turn_id, recalled))}.get(message.id, told)
             dresses = message.id in case.past and message.id not in recalled
             expected = case.dressed(message.id, [told])[0] if dresses else bare(told)
             expected = next((m for m in answers if m.id == message.id), expected)
@@ -296,35 +298,39 @@ def test_law_6_grounding_on_the_newest_question_only(scenario: Scenario) -> None
     if question is None or case.question is None:
         return
     block = case.block(recalled) if scenario.arguments["placement"] == "grounding" else ""
-    versions = [bare(case.question)]
-    if scenario.arguments["keep_grounding"] not in ("none", 0):
-        least = case.available - case.told.tokens(answers)
-        versions = list(trimmed(case.question, case.told, case.available, least))
-    assert question.content in [joined(block, version.content) for version in versions]
+    assert question.content.startswith(block)
+    sent = case.question.replace(grounding=None, content=question.content.removeprefix(block).removeprefix("\n\n"))
+    if scenario.arguments["keep_grounding"] in ("none", 0):
+        assert sent == bare(case.question)
+        return
+    size = case.told.size(sent)
+    least = case.fitted(case.question, case.available - case.told.tokens(answers))
+    assert case.told.size(least) <= size <= max(case.available, case.told.size(least))
+    assert sent in (least, case.fitted(case.question, size))
 
 
 @given(st.one_of(scenarios, pictured_scenarios))
 @example(PICTURES)
 def test_law_6_the_oldest_media_give_way_before_any_text(scenario: Scenario) -> None:
-    """If not everything fits, media of past turns give way to a note, the oldest first and only if the note is smaller:
-    no more of them than needed for the text of all past turns; if even that does not fit, all but those of the newest
-    turns that fit beside recalled messages. (In a tool loop, those that gave way earlier stay away.)
+    """If not everything fits, media of past turns give way to a note, the oldest first and only if the note is smaller.
+    Where all text of the past is there, no more of them give way than needed. (In a tool loop, those that gave way
+    earlier stay away.)
     """
     case = case_of(scenario)
     context = case.prompt()
     recalled = recalled_in(context)
-    there = {m.id: m for m in as_stored(context) if m.id not in recalled}
-    full = {turn: [m for m in members if m.id in there] for turn, members in case.past.items()}
-    sent = {turn: [there[m.id] for m in members] for turn, members in full.items()}
-    if not case.answers:
-        past = case.sent_past(context)
-        assert sent == {turn: [m for m in past[turn] if m.id in there] for turn in full}
-        return
-    whole, light = list(full.values()), [case.light(members) for members in full.values()]
-    assert list(sent.values()) in [[*whole[:kept], *light[kept:]] for kept in range(len(whole) + 1)]
+    there = {m.id: m for m in context.messages if m.id not in recalled}
+    whole = [[m for m in members if m.id in there] for members in case.past.values()]
+    light = [case.light(members) for members in whole]
+    sent = [[there[m.id] for m in members] for members in whole]
+    assert sent in [[*whole[:kept], *light[kept:]] for kept in range(len(whole) + 1)]
+    gave_way = [(before, after) for before, after in zip(whole, sent, strict=True) if before != after]
+    if gave_way and not recalled and not case.answers and all(whole):
+        before, after = (sum(map(case.told.size, members)) for members in gave_way[0])
+        assert before - after > case.budget - context.report.total_tokens
 
 
-@given(scenarios)
+@given(st.one_of(scenarios, summed_scenarios))
 def test_law_7_deterministic(scenario: Scenario) -> None:
     """The same stored messages, head and question give the same prompt by the same decisions: to the object that stored
     them and was asked after every step, to a new one on that store, and after `index()`. Nothing given is changed.
@@ -391,8 +397,8 @@ def test_law_7_deterministic_after_reopening(scenario: Scenario) -> None:
                 assert answer(case, memory) == first
 
 
-@given(scenarios, questions, st.lists(answers, min_size=1, max_size=6))
-def test_law_8_a_tool_loop_only_appends(scenario: Scenario, question: Message, loop: list[Reply | Tools]) -> None:
+@given(st.one_of(scenarios, summed_scenarios), questions, st.lists(answers, min_size=1, max_size=6))
+def test_law_8_a_tool_loop_only_appends(scenario: Scenario, question: Message, loop: list[Answer]) -> None:
     """When a message is added to the current turn, the prompt gains that message at its end and nothing else changes,
     as long as the earlier prompt and the message together fit the budget.
     """
@@ -419,7 +425,7 @@ def unless_too_large(case: Case) -> Context | None:
     return None
 
 
-@given(st.one_of(scenarios, pictured_scenarios))
+@given(scenarios)
 def test_law_8_the_window_starts_where_the_slack_rule_says(scenario: Scenario) -> None:
     """Of the turns that fit beside all else that is in the prompt, newest first up to the first that does not, the
     window drops so many of the oldest that it starts at the turn whose number has the most factors of two, but keeps
@@ -432,15 +438,15 @@ def test_law_8_the_window_starts_where_the_slack_rule_says(scenario: Scenario) -
     there = ids(context.messages)
     recalled = recalled_in(context)
     window = [turn for turn in case.past if turn in there and turn not in recalled]
-    sizes = {turn: sum(map(case.told.size, members)) for turn, members in case.sent_past(context).items()}
+    sizes = {turn: sum(map(case.told.size, members)) for turn, members in case.past.items()}
     room = case.budget - context.tokens + sum(sizes[turn] for turn in window)
     assert window == slack_rule(sizes, case.told.number, max(0, room), slack_of(scenario))
 
 
-@given(scenarios, questions, questions, st.lists(answers, max_size=2))
+@given(st.one_of(scenarios, summed_scenarios, pictured_scenarios), questions, questions, st.lists(answers, max_size=2))
 @example(replace(PICTURES, budget=Budget("past", 80, 3)), Message.user("so?"), Message.user("and?"), [])
 def test_law_8_the_prefix_stands_while_the_window_start_does(
-    scenario: Scenario, first: Message, second: Message, said: list[Reply | Tools]
+    scenario: Scenario, first: Message, second: Message, said: list[Answer]
 ) -> None:
     """With `placement="grounding"`, what stood before a question in its prompt stands unchanged at the beginning of the
     next question's prompt, as long as the window starts at the same turn and the summary is the same, but for media

@@ -44,14 +44,6 @@ def test_f1_f3_f5_the_two_most_alike_then_the_last_turn_then_the_question() -> N
     assert kept(HISTORY) == ["q4", "a5", "q6", "a7"]
 
 
-@pytest.mark.parametrize("length", [0, 1, 2])
-def test_f2_a_short_history_is_kept_whole_and_nothing_is_embedded(length: int) -> None:
-    embedder = ScriptedEmbedder(SCORES)
-    assert prune(HISTORY[:length], ASKED, embedder=embedder) == [*HISTORY[:length], Message.user(ASKED)]
-    assert embedder.batches == []
-    assert embedder.queries == []
-
-
 def test_f4_the_text_alone_is_embedded_without_role_name_or_grounding() -> None:
     history = [Message.user("q0", name="Ann", grounding="found it"), *HISTORY[1:]]
     embedder = ScriptedEmbedder(SCORES)
@@ -74,11 +66,6 @@ def test_f7_the_list_given_is_not_changed_and_its_own_messages_come_back() -> No
     assert result[-1] is question
 
 
-def test_f8_there_is_no_threshold() -> None:
-    scores = dict(zip(SCORES, (-0.5, -0.25, -0.125, -0.0625, -0.75, -0.875), strict=True))
-    assert kept(HISTORY, ScriptedEmbedder(scores)) == ["q2", "a3", "q6", "a7"]
-
-
 def test_f10_top_k_from_none_to_everything(subtests: pytest.Subtests) -> None:
     rows: list[tuple[int, list[int]]] = [
         (0, []),
@@ -96,22 +83,6 @@ def test_f10_top_k_from_none_to_everything(subtests: pytest.Subtests) -> None:
             embedder = ScriptedEmbedder(scores)
             assert kept(HISTORY, embedder, top_k=top_k) == [HISTORY[place].content for place in [*chosen, 6, 7]]
             assert len(embedder.batches) == (0 < top_k < 6)
-
-
-@pytest.mark.parametrize("top_k", [-1, 1.5, True])
-def test_f11_top_k_must_be_a_number_of_messages(top_k: Any) -> None:
-    with pytest.raises(ValueError, match="top_k"):
-        prune(HISTORY, ASKED, top_k=top_k, embedder=ScriptedEmbedder(SCORES))
-
-
-def test_the_unit_must_be_known() -> None:
-    with pytest.raises(ValueError, match="unit"):
-        prune(HISTORY, ASKED, unit="word", embedder=ScriptedEmbedder(SCORES))  # type: ignore[arg-type]
-
-
-def test_f12_a_text_said_twice_is_kept_at_both_positions() -> None:
-    history = talk("fleet?", "it has 9 trucks", "fleet?", "still 9", "bye", "bye")
-    assert kept(history, top_k=4) == [message.content for message in history]
 
 
 def test_f12_of_a_text_said_twice_the_later_one_is_chosen() -> None:

@@ -1,13 +1,12 @@
 """InfiniteMemory in use: its methods and arguments, what each call reads, and what the report says."""
 
-import inspect
 import json
 import logging
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from shared_core import (
     GroundingItem,
     InfiniteMemory,
     Message,
-    SQLiteStore,
     StoreError,
     ToolCall,
     UnknownReferenceError,
@@ -34,12 +32,10 @@ from shared_core.session.live import NEWS, TAIL_KEPT
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import as_counter, tools_tokens
 from tests.support.histories import NOON, CountingStore, history, ids, texts, with_ids
-from tests.support.scripted_embedder import ScriptedEmbedder, minilm
+from tests.support.scripted_embedder import minilm
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50}
 """Limits that leave most of a history outside the window."""
-
-"""Milliseconds in which everything is embedded."""
 
 
 @pytest.fixture
@@ -132,16 +128,6 @@ def test_a_reply_joins_the_turn_its_own_object_opened(store: CountingStore) -> N
     assert bob.add(Message.assistant("third"))[0].turn_id == "bob"
     assert ann.get("rule").turn_id == "rule"
     assert InfiniteMemory(store).add(Message.assistant("fourth"))[0].turn_id == "bob"
-
-
-def test_a_reply_keeps_its_turn_when_its_own_object_forgets(store: CountingStore) -> None:
-    ann, bob = InfiniteMemory(store), InfiniteMemory(store)
-    ann.add([Message.user("old", id="old"), Message.user("what of ann?", id="ann")])
-    bob.add(Message.user("what of bob?", id="bob"))
-    ann.forget(ids=["old"])
-    assert ann.add(Message.assistant("first"))[0].turn_id == "ann"
-    ann.forget(ids=[message.id or "" for message in ann.messages() if message.turn_id == "ann"])
-    assert ann.add(Message.assistant("second"))[0].turn_id == "bob"
 
 
 def test_adding_never_calls_the_embedder(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,20 +245,6 @@ def test_tools_and_the_reserve_are_charged(memory: InfiniteMemory) -> None:
         memory.context("well?", reserve_tokens=-1)
 
 
-def test_the_question_is_never_recalled(store: CountingStore) -> None:
-    memory = InfiniteMemory(store, embedder=HashingEmbedder(), **SMALL)
-    question = "where did item3 and the three gardens go?"
-    memory.add(Message.user("where did Item3 and the three gardens go", id="before"))
-    memory.add(history(60))
-    memory.add(Message.user(question, id="asked"))
-    for context in (memory.context(), memory.context(question)):
-        assert ids(context.messages)[-1] == "asked"
-        assert "m3" in of_kind(context, Kind.RECALLED)
-        assert "asked" not in of_kind(context, Kind.RECALLED) + of_kind(context, Kind.RECALLED, included=False)
-        assert [line.reason for line in context.report.lines if line.id == "before"] == [Reason.REPEATED]
-    assert InfiniteMemory(store).context("new").report.lines[0].reason is Reason.QUESTION
-
-
 def test_the_first_question_of_all(store: CountingStore) -> None:
     memory = InfiniteMemory(store)
     assert texts(memory.context("hello").messages) == ["hello"]
@@ -328,11 +300,6 @@ def test_search_ranks_and_filters(memory: InfiniteMemory) -> None:
         memory.search("gardens", role="boss")  # type: ignore[arg-type]
 
 
-def test_search_finds_what_is_pinned(memory: InfiniteMemory) -> None:
-    memory.add([Message.user("peanuts are bad for me", id="pinned", pinned=True), *history(40)])
-    assert ids(hit.message for hit in memory.search("peanuts"))[:1] == ["pinned"]
-
-
 def test_stats_count_the_session(store: CountingStore) -> None:
     memory = InfiniteMemory(store, embedder=HashingEmbedder())
     memory.add(history(6))
@@ -376,20 +343,6 @@ def test_index_reaches_every_branch_and_counts_what_they_share_once(store: Count
     memory.index(lambda done, total: steps.append((done, total)))
     assert Counter(embedder.documents) == Counter(texts(history(25)))
     assert steps == [(20, 25), (25, 25)]
-
-
-def test_another_object_embeds_nothing_again(tmp_path: Path) -> None:
-    embedder = HashingEmbedder()
-    settings: dict[str, Any] = {"embedder": embedder} | SMALL
-    with InfiniteMemory(tmp_path / "chat.db", **settings) as first:
-        first.add(history(60))
-        asked = first.context("what of item3?")
-        first.index()
-        assert Counter(embedder.documents) == Counter(texts(history(60)))
-        with InfiniteMemory(tmp_path / "chat.db", **settings) as second:
-            assert second.context("what of item3?") == asked
-            second.index()
-    assert len(embedder.documents) == 60
 
 
 @pytest.mark.parametrize("ending", ["index", "close"])
@@ -451,60 +404,7 @@ def test_a_question_reads_as_much_after_3000_messages_as_after_300() -> None:
     assert warm == Counter(), "what was read lately is not read again"
 
 
-def test_without_recall_only_the_tail_is_read() -> None:
-    few, many = reads(300, recall_tokens=0), reads(3_000, recall_tokens=0)
-    assert few == many
-    assert [rows for rows, _ in many] == [Counter(newest=64), Counter()]
-    assert many[1][1] == Counter(state=1)
-
-
 # The constructor
-
-DEFAULTS: dict[str, Any] = {
-    "store": None,
-    "session_id": "default",
-    "user_id": None,
-    "system": None,
-    "scope": "session",
-    "max_tokens": 4096,
-    "reserve_tokens": 500,
-    "token_counter": None,
-    "window_turns": None,
-    "embedder": None,
-    "recall_unit": "message",
-    "strippers": (),
-    "embed_text": None,
-    "recall": "balanced",
-    "top_k": None,
-    "recall_tokens": None,
-    "min_score": None,
-    "placement": "grounding",
-    "recall_template": None,
-    "keep_grounding": "newest",
-    "shorten_grounding": None,
-    "on_overflow": "raise",
-    "fill": "steady",
-    "summarizer": None,
-    "summarizer_tokens": 4000,
-    "reranker": None,
-    "on_event": None,
-}
-
-
-def test_the_defaults() -> None:
-    parameters = inspect.signature(InfiniteMemory).parameters
-    found = {name: parameter.default for name, parameter in parameters.items()}
-    assert callable(found.pop("clock"))
-    assert found == DEFAULTS
-    positional = [name for name, parameter in parameters.items() if parameter.kind is not parameter.KEYWORD_ONLY]
-    assert positional == ["store"]
-
-
-def test_the_edges_of_the_ranges() -> None:
-    InfiniteMemory(
-        max_tokens=1, reserve_tokens=0, top_k=0, min_score=-1,
-        keep_grounding=0, recall_tokens=1.0,
-    ).close()  # fmt: skip
 
 
 # Life
@@ -521,12 +421,6 @@ def test_a_path_is_closed_and_a_store_is_not(tmp_path: Path, store: CountingStor
     with InfiniteMemory(store) as memory:
         memory.add(history(2))
     assert ids(InfiniteMemory(store).messages()) == ["m0", "m1"]
-
-
-def test_two_memories_without_a_store_are_apart() -> None:
-    with InfiniteMemory() as one, InfiniteMemory() as two:
-        one.add(history(2))
-        assert list(two.messages()) == []
 
 
 # The report
@@ -618,76 +512,7 @@ def test_another_embedder_is_refused_until_the_session_is_indexed_anew(store: Co
     assert old.documents == [], "the old vectors are still there"
 
 
-def test_the_unit_and_its_text_have_vectors_of_their_own(store: CountingStore) -> None:
-    def loud(said: Sequence[Message]) -> str:
-        return said[0].content.upper()
-
-    embedder = ScriptedEmbedder({})
-    units: list[dict[str, Any]] = [{"recall_unit": "turn"}, {"embed_text": loud}]
-    for settings in units:
-        with InfiniteMemory(store, session_id=str(settings), embedder=embedder, **settings) as memory:
-            memory.add(history(2))
-            memory.index()
-    (first, second), upper = texts(history(2)), [text.upper() for text in texts(history(2))]
-    assert sorted(embedder.documents) == sorted([f"{first} {second}", *upper])
-
-
 # All sessions of a user
-
-
-def test_recall_reaches_all_main_branches_of_one_user() -> None:
-    with closing(SQLiteStore(":memory:")) as store:
-
-        def session(name: str, user: str | None, **settings: Any) -> InfiniteMemory:
-            return InfiniteMemory(store, session_id=name, user_id=user, embedder="words", **SMALL, **settings)
-
-        for name, user in (("a", "ann"), ("b", "ann"), ("a", "bob"), ("a", None), ("b", "Ann")):
-            memory = session(name, user)
-            memory.add(Message.user(f"the lighthouse of {user}, in {name}", id="u", created_at=NOON))
-            memory.fork("side")
-            memory.add(Message.user(f"the lighthouse of {user}, on the side of {name}", id="s", created_at=NOON))
-        wide = session("a", "ann", scope="user")
-        wide.add(history(40))
-        asked = wide.context("the lighthouse?")
-        prompt = " ".join(texts(asked.messages))
-        assert [text in prompt for text in ("of ann, in a", "of ann, in b")] == [True, True]
-        assert "side" not in prompt
-        assert "of bob" not in prompt
-        assert "of None" not in prompt
-        assert "of Ann" not in prompt
-        assert sorted(texts(hit.message for hit in wide.search("lighthouse", 9)))[-2:] == [
-            "the lighthouse of ann, in a",
-            "the lighthouse of ann, in b",
-        ]
-        narrow = session("a", "ann")
-        assert "in b" not in " ".join(texts(narrow.context("the lighthouse?").messages))
-        session("b", "ann").forget(session=True)
-        assert "in b" not in " ".join(texts(wide.context("the lighthouse?").messages))
-        session("c", "ann").add(Message.user("the lighthouse of ann, in c", created_at=datetime.now().astimezone()))
-        assert "in c" in " ".join(texts(wide.context("the lighthouse?").messages)), "sessions of later count too"
-
-
-def test_search_finds_as_many_as_asked_for() -> None:
-    with InfiniteMemory(embedder="words") as memory:
-        memory.add([Message.user(f"the lighthouse, part {number}", id=f"m{number}") for number in range(300)])
-        assert len(memory.search("lighthouse", 250)) == 250
-
-
-def test_a_long_tool_loop_seldom_changes_what_was_sent_before() -> None:
-    """Each time the budget is used up, a quarter of it is left free, so that many steps only append."""
-    memory = InfiniteMemory(max_tokens=2_000, reserve_tokens=0, token_counter=len, embedder="words")
-    for number in range(10):
-        memory.add([Message.user(f"question {number}"), Message.assistant("answer " * 20)])
-    memory.add(Message.user("now look up a hundred things"))
-    changed, before = 0, memory.context().messages
-    for step in range(100):
-        call = ToolCall(id=f"{step}", name="look_up")
-        memory.add([Message.assistant(tool_calls=(call,)), Message.tool("result " * 10, call.id)])
-        context = memory.context()
-        changed += context.messages[: len(before)] != before
-        assert context.tokens <= 2_000
-        before = context.messages
-    assert 10 <= changed <= 25
 
 
 def test_another_embedder_is_refused_before_anything_needs_recall(store: CountingStore) -> None:
@@ -704,26 +529,6 @@ def test_another_embedder_is_refused_before_anything_needs_recall(store: Countin
     for _ in range(3):
         same.context("what of item3?")
     assert store.calls["spaces"] == 2
-
-
-def of_user(store: CountingStore, sessions: int) -> InfiniteMemory:
-    """What searches so many sessions of one user, of ten messages each, and an empty one."""
-    settings: dict[str, Any] = {"user_id": "ann", "embedder": "words"}
-    for number in range(sessions):
-        with InfiniteMemory(store, session_id=f"s{number}", **settings) as memory:
-            memory.add([message.replace(id=f"{number} {message.id}") for message in history(10)])
-    return InfiniteMemory(store, session_id="asks", scope="user", **settings)
-
-
-def test_of_any_number_of_sessions_each_is_read_once(store: CountingStore) -> None:
-    memory = of_user(store, 40)
-    found = []
-    for read in (400, 0, 0):
-        store.reset()
-        found.append(ids(hit.message for hit in memory.search("item3", 40)))
-        assert store.rows["after"] == read
-    assert found[0] == found[1] == found[2]
-    assert set(found[0]) == {f"{number} m3" for number in range(40)}
 
 
 def test_what_another_object_adds_in_bulk_is_not_read_at_once(store: CountingStore) -> None:

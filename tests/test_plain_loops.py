@@ -81,43 +81,6 @@ def test_a_clock_in_the_system_prompt_neither_forks_nor_piles_up(store: SQLiteSt
     assert branches(memory) == ["main"]
 
 
-def five_exchanges(memory: InfiniteMemory, sent: Sent) -> list[Message]:
-    """Have a talk, and return all of it: the client sends a part with each question, and each answer is added."""
-    history = list[Message]()
-    for number in range(5):
-        history.append(user(f"q{number}"))
-        memory.follow(sent(history))
-        history.append(ai(f"a{number}"))
-        memory.add(history[-1])
-    return history
-
-
-@pytest.mark.parametrize("sent", [SENT["everything"], SENT["the last five"]], ids=["everything", "the last five"])
-def test_an_answer_generated_again_is_a_branch_from_the_question(store: SQLiteStore, sent: Sent) -> None:
-    memory = new(store)
-    history = five_exchanges(memory, sent)
-    memory.follow(sent(history[:-1]))
-    memory.add(ai("another"))
-    assert texts(memory.messages()) == [*texts(history[:-1]), "another"]
-    assert branches(memory) == ["main", "branch-1"]
-    for answer, line in (("a4", "main"), ("another", "branch-1")):
-        memory.follow(sent([*history[:-1], ai(answer), user(f"after {answer}")]))
-        assert memory.branch == line
-    assert memory.stats()["messages"] == 13
-
-
-@pytest.mark.parametrize("sent", [SENT["everything"], SENT["the last five"]], ids=["everything", "the last five"])
-def test_an_edited_question_is_a_branch_from_before_it(store: SQLiteStore, sent: Sent) -> None:
-    memory = new(store)
-    history = five_exchanges(memory, sent)
-    edited = [*history[:-2], user("edited")]
-    memory.follow(sent(edited))
-    memory.add(ai("to it"))
-    assert texts(memory.messages()) == [*texts(edited), "to it"]
-    assert branches(memory) == ["main", "branch-1"]
-    assert memory.stats()["messages"] == 12
-
-
 def test_an_answer_generated_again_with_tools_is_a_branch_though_all_words_are_the_same(store: SQLiteStore) -> None:
     memory, history = new(store), list[Message]()
     for _ in range(4):

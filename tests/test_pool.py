@@ -11,17 +11,6 @@ from shared_core.errors import StoreUnavailableError
 from shared_core.testing import HashingEmbedder
 
 
-def test_a_memory_is_used_again_with_what_it_has_read(tmp_path: Path) -> None:
-    with SessionPool(tmp_path / "a.db") as pool:
-        with pool.use("1") as first:
-            first.add(Message.user("hello"))
-        with pool.use("1") as second:
-            assert second is first
-        with pool.use("2") as third:
-            assert (third.session_id, third.user_id) == ("2", None)
-            assert list(third.messages()) == []
-
-
 def test_the_next_caller_s_reply_joins_the_newest_turn_not_the_last_caller_s() -> None:
     with SessionPool() as pool:
         with pool.use("1") as first:
@@ -41,16 +30,6 @@ def test_two_callers_on_one_session_stand_where_they_like() -> None:
         one.add(Message.assistant("on the side"))
         assert [message.id for message in other.messages()] == [asked.id]
         assert (one.branch, other.branch) == ("side", "main")
-
-
-def test_users_do_not_meet() -> None:
-    with SessionPool() as pool:
-        with pool.use("1", "ann") as memory:
-            memory.add(Message.user("a secret"))
-        with pool.use("1", "bob") as memory:
-            assert (memory.user_id, list(memory.messages())) == ("bob", [])
-        with pool.use("1") as memory:
-            assert list(memory.messages()) == []
 
 
 def test_idle_memories_are_bounded_and_the_oldest_goes() -> None:

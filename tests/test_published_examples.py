@@ -51,16 +51,6 @@ class TestFleet:
         kept = prune(history, case["prompt"], top_k=seeds["fleet"]["top_k"], embedder=embedder)
         assert kept == [*(history[place] for place in case["kept"]), Message.user(case["prompt"])]
 
-    @pytest.mark.parametrize("number", [0, 1])
-    def test_injected_scores_give_the_kept_turn(self, seeds: dict[str, Any], number: int) -> None:
-        case, history, by_turn = seeds["fleet"]["cases"][number], fleet_history(seeds), seeds["fleet"]["by_turn"]
-        pairs = [f"{history[i].content} {history[i + 1].content}" for i in range(0, 6, 2)]
-        scores = [max(case["scores"][i : i + 2]) for i in range(0, 6, 2)]
-        embedder = ScriptedEmbedder(dict(zip(pairs, scores, strict=True)))
-        kept = prune(history, case["prompt"], top_k=by_turn["top_k"], unit="turn", embedder=embedder)
-        assert kept == [*(history[place] for place in by_turn["kept"]), Message.user(case["prompt"])]
-        assert embedder.batches == [pairs]
-
     @pytest.mark.model
     @pytest.mark.parametrize("number", [0, 1])
     def test_minilm_scores_and_keeps_as_measured(self, seeds: dict[str, Any], number: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared_core import AsyncInfiniteMemory, BudgetError, InfiniteMemory, Message, SessionPool, SQLiteStore
+from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, SessionPool, SQLiteStore
 from shared_core.testing import HashingEmbedder
 from tests.stores.plain_store import plain_store
 
@@ -64,16 +64,6 @@ def test_a_setting_may_change_between_questions(store: SQLiteStore) -> None:
     for nothing in (None, "", " ", lambda: None):
         memory.system = nothing
         assert prompts(memory) == []
-
-
-def test_a_setting_that_is_no_text_or_does_not_fit_is_an_error(store: SQLiteStore) -> None:
-    memory = new(store, max_tokens=60, reserve_tokens=10)
-    with pytest.raises(TypeError, match=r"^system: "):
-        memory.context("hi", system=5)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="5"):
-        memory.context("hi", system=lambda: 5)  # type: ignore[arg-type]
-    with pytest.raises(BudgetError):
-        memory.context("hi", system="far too much " * 100)
 
 
 def test_the_pool_and_the_asynchronous_memory_take_it(store: SQLiteStore) -> None:
@@ -141,14 +131,6 @@ def test_the_current_prompt_added_again_is_the_stored_one(store: SQLiteStore) ->
     assert prompts(memory) == ["A", "C"]
 
 
-def test_a_pinned_system_message_is_always_sent(store: SQLiteStore) -> None:
-    memory = new(store)
-    memory.add([system("A"), *exchange(1), system("The user is called Ada.", pinned=True), *exchange(2)])
-    memory.add(system("B"))
-    sent = [message.content for message in memory.context("and now?").messages]
-    assert sent[:4] == ["B", "question 1", "answer 1", "The user is called Ada."]
-
-
 # On branches
 
 
@@ -183,18 +165,6 @@ def test_a_branch_that_another_object_moves_has_the_prompt_of_where_it_ends(stor
     assert len(other.messages()) == len(list(other.messages())) == 5
     memory.reset(before or "")
     assert prompts(memory) == prompts(other) == ["A"]
-
-
-def test_copies_stay_one_prompt(store: SQLiteStore) -> None:
-    memory = new(store)
-    memory.add(exchange(1))
-    memory.fork("side")
-    memory.add([system("A"), system("B"), *exchange(2)])
-    memory.checkout("main")
-    memory.add([system("C"), *exchange(3)])
-    memory.checkout("side")
-    memory.rebase("main")
-    assert prompts(memory) == ["A", "B"]
 
 
 # Imported

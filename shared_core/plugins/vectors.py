@@ -107,7 +107,7 @@ def _checked(embedder: Embedder, reply: Any, shape: tuple[int, ...]) -> Vectors:
     rows = rows.reshape(-1, shape[-1])
     with np.errstate(over="ignore", under="ignore"):
         off = np.abs(np.linalg.norm(rows, axis=1) - 1) > UNIT_TOLERANCE
-    found = rows.astype(np.float32)
+        found = rows.astype(np.float32)
     if off.any():
         found[off] = unit_length(rows[off])
     return found

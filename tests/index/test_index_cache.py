@@ -3,7 +3,6 @@
 import gc
 import random
 import threading
-import tracemalloc
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
@@ -18,7 +17,6 @@ from shared_core import IndexCache, InfiniteMemory, Message, SessionPool, SQLite
 from shared_core.index.cache import SharedIndex
 from shared_core.index.rows import SNAPSHOT, SessionIndex
 from shared_core.records import SessionState
-from shared_core.runtime import forks
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
 from tests.support.histories import history
@@ -141,43 +139,6 @@ def test_those_used_least_recently_go_and_none_in_use(store: Store) -> None:
         assert [indexes(memory)[0].rows for memory in kept] == rows
     for one in kept:
         assert one._prompts.searcher.sessions.opened() == []
-
-
-def test_without_room_only_what_is_in_use_is_kept(store: Store) -> None:
-    cache = bounded(store, 0)
-    with SessionPool(store, **SETTINGS) as pool:
-        for number in (1, 2, 1, 2):
-            with pool.use(str(number), "ann") as memory:
-                memory.add(talk(f"{number}"))
-                assert found(memory, "item3")
-                assert len(cache) == 1
-            assert (len(cache), cache.nbytes) == (0, 0)
-
-
-def test_what_is_counted_is_about_what_is_allocated() -> None:
-    """Of sessions of 20 messages, which took 127 KB each when every word had an object of its own."""
-    with closing(SQLiteStore(":memory:")) as store, SessionPool(store, **SETTINGS) as pool:
-        cache = IndexCache.of(store)
-        for number in range(7):
-            with pool.use(str(number), "ann") as memory:
-                memory.add(talk(str(number), 20))
-                if number == 0:
-                    memory.search("item3")
-        pool.close()
-        cache.release()
-        gc.collect()
-        tracemalloc.start()
-        with SessionPool(store, size=0, **SETTINGS) as pool:
-            for number in range(1, 7):
-                with pool.use(str(number), "ann") as memory:
-                    memory.search("item3")
-            gc.collect()
-            ours = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/shared_core/index/*")])
-        tracemalloc.stop()
-        taken = sum(one.size for one in ours.statistics("filename"))
-        assert len(cache) == 6
-        assert 0.5 <= cache.nbytes / taken <= 1.5
-        assert taken / 6 < 30_000
 
 
 def test_a_pool_saves_a_snapshot_in_the_background(tmp_path: Path) -> None:
@@ -305,25 +266,3 @@ def use(memory: InfiniteMemory, rng: random.Random, tag: str, gone: list[str]) -
     hits = memory.search("zebra item3", 30, scope="user" if what == "user" else "session")
     assert not {hit.message.id for hit in hits} & set(before)
     memory.context("What about the zebra?")
-
-
-def test_a_fork_waits_in_the_order_in_which_threads_acquire(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[int] = []
-
-    class Noted:
-        def __init__(self, depth: int) -> None:
-            self.depth = depth
-
-        def acquire(self) -> None:
-            taken.append(self.depth)
-
-        def release(self) -> None:
-            taken.remove(self.depth)
-
-    locks = {Noted(depth): depth for depth in (3, 0, 2, 1, 0)}
-    monkeypatch.setattr(forks, "_locks", locks)
-    monkeypatch.setattr(forks, "_inner", [])
-    forks._before_fork()
-    assert taken == [0, 0, 1, 2, 3]
-    forks._after_fork()
-    assert taken == []

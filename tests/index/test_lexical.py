@@ -212,13 +212,6 @@ def test_any_text_survives_a_snapshot(texts: list[str]) -> None:
     np.testing.assert_array_equal(again.score(query, line).values, index_of(documents).score(query, line).values)
 
 
-def test_an_empty_line_has_no_scores() -> None:
-    index = index_of([{"boat": 1}])
-    found = index.score(["boat"], line_of(index, [], [], 0))
-    assert (found.values.shape, found.ceiling) == ((0,), 0.0)
-    assert found.values.dtype == np.float32
-
-
 def test_a_word_said_a_thousand_times_counts_as_often_as_one_byte_holds() -> None:
     for often in (MAX_FREQUENCY, MAX_FREQUENCY + 1, 1000):
         index = index_of([{"boat": often}, {"boat": 1}])
@@ -244,24 +237,3 @@ def test_many_terms_score_what_each_scores_alone() -> None:
     for term in vocabulary:
         expected += index.score([term], line).values
     np.testing.assert_array_equal(index.score(vocabulary[::-1], line).values, expected)
-
-
-def test_a_message_is_found_by_what_its_neighbours_say() -> None:
-    """A reply without one word of the question ranks above a message elsewhere that says nothing of it, either."""
-    said = ["which tower do you like", "the one in Lyon", "and dinner?", "later"]
-    index = index_of([terms(text) for text in said])
-    times = [0.0, SITTING_GAP + 1, SITTING_GAP + 2, SITTING_GAP + 3]
-    here, elsewhere = one_sitting(index), line_of(index, range(4), times, 4)
-    assert [value > 0 for value in index.score(["tower"], here).values] == [True, True, True, True]
-    assert [value > 0 for value in index.score(["tower"], elsewhere).values] == [True, False, False, False]
-    scores = index.score(["tower"], here).values
-    assert sorted(scores, reverse=True) == scores.tolist()
-
-
-def test_a_long_message_takes_less_from_its_neighbours() -> None:
-    short, long = ({f"w{number}": 1 for number in range(count)} for count in (FADE_TERMS, 4 * FADE_TERMS))
-    padding = {"pad": 4 * FADE_TERMS}  # keeps the mean length, and so the norm of "tower", the same
-    pairs = ((short, long), (long, short), (padding, short))
-    indexes = [index_of([{"tower": 1}, first, {}, {}, second]) for first, second in pairs]
-    lent = [index.score(["tower"], one_sitting(index)).values for index in indexes]
-    assert lent[0][1] > lent[1][1] == lent[2][1] > 0

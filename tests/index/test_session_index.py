@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.index.lines import SITTING_GAP
-from shared_core.index.rows import CACHED_LINES, PAGE, SNAPSHOT, SessionIndex
+from shared_core.index.rows import CACHED_LINES, SNAPSHOT, SessionIndex
 from shared_core.index.text import language_of
 from shared_core.languages.language import LANGUAGES
 from shared_core.records import MAIN, ROOT, Draft, Position, Snapshot
@@ -86,10 +86,6 @@ class TestRows:
         check(index, session)
         assert equal(index, refreshed(session))
 
-    def test_many_rows_are_read_in_pages(self, store: CountingStore, session: Session) -> None:
-        session.append(MAIN, drafts(*(f"u{number}" for number in range(PAGE + 1))))
-        assert len(refreshed(session)) == store.rows["after"] == PAGE + 1
-
     def test_what_recall_needs_to_know(self, session: Session) -> None:
         session.append(MAIN, [
             draft("s1", "system", "be kind"),
@@ -121,18 +117,6 @@ class TestRows:
         check(index, session)
         session.append(MAIN, drafts("u4"))
         check(refreshed(session, index), session)
-
-    def test_the_newest_may_be_forgotten(self, store: CountingStore, session: Session) -> None:
-        session.append(MAIN, drafts("u1", "a1"))
-        session.forget([Position(0, 1)])
-        index = refreshed(session)
-        assert (store.rows["after"], index.last_seq) == (1, 2)
-        store.reset()
-        refreshed(session, index)
-        assert store.calls["after"] == 0
-        session.append(MAIN, drafts("u2"))
-        check(refreshed(session, index), session)
-        assert store.rows["after"] == 1
 
     def test_more_branches_than_lines_are_kept(self, session: Session) -> None:
         session.append(MAIN, drafts("u0", "a0"))
@@ -224,16 +208,6 @@ class TestSnapshots:
         assert (store.rows["after"], loaded.saved, len(loaded)) == (1, 4, 5)
         assert equal(loaded, refreshed(session, index))
         check(loaded, session)
-
-    def test_a_damaged_one_is_not_trusted(self, store: CountingStore, session: Session, index: SessionIndex) -> None:
-        data = store.snapshot(session.key, SNAPSHOT)
-        assert data is not None
-        for damaged in (data[:-1] + bytes([data[-1] ^ 1]), data[: len(data) // 2], b""):
-            store.keep(session.key, Snapshot(SNAPSHOT, damaged), 0)
-            store.reset()
-            rebuilt = refreshed(session)
-            assert (store.rows["after"], rebuilt.saved, rebuilt.damaged) == (4, 0, True)
-            assert equal(rebuilt, index)
 
     def test_one_by_other_rules_of_languages_is_made_again(
         self, store: CountingStore, session: Session, index: SessionIndex, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,28 +47,6 @@ def test_results_are_whole_only_while_everything_fits() -> None:
     assert short == told(turns)
     assert short[1][1][0].endswith(CUT)
     assert with_results(turns[0], size) is turns[0]
-
-
-@pytest.mark.parametrize(("room", "kept"), [(165, 3), (164, 2), (118, 2), (117, 1), (71, 1), (70, 0), (23, 0)])
-def test_the_oldest_media_give_way_first(room: int, kept: int) -> None:
-    turns = [pictured(number) for number in (2, 1, 0)]
-    # A picture takes 50 words, and the note that it is left out takes 3.
-    light = [[("what is this\n" + MEDIA_LEFT_OUT, 0), ("a ladder", 0)]] * 3
-    expected = told(turns)[:kept] + light[kept:]
-    assert told(abridged(turns, size, room=room, window=lambda: 0)) == expected
-
-
-def test_if_the_text_does_not_fit_media_are_kept_as_far_as_the_window_reaches() -> None:
-    turns = [pictured(number) for number in range(9, -1, -1)]
-    found = abridged(turns, size, room=75, window=lambda: 60)
-    assert [one.entries[0].message.media_tokens for one in found] == [50] + [0] * 9
-
-
-def test_media_stay_where_the_note_is_no_smaller() -> None:
-    turns = [pictured(1, 3), pictured(0, 4)]
-    assert told(abridged(turns, size, room=0, window=lambda: 0)) == [
-        [("what is this", 3), ("a ladder", 0)], [("what is this\n" + MEDIA_LEFT_OUT, 0), ("a ladder", 0)],
-    ]  # fmt: skip
 
 
 def test_what_an_assistant_thought_stays() -> None:

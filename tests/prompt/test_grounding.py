@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, sliding_window
-from shared_core.messages import CUT, join
+from shared_core import Grounding, GroundingItem, InfiniteMemory, Message
+from shared_core.messages import CUT
 from shared_core.prompt.frame import FittedGrounding, fit_grounding, render_grounding, with_grounding
 from shared_core.prompt.reasons import Kind, Reason
 from shared_core.strippers import set_apart
@@ -38,21 +38,6 @@ groundings = st.builds(
 
 
 class TestRender:
-    def test_parts_stand_apart_by_a_blank_line_and_empty_parts_are_not_there(self) -> None:
-        assert join("a", "", "b") == "a\n\nb"
-        assert join("", "") == ""
-
-    def test_header_items_footer(self) -> None:
-        assert render_grounding(found("one", "two", header="H", footer="F")) == "H\n\none\n\ntwo\n\nF"
-
-    def test_items_keep_their_order_whatever_they_score(self) -> None:
-        assert render_grounding(found(("weak", 0.1), ("best", 0.9)), keep=[1, 0]) == "weak\n\nbest"
-
-    @pytest.mark.parametrize("grounding", [None, found(header="H", footer="F"), found("", "", header="H", footer="F")])
-    def test_without_text_there_is_no_grounding(self, grounding: Grounding | None) -> None:
-        assert render_grounding(grounding) == ""
-        assert fit_grounding(grounding, within(100)).text == ""
-
     def test_an_item_without_text_is_not_missing(self) -> None:
         grounding = found("a", "", ("b", 0.5))
         assert render_grounding(grounding) == "a\n\nb"
@@ -64,21 +49,8 @@ class TestRender:
         assert render_grounding(grounding, keep=[0]) == "a\n\n(2 more)\n\nF"
         assert render_grounding(grounding) == "a\n\nb\n\nc\n\nF"
 
-    def test_a_message_is_sent_with_grounding_before_its_text_and_none_apart(self) -> None:
-        message = Message.user("q?", id="m", grounding="g")
-        assert with_grounding(message, "g") == Message.user("g\n\nq?", id="m")
-        assert with_grounding(message, "") == Message.user("q?", id="m")
-        assert message.grounding is not None
-
 
 class TestFit:
-    def test_whole_items_go_weakest_first_and_order_stays(self) -> None:
-        grounding = found(("mid" * 9, 0.5), ("low" * 9, 0.1), ("top" * 9, 0.9), header="H", footer="F")
-        kept = {count: render_grounding(grounding, keep=keep) for count, keep in {2: [0, 2], 1: [2]}.items()}
-        assert fit_grounding(grounding, within(len(kept[2]))) == FittedGrounding(kept[2], omitted=1)
-        assert fit_grounding(grounding, within(len(kept[2]) - 1)) == FittedGrounding(kept[1], omitted=2)
-        assert fit_grounding(grounding, within(len(kept[1]))) == FittedGrounding(kept[1], omitted=2)
-
     def test_without_scores_the_first_is_the_best_and_any_score_beats_none(self) -> None:
         assert fit_grounding(found("first", "second"), within(6)) == FittedGrounding("first", omitted=1)
         assert fit_grounding(found("first", ("second", -0.9)), within(6)) == FittedGrounding("second", omitted=1)
@@ -96,10 +68,6 @@ class TestFit:
     def test_without_spaces_nearby_the_cut_falls_anywhere_rather_than_far_back(self) -> None:
         assert fit_grounding(found("note: " + "漢" * 100), within(80)).text == "note: " + "漢" * 74
         assert fit_grounding(found("   " + "g" * 100), within(20)).text == "   " + "g" * 17
-
-    def test_when_not_even_a_part_fits_nothing_is_left(self) -> None:
-        grounding = found("one", "two", header="H" * 50)
-        assert fit_grounding(grounding, within(52)) == FittedGrounding("", omitted=2)
 
     def test_a_note_longer_than_what_it_stands_for_does_not_drive_out_what_fits(self) -> None:
         grounding = found("aa", "bb", "cc", note="a note longer than all of it")
@@ -171,9 +139,6 @@ class TestLessDetail:
         assert self.fitted(len(text)) == FittedGrounding(text, omitted, shortened=shortened)
         assert self.fitted(len(text) - 1).text != text
 
-    def test_the_last_one_is_cut(self) -> None:
-        assert self.fitted(5) == FittedGrounding("H\n\nbe", omitted=3, cut=True)
-
     @pytest.mark.parametrize("answer", ["", "alpha one two", "alpha one two and more"])
     def test_what_is_not_shorter_changes_nothing(self, answer: str) -> None:
         one = found("alpha one two", "b")
@@ -240,12 +205,6 @@ class TestLessDetailInAPrompt:
         ):
             memory.context(self.ASKED)
 
-    def test_a_list_of_ones_own(self) -> None:
-        sent = sliding_window(
-            [self.ASKED], max_tokens=40, token_counter=CallableCounter(len, overhead=0), shorten_grounding=first_word
-        )
-        assert sent[0].content == "H\n\nalpha\n\nbeta\n\ngamma\n\ndelta\n\nwhich?"
-
 
 class TestSurrounding:
     """Text that stood around the question in the same message."""
@@ -282,9 +241,6 @@ class TestSurrounding:
         )
         beginning = set_apart(Message.tool("abc def", "1"), 0, 3, mark=CUT)
         assert (beginning.content, beginning.whole.content) == ("abc […]", "abc def")
-
-    def test_a_request_holds_it_where_it_was(self) -> None:
-        assert self.question().to_openai() == {"role": "user", "content": self.TEXT}
 
     def test_the_prompt_sends_it_with_the_newest_question_and_counts_it(self) -> None:
         with InfiniteMemory(token_counter=CallableCounter(len, overhead=0), max_tokens=500, reserve_tokens=0) as memory:

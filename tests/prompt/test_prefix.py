@@ -14,7 +14,7 @@ from shared_core.prompt.reasons import Kind, Reason
 from shared_core.prompt.window import fit_window
 from shared_core.session.turns import Entry, Turn
 from shared_core.tokens import CallableCounter
-from tests.support.prompt_oracle import slack_rule
+from tests.support.prompt_cases import slack_rule
 
 
 def hundreds(text: str) -> int:
@@ -57,10 +57,6 @@ def test_the_start_moves_once_in_so_many_turns() -> None:
     assert len(set(expected)) == 6
 
 
-def test_a_full_window_moves_every_turn_and_nothing_is_left_to_questions() -> None:
-    assert starts(["well"] * 5, fill="stop") == [f"u{number - 39}" for number in range(60, 65)]
-
-
 @pytest.fixture
 def memory() -> Iterator[InfiniteMemory]:
     with InfiniteMemory(**SETTINGS) as memory:
@@ -95,15 +91,6 @@ def test_what_could_have_been_sent_is_said_in_the_report(memory: InfiniteMemory)
 def test_nothing_is_left_in_short_prompts_or_where_nothing_is_recalled(changed: dict[str, Any], expected: str) -> None:
     """9 turns fit, or 39, and nothing but a quarter of them is given up for a number with many factors of two."""
     assert starts(["well"], **changed) == [expected]
-
-
-def test_the_newest_turn_is_there_however_little_is_steady() -> None:
-    with InfiniteMemory(**SETTINGS) as memory:
-        memory.add(
-            [Message.user("so " * 50), Message.assistant("la"), Message.user("ta " * 130), Message.assistant("x")]
-        )
-        assert start(memory.context("well")) is not None
-        assert memory.context("well").report.totals[Kind.WINDOW] == 13_100
 
 
 # Laws

@@ -1,7 +1,6 @@
 """Each reason in a report says what really happened: the codes, a case for each, and the sums behind the rooms."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from shared_core import Context, Grounding, InfiniteMemory, Message, ToolCall
 from shared_core.prompt.assembler import SHARE
 from shared_core.prompt.template import RecallTemplate
-from shared_core.results import Kind, Reason, ReportLine
+from shared_core.results import Kind, Reason
 
 CODES = {
     "always_sent", "question", "current_turn", "grounding", "summary", "newest", "recalled", "newer", "neighbour",
@@ -26,13 +25,6 @@ def test_the_codes_are_stable_and_each_has_a_sentence() -> None:
     assert {reason.value for reason in Reason} == {reason.name.lower() for reason in Reason} == CODES
     assert all(Reason(code) == code for code in CODES)
     assert len({reason.why for reason in Reason}) == len(CODES)
-
-
-def test_a_line_has_both() -> None:
-    line = ReportLine("m", "user", Kind.WINDOW, True, Reason.NEWEST, 3, 4, "text")
-    assert line.why == Reason.NEWEST.why
-    assert line._replace(part=True).why.startswith(f"{line.why}; ")
-    assert (line.to_dict()["reason"], line.to_dict()["why"]) == ("newest", line.why)
 
 
 # Sizes are counted in words, so that the estimate of recalled text is exact and sums can be done by hand.
@@ -96,13 +88,6 @@ def test_by_default_it_is_what_no_turn_can_use() -> None:
     assert recalled["m2"] is Reason.NO_ROOM, "15 words beside 70 of 80"
 
 
-def test_beyond_top_k() -> None:
-    said = [words("locker", 10), words("locker code", 10), *FILLERS]
-    found = reasons(asked(said, "locker code", max_tokens=40, top_k=1), Kind.RECALLED)
-    assert found["m1"] is Reason.RECALLED
-    assert found["m0"] is Reason.TOP_K
-
-
 def test_the_turn_before_the_window_is_too_large_for_it() -> None:
     context = asked([words("a", 10), words("b", 21), words("c", 10), words("d", 10)], "well", max_tokens=41)
     assert reasons(context) == {
@@ -146,26 +131,6 @@ def test_in_a_turn_only_the_message_that_was_found_matches() -> None:
         memory.add(talk)
         found = reasons(memory.context("locker code"), Kind.RECALLED)
     assert (found["q"], found["a"]) == (Reason.NEIGHBOUR, Reason.RECALLED)
-
-
-def test_an_excerpt_of_a_long_message_in_a_turn_is_named_alone() -> None:
-    long = f"{words('well', 300)} the locker code is 4093 {words('so', 300)}"
-    talk = [
-        Message.user(f"about the locker {words('yes', 300)}", id="q"), Message.assistant(long, id="a"),
-        Message.assistant("ok", id="b"),
-        *(Message.user(words(f"other{number}", 40)) for number in range(4)),
-    ]  # fmt: skip
-    with InfiniteMemory(
-        **SETTINGS
-        | {"max_tokens": 200, "embedder": "words", "recall_unit": "turn", "recall_tokens": 90}
-        | {"recall_template": replace(TEMPLATE, excerpt_tokens=30)}
-    ) as memory:
-        memory.add(talk)
-        report = memory.context("locker code").report
-    recalled = [line for line in report.included if line.kind is Kind.RECALLED and line.id]
-    assert {line.id: (line.reason, line.part) for line in recalled} == {
-        "q": (Reason.NEIGHBOUR, True), "a": (Reason.RECALLED, True), "b": (Reason.NEIGHBOUR, False),
-    }  # fmt: skip
 
 
 def grounded(question: Message, **settings: Any) -> Reason:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.events import Note
-from shared_core.prompt.context import NARROWEST, Context, ContextReport, ReportLine
+from shared_core.prompt.context import NARROWEST, ContextReport, ReportLine
 from shared_core.prompt.reasons import Kind, Reason
 
 DAY = datetime(2026, 3, 12, 9, 30, tzinfo=UTC)
@@ -96,13 +96,6 @@ def test_the_short_form_says_when_nothing_had_to_be_recalled() -> None:
         ).report.render(width=80)
 
 
-def test_an_empty_report_is_short() -> None:
-    empty = ContextReport(100, 0, ())
-    assert empty.render(width=60).splitlines()[1:] == ["· free 100  (reply 0)", "", "every line: report.full()"]
-    assert empty.full(width=60).count("\n") == 3
-    assert "<td>" not in empty._repr_html_()
-
-
 texts = st.text(st.characters(codec="utf-8"), max_size=150)
 
 
@@ -155,17 +148,3 @@ def test_a_notebook_shows_the_best_and_folds_the_rest() -> None:
     assert folded.startswith("<summary>11 lines</summary><table>")
     assert folded.count("<tr>") == 1 + len(LINES)
     assert all(line.why in folded and line.reason.value in folded for line in LINES)
-
-
-def test_a_repr_is_a_line() -> None:
-    context = Context((Message.user("well"),), REPORT)
-    assert repr(context) == "<Context: 1 message, 80 of 100 tokens>"
-    assert repr(REPORT) == "<ContextReport: 11 lines, 80 of 100 tokens>"
-
-
-def test_a_line_has_the_time_of_its_message() -> None:
-    with InfiniteMemory(embedder="words") as memory:
-        memory.add(Message.user("hello", id="m", created_at=DAY))
-        line = next(line for line in memory.context("and").report.lines if line.id == "m")
-    assert (line.at, line.to_dict()["at"]) == (DAY, "2026-03-12T09:30:00+00:00")
-    assert QUESTION.to_dict()["at"] is None

@@ -23,9 +23,6 @@ SETTINGS: dict[str, Any] = {
     "reserve_tokens": 0, "token_counter": CallableCounter(words, overhead=0), "fill": "stop", "embedder": "words",
 }  # fmt: skip
 
-STUB = 7
-"""The size of a stub, in words, and 1 for the id of the call."""
-
 
 def group(number: int, *sizes: int, name: str = "search", **fields: Any) -> list[Message]:
     """A message of 3 tokens per call, and results of so many tokens, 1 of it for the id of the call."""
@@ -99,19 +96,6 @@ def test_stubs_take_a_quarter_of_the_room_at_most_from_newer_results() -> None:
     # The old call needs 38 tokens with a stub, the next group 40 without; 70 are left beside what must be sent.
     assert sent(messages, 2 + 50 + 70) == ["q", "a1", "t1.0", "a2", "t2.0"]
     assert sent(messages, 2 + 50 + 78) == ["q", "a", stub(41, "write"), "a1", "t1.0", "a2", "t2.0"]
-
-
-def test_pinned_groups_and_the_newest_stay_whole() -> None:
-    messages = [Message.user("find it", id="q"), *group(0, 30, pinned=True), *group(1, 40), *group(2, 30)]
-    assert sent(messages, 90) == ["q", "a0", "t0.0", "a1", stub(40), "a2", "t2.0"]
-
-
-def test_a_call_waits_for_its_result_however_late_that_comes() -> None:
-    """The prompt never holds the result alone, also when it came after the budget was used up."""
-    first, late = group(0, 2)
-    messages = [Message.user("find it", id="q"), first, *group(1, 40), late]
-    assert sent(messages, 47) == ["q", "a1", "t1.0"]
-    assert sent(messages, 50) == ["q", "a0", "t0.0", "a1", "t1.0"]
 
 
 def test_what_cannot_fit_is_an_error_with_the_sizes() -> None:

@@ -21,7 +21,7 @@ from shared_core import (
 from shared_core.errors import MessageTooLargeError
 from shared_core.prompt.reasons import Kind
 from shared_core.results import Reason
-from shared_core.tokens import CallableCounter, as_counter, body_tokens, message_tokens, tools_tokens
+from shared_core.tokens import CallableCounter, as_counter, body_tokens, message_tokens
 
 COUNTERS = ["characters/4", "o200k_base"]
 
@@ -187,53 +187,6 @@ class TestTable:
 # A: the window
 
 
-def test_a1_a_quarter_of_the_characters_rounded_down() -> None:
-    count = as_counter("characters/4")
-    assert [count(text) for text in ("", "abc", "abcd", "x" * 8096)] == [0, 0, 1, 2024]
-    assert body_tokens(Message.model_validate({"role": "user", "content": None}), count) == 0
-
-
-def test_a4_the_newest_that_fit_in_the_order_they_were_said(sized: Sized) -> None:
-    rows = [("u", 3), ("a", 4)] * 10 + [("u", 5)]
-    messages = sized.messages(rows)
-    for limit in range(5, 80):
-        fitting = [index for index in range(21) if sum(row[1] for row in rows[index:]) <= limit]
-        assert ids(by_message(messages, sized.name, limit)) == fitting
-        assert ids(sliding_window(messages, max_tokens=limit, token_counter=unframed(sized.name))) == [
-            *range(min(index for index in fitting if index % 2 == 0), 21)
-        ]
-
-
-def test_a8_three_large_questions_all_get_through(sized: Sized) -> None:
-    questions = [("gradle", 1500), ("compose", 1800), ("AI", 1200)]
-    sent = []
-    with memory_of([Message.system("You help.")], sized.name, 4096, 500) as memory:
-        for topic, tokens in questions:
-            memory.add(Message.user(f"{topic}?", grounding=sized.text(tokens)))
-            context = memory.context()
-            sent.append(context)
-            memory.add(Message.assistant(f"{topic}: {sized.text(300)}"))
-        everything = list(memory.messages())
-    assert sized.size(everything) + sum(tokens for _, tokens in questions) > 4096
-    for (topic, _), context in zip(questions, sent, strict=True):
-        assert sized.size(context.messages) == context.tokens <= 3596
-        assert context.messages[-1].content.endswith(f"\n\n{topic}?")
-
-
-def test_a9_the_conversation_is_never_changed(sized: Sized) -> None:
-    messages = sized.messages(B2)
-    given = [message.model_copy(deep=True) for message in messages]
-    by_message(messages, sized.name, 2000)
-    assert messages == given
-    with memory_of(messages, sized.name, 2000) as memory:
-        stored = list(memory.messages())
-        assert len(memory.context().messages) < len(stored)
-        assert list(memory.messages()) == stored
-        # Asked again with more room, the same memory sends more: the window is made anew for each request.
-        memory.max_tokens = 3396
-        assert len(memory.context().messages) == len(stored)
-
-
 @given(
     turns=st.lists(st.tuples(st.integers(1, 12), st.integers(1, 12)), max_size=20),
     limits=st.lists(st.integers(12, 300), min_size=1, max_size=4),
@@ -313,20 +266,6 @@ def test_a12_a_greeting_is_the_oldest_of_the_window_and_never_without_the_first_
         assert (reasons.get("3") is Reason.NEWEST) == (limit >= 21)
 
 
-def test_a12_no_prompt_begins_with_an_answer_or_splits_a_tool_call(sized: Sized) -> None:
-    turn: list[Row] = [("u", 3), ("c", 3), ("t", 5), ("a", 4)]
-    messages = sized.messages([("s", 2), *turn, *turn, ("u", 3), ("a", 4), ("u", 3), ("c", 3), ("t", 5)])
-    kept = {}
-    for limit in range(13, 60):
-        window = sliding_window(messages, max_tokens=limit, token_counter=unframed(sized.name))
-        context = by_turn(messages, sized.name, limit)
-        assert ids(window) == ids(context.messages)
-        kept[limit] = ids(window)
-    # Turns of 15, 15, 7 and 11 tokens beside a system message of 2; the newest is always there.
-    starts = {13: 11, 20: 9, 35: 5, 50: 1}
-    assert kept == {limit: [0, *range(starts[max(s for s in starts if s <= limit)], 14)] for limit in kept}
-
-
 def test_a12_also_by_message_no_tool_call_is_split(sized: Sized) -> None:
     half: list[Row] = [("u", 3), ("c", 3)]
     messages = sized.messages([*half, ("u", 3), ("c", 3), ("t", 5), ("a", 4), ("u", 3)])
@@ -335,33 +274,12 @@ def test_a12_also_by_message_no_tool_call_is_split(sized: Sized) -> None:
         assert sum(bool(message.tool_calls) for message in sent) == sum(message.role == "tool" for message in sent)
 
 
-def test_a12_half_a_tool_call_is_not_sent_with_a_pinned_turn_either(sized: Sized) -> None:
-    first, call, question = sized.messages([("u", 3), ("c", 3), ("u", 3)])
-    messages = [first.replace(pinned=True), call, question]
-    assert ids(by_turn(messages, sized.name, 20).messages) == [0, 2]
-    assert ids(sliding_window(messages, max_tokens=20, token_counter=unframed(sized.name))) == [0, 2]
-
-
 def test_a13_system_messages_in_between_are_sent_and_paid(sized: Sized) -> None:
     messages = sized.messages([("u", 3), ("s", 4), ("u", 5)])
     for limit, kept in ((12, [0, 1, 2]), (11, [1, 2]), (9, [1, 2])):
         assert ids(by_message(messages, sized.name, limit)) == kept
         # A memory takes it for the system prompt, which comes first once something is left out.
         assert ids(by_turn(messages, sized.name, limit).messages) == kept
-
-
-def test_a_system_prompt_that_replaces_one_stands_in_front() -> None:
-    with InfiniteMemory(embedder="words") as memory:
-        for message in (Message.user("a"), Message.system("b"), Message.user("c"), Message.system("d")):
-            memory.add(message)
-        assert [message.content for message in memory.context("e").messages] == ["d", "a", "c", "e"]
-
-
-def test_a14_an_empty_conversation_is_an_empty_prompt_and_a_system_message_alone_is_one(sized: Sized) -> None:
-    for messages, kept in (([], []), (sized.messages([("s", 20)]), [0])):
-        context = by_turn(messages, sized.name, 20)
-        assert ids(by_message(messages, sized.name, 20)) == ids(context.messages) == kept
-        assert context.tokens == 20 * len(kept)
 
 
 def test_a15_a_system_message_larger_than_the_budget_is_an_error(sized: Sized) -> None:
@@ -373,24 +291,7 @@ def test_a15_a_system_message_larger_than_the_budget_is_an_error(sized: Sized) -
         assert (raised.value.needed, raised.value.available) == (30, 20)
 
 
-def test_a16_a_tool_call_costs_its_id_name_and_arguments_and_a_result_the_id() -> None:
-    count = as_counter("characters/4")
-    call = ToolCall(id="call_123", name="currentWeather", arguments='{"latitude":"37.77","longitude":"-122.43"}')
-    parts = [len(text) // 4 for text in (call.id, call.name, call.arguments)]
-    assert body_tokens(Message.assistant(tool_calls=(call,)), count) == sum(parts) == 2 + 3 + 10
-    assert body_tokens(Message.assistant(tool_calls=(call, call)), count) == 30
-    assert body_tokens(Message.tool("12 C!", "call_123"), count) == 1 + 2
-
-
 class TestA17:
-    @pytest.mark.parametrize("counter", COUNTERS)
-    def test_short_messages_are_not_free(self, counter: str) -> None:
-        messages = [maker("ok!") for _ in range(500) for maker in (Message.user, Message.assistant)]
-        each = message_tokens(messages[0], as_counter(counter))
-        assert each >= 4
-        sent = sliding_window([*messages, Message.user("ok!")], max_tokens=401, token_counter=counter)
-        assert len(sent) == (401 // each - 1) // 2 * 2 + 1
-
     @pytest.mark.parametrize(
         "text", ["ok!", "x=1;", "да", "日本語です", "🙂", "\u0e20\u0e32\u0e29\u0e32\u0e44\u0e17\u0e22"]
     )
@@ -399,22 +300,6 @@ class TestA17:
         assert real > 0
         assert message_tokens(Message.user(text), as_counter(None)) == 4 + real
         assert as_counter("conservative")(text) >= real
-
-
-TOOL = {"type": "function", "function": {"name": "currentWeather", "parameters": {"latitude": {"type": "string"}}}}
-
-
-def test_a18_tool_schemas_are_counted_as_they_are_and_only_when_they_are_sent(sized: Sized) -> None:
-    schemas = tools_tokens([TOOL], sized.count)
-    assert schemas > len(str(TOOL)) / 8
-    messages = sized.messages([("u", 10), ("a", 10), ("u", 10)])
-    with memory_of(messages, sized.name, 29 + schemas) as memory:
-        with_tools, without = memory.context(tools=[TOOL]), memory.context()
-    assert ids(with_tools.messages) == [2]
-    assert with_tools.tokens == 10 + schemas
-    assert with_tools.report.totals[Kind.TOOLS] == schemas
-    assert ids(without.messages) == [0, 1, 2]
-    assert without.report.totals[Kind.TOOLS] == 0
 
 
 def test_a21_every_decision_is_data_with_its_reason_and_what_was_left(sized: Sized) -> None:
@@ -464,12 +349,6 @@ def test_b1_b5_b14_grounding_is_kept_apart_and_written_for_the_newest_question_a
         assert [message.content for message in memory.context().messages] == [f"{written}one?"]
 
 
-def test_b4_answers_are_sent_whole(sized: Sized) -> None:
-    messages = sized.messages([("u", 6, 1795), ("a", 700), ("u", 6, 1795)])
-    for sent in (by_message(messages, sized.name, 2600), by_turn(messages, sized.name, 2600).messages):
-        assert [message.content for message in sent[:2]] == [messages[0].content, messages[1].content]
-
-
 @pytest.mark.parametrize("counter", COUNTERS)
 @given(
     question=st.text(max_size=40),
@@ -494,45 +373,6 @@ def test_b6_b8_whenever_the_question_fits_it_is_sent_whole_and_within_the_limit(
     assert (sent.content == everything) == (count(everything) <= limit)
 
 
-def test_b7_b9_the_question_stays_whole_and_the_grounding_ends_before_it(sized: Sized) -> None:
-    messages = sized.messages(B7)
-    for sent in (by_message(messages, sized.name, 3396), by_turn(messages, sized.name, 3396).messages):
-        grounding, question = sent[-1].content.split("\n\n")
-        assert question == messages[-1].content
-        assert messages[-1].grounding is not None
-        assert messages[-1].grounding.items[0].text.startswith(grounding)
-        assert sized.count(grounding) in (3288, 3289, 3290)
-
-
-class TestB10:
-    """Header, footer and the best passages outlive the others; passages go whole, the last one is cut at a word."""
-
-    question = Message.user("when?", grounding=talks("weak " * 40, "fair " * 40, "best " * 40))
-
-    def pieces(self, sized: Sized, spare: int, *kept: str) -> list[str]:
-        whole = "\n\n".join([HEADER, *kept, FOOTER, "when?"])
-        return ask(self.question, sized.name, sized.count(whole) + spare)
-
-    def test_the_weakest_goes_first(self, sized: Sized) -> None:
-        assert self.pieces(sized, 0, "fair " * 40, "best " * 40) == [
-            HEADER,
-            "fair " * 40,
-            "best " * 40,
-            FOOTER,
-            "when?",
-        ]
-        assert self.pieces(sized, -1, "fair " * 40, "best " * 40) == [HEADER, "best " * 40, FOOTER, "when?"]
-
-    def test_then_the_best_is_cut_between_words(self, sized: Sized) -> None:
-        header, best, footer, question = self.pieces(sized, -10, "best " * 40)
-        assert (header, footer, question) == (HEADER, FOOTER, "when?")
-        assert set(best.split(" ")) == {"best"}
-        assert 25 <= len(best.split(" ")) <= 35
-
-    def test_without_room_for_a_part_of_it_nothing_is_left_but_the_question(self, sized: Sized) -> None:
-        assert self.pieces(sized, -3) == ["when?"]
-
-
 class TestB11:
     question = Message.user("when?", grounding=talks("weak " * 40, "fair " * 40, "best", note="({count} left out)"))
 
@@ -550,12 +390,6 @@ class TestB11:
         whole = sized.count("\n\n".join([HEADER, "weak " * 40, "fair " * 40, "best", FOOTER, "when?"]))
         assert line(4096) == (False, whole - sized.count("when?"))
         assert line(60)[0]
-
-
-@pytest.mark.parametrize("grounding", [None, "", {}, {"items": ["", ""]}, {"header": "H", "footer": "F"}])
-def test_b13_no_grounding_leaves_the_text_as_it_is(sized: Sized, grounding: Any) -> None:
-    assert ask(Message.user("hi", grounding=grounding), sized.name, 100) == ["hi"]
-    assert ask(Message.user("", grounding=grounding), sized.name, 100) == [""]
 
 
 class TestB16:
@@ -577,12 +411,6 @@ class TestB16:
         assert self.grounded(by_turn(messages, sized.name, 4096, keep_grounding=keep).messages) == grounded
         for unit in ("turn", "message"):
             assert self.grounded(by_message(messages, sized.name, 4096, unit=unit, keep_grounding=keep)) == grounded
-
-    def test_old_grounding_is_paid_where_it_is_kept(self, sized: Sized) -> None:
-        messages = sized.messages(self.rows)
-        context = by_turn(messages, sized.name, 95, keep_grounding="all")
-        assert ids(context.messages) == [2, 3, 4]
-        assert context.tokens == sized.size(context.messages)
 
 
 # R7: a window limited in turns

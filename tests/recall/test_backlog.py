@@ -8,14 +8,12 @@ import sys
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
@@ -25,7 +23,7 @@ from shared_core.plugins.base import Vectors
 from shared_core.plugins.calls import Request
 from shared_core.plugins.embedders import CallableEmbedder
 from shared_core.plugins.pieces import evenly
-from shared_core.plugins.vectors import BRIEF, documents_request, question_request
+from shared_core.plugins.vectors import BRIEF, question_request
 from shared_core.prompt.context import Context
 from shared_core.recall import backlog
 from shared_core.recall.backlog import BATCH, Backlog
@@ -260,14 +258,6 @@ class TestMessages:
         report = memory.context(QUESTION).report
         assert (report.pending, report.degraded) == (0, ())
 
-    def test_an_error_that_a_question_waits_for_is_in_its_report(
-        self, memory: InfiniteMemory, embedder: Waiting, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(backlog, "SECONDS", calls.SECONDS)
-        monkeypatch.setattr(embedder, "embed_documents", lambda texts: 1 / 0)
-        with pytest.warns(RuntimeWarning, match="ZeroDivisionError"):
-            assert memory.context(QUESTION).report.degraded
-
     def test_indexing_takes_over_after_the_batch(self, memory: InfiniteMemory, embedder: Waiting) -> None:
         memory.context(QUESTION)
         embedder.waits.wait()
@@ -461,19 +451,6 @@ class TestAsynchronous:
             talk(memory)
             asyncio.run(ask(memory))
 
-    def test_a_blocking_embedder_does_not_hold_the_loop_up(self, embedder: Waiting) -> None:
-        async def ask(memory: InfiniteMemory) -> None:
-            other = AsyncInfiniteMemory(memory)
-            assert (await other.context(QUESTION)).report.pending > BATCH
-            embedder.may.set()
-            while backlog_of(memory).runs:
-                await asyncio.sleep(0.001)
-            assert (await other.context(QUESTION)).report.pending == 0
-
-        with opened(embedder) as memory:
-            talk(memory)
-            asyncio.run(ask(memory))
-
 
 def test_the_process_ends_while_a_call_is_under_way() -> None:
     code = (
@@ -571,57 +548,4 @@ def test_a_call_that_exits_the_program_does() -> None:
         Request("embedder", leave, str, seconds=1e6).answer()
 
 
-@pytest.mark.parametrize("given", [[[1.0] * 15], [[float("nan")] * 16], "vectors"])
-def test_a_reply_that_is_no_vector_is_a_failure(given: Any) -> None:
-    class Wrong(HashingEmbedder):
-        @override
-        def embed_documents(self, texts: Sequence[str]) -> Vectors:
-            return given  # type: ignore[no-any-return]
-
-    reply = documents_request(Wrong(16), ["text"]).answer()
-    assert isinstance(reply, calls.Failure)
-    assert reply.plugin == "embedder"
-
-
 # Any machine
-
-
-def content(context: Context) -> object:
-    report = context.report
-    return context.messages, report.lines, report.pending, report.embedder, report.degraded, report.stopped
-
-
-THINGS = ("boiler", "tower", "locker", "wedding", "river", "deadline", "piano", "garden")
-
-
-@given(count=st.integers(300, 400), stops=st.lists(st.integers(0, 2), max_size=3), asked=st.sampled_from(THINGS))
-@settings(max_examples=3)
-def test_once_nothing_is_pending_the_prompt_is_the_same_however_the_vectors_came(
-    count: int, stops: list[int], asked: str
-) -> None:
-    """One process embeds everything at once, and others some batches each, and are closed while the next one runs.
-
-    There are always more than a batch left, for which a question would wait.
-    """
-    question = f"What about the {asked}, part {count // 3}?"
-    with TemporaryDirectory() as folder:
-        contents = []
-        for name, batches in (("fast.db", []), ("slow.db", stops)):
-            path = Path(folder) / name
-            with InfiniteMemory(path, embedder="words", max_tokens=400, reserve_tokens=0) as memory:
-                memory.add([Message.user(f"About the {THINGS[n % 8]} and the {THINGS[n * n % 7]}, part {n}", id=f"m{n}",
-                                         created_at=datetime.fromtimestamp(1.7e9 + 60 * n, UTC))
-                            for n in range(count)])  # fmt: skip
-            for some in batches:
-                embedder = Waiting(batches=some)
-                memory = InfiniteMemory(path, embedder=embedder, max_tokens=400, reserve_tokens=0)
-                memory.context(question)
-                while backlog_of(memory).runs and not embedder.waits.wait(0.01):
-                    pass
-                memory.close()
-                embedder.may.set()
-            with InfiniteMemory(path, embedder=HashingEmbedder(16), max_tokens=400, reserve_tokens=0) as memory:
-                while memory.context(question).report.pending:
-                    pass
-                contents.append(content(memory.context(question)))
-        assert contents[0] == contents[1]

@@ -53,18 +53,6 @@ class TestWaiting:
                 return [hit.message for hit in value] if isinstance(value, list) else list(value.messages)
 
     @pytest.mark.parametrize("kind", ["ask", "search"])
-    def test_forgetting_while_a_question_waits(self, memory: InfiniteMemory, kind: str) -> None:
-        steps = self.ask(memory) if kind == "ask" else self.search(memory)
-        request = self.documents(steps)
-        memory.forget(ids=[f"{role}{number}" for number in range(15) for role in "ua"])
-        memory.search("tower", 3)
-        found = self.finish(steps, request)
-        text = " ".join(message.content for message in found)
-        assert "number 17 " in text
-        for number in range(15):
-            assert f"number {number} " not in text
-
-    @pytest.mark.parametrize("kind", ["ask", "search"])
     def test_forgetting_everything_while_a_question_waits(self, memory: InfiniteMemory, kind: str) -> None:
         steps = self.ask(memory) if kind == "ask" else self.search(memory)
         request = self.documents(steps)

@@ -85,17 +85,6 @@ def test_long_messages_are_lifted_less() -> None:
     assert found.index(42) < found.index(41)
 
 
-def test_a_floor_that_somebody_sets_holds_for_all() -> None:
-    said = [Said("sand", -4) for _ in range(80)]
-    said[40] = Said("boat tower", 8)
-    scope = scope_of(said)
-    loose = ranked(QUESTION, scope, words=0.9, floor=0.2)
-    strict = ranked(QUESTION, scope, words=0.9, floor=0.2, min_score=0.2)
-    assert [one.place[1] for one in strict] == [one.place[1] for one in loose]
-    assert [one.place[1] for one in strict if not one.reason] == [40]
-    assert {39, 40, 41} < {one.place[1] for one in loose if not one.reason}
-
-
 def test_whole_turns_are_lifted_once_each() -> None:
     said = [Said("sand", -4, role="assistant" if index % 2 else "user") for index in range(240)]
     for index in (80, 86):

@@ -1,14 +1,13 @@
 """What changes in a conversation: the newer of two statements in search and prompts, and the past as it was."""
 
 import asyncio
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, RecallTemplate, UnknownReferenceError
@@ -139,7 +138,6 @@ def corrections(random: Random) -> Iterator[tuple[str, str]]:
             yield f"Tell me about hill {number}.", f"Hill {number} is steep."
 
 
-@settings(max_examples=2_000 if "SOAK" in os.environ else 60)
 @given(
     seed=st.integers(0, 10_000), question=st.sampled_from(["What is my locker code?", "locker code?"]),
     unit=st.sampled_from(["message", "turn"]), placement=st.sampled_from(["messages", "grounding"]),

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -192,34 +191,6 @@ def test_turns_that_end_alike_are_not_the_same_said_again() -> None:
     assert len(ranked("hello", replace(again, repeats=2), floor=-1)) == 2
 
 
-def test_the_scope_is_applied_before_the_best_are_taken() -> None:
-    said = [Said("tower tower", 8), Said("boat", 1), Said("tower boat", 2), Said("boat", 7)]
-    assert indices(ranked("tower", scope_of(said), pool=1)) == [0]
-    assert indices(ranked("tower", scope_of(said, without=[0, 3]), pool=1)) == [2]
-    assert indices(ranked("tower", upto(scope_of(said, without=[0]), 2), pool=1)) == [1]
-
-
-def test_nothing_relevant_is_an_answer() -> None:
-    """A message must reach the floor, or match enough of the question's words; others are marked, not hidden."""
-    said = [Said("tower and river", -8), Said(), Said(), Said(), Said(), Said("boat", 4), Said("cat", 3), Said("dog")]
-    scope = scope_of(said)
-    shares = {one.place[1]: one.lexical for one in ranked("tower river", scope)}
-    assert shares[0] > 0.7 > shares[1] > 0.0
-    for floor, least, strong in [
-        (0.25, 0.7, {0, 5}),
-        (0.25, 9.0, {5}),
-        (0.26, 0.7, {0}),
-        (0.1875, 9.0, {5, 6}),
-        (1.0, 9.0, set()),
-    ]:
-        found = ranked("tower river", scope, floor=floor, words=least)
-        assert set(indices(found, weak=False)) == strong
-        assert {0, 5, 6} <= set(indices(found))
-    assert indices(ranked("tower river", scope, vector=None, floor=-1, words=9), weak=False) == []
-    assert indices(ranked("tower river", scope, min_score=0.3, words=9), weak=False) == []
-    assert ranked("hello", scope_of([Said("tower")]), floor=0.5, words=0.5) == []
-
-
 @pytest.mark.parametrize(
     ("floor", "words", "strong"),
     [(0.25, 9.0, {0, 5, 6}), (0.26, 9.0, set()), (0.26, 0.7, {0, 5, 6})],
@@ -234,25 +205,6 @@ def test_once_one_message_matches_well_others_may_match_less(
     found = listed(rank(parse_query("tower river", []), [scope_of(said)], QUESTION, floor=floor, weight=0.5))
     assert set(indices(found, weak=False)) == strong
     assert {0, 5, 6} <= set(indices(found))
-
-
-@pytest.mark.parametrize(
-    ("cosines", "strong"),
-    [
-        ([4, 4, 1], []),
-        ([8, 4, 1], [0, 1]),
-        ([5, 4, 4], [0, 2, 1]),
-        ([3, 2, 1], []),
-        ([8, 5, 6], [0, 2, 1]),
-        ([-4, -8, 4], []),
-    ],
-)
-def test_the_threshold_opens_only_above_itself(cosines: list[int], strong: list[int]) -> None:
-    """The best must be beyond the floor; then whatever reaches it comes along."""
-    found = ranked(
-        "tower", scope_of([Said("tower", cosine, days=day) for day, cosine in enumerate(cosines)]), min_score=0.25
-    )
-    assert indices(found, weak=False) == strong
 
 
 def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -337,25 +289,6 @@ def test_a_date_counts_by_how_well_it_matches() -> None:
     assert gain == pytest.approx({0: 0, 1: DATE_BOOST, 2: DATE_BOOST / 2, 3: 0}, abs=1e-3)
 
 
-@pytest.mark.parametrize("vector", [QUESTION, None], ids=["both", "words"])
-def test_of_equals_the_newer_comes_first(vector: Vectors | None) -> None:
-    """Also where more are equal than are looked at: the oldest are left out."""
-    # Sittings a day apart keep neighbours from lending words to each other.
-    scope = scope_of([Said("tower", 4, days=number) for number in range(30)])
-    for pool, eligible in ((100, 30), (7, 30), (7, 20)):
-        found = ranked("tower", upto(scope, eligible), vector=vector, pool=pool)
-        assert indices(found) == list(range(eligible - 1, max(-1, eligible - 1 - pool), -1))
-
-
-def test_nowhere_to_look_finds_nothing() -> None:
-    empty = scope_of([])
-    assert ranked("tower") == ranked("tower", empty) == ranked("", empty, scope_of([Said("tower")])) == []
-    full = scope_of([Said("tower", 8)], without=[0])
-    assert ranked("tower", full) == ranked("tower", upto(full, 0)) == []
-    no_vectors = replace(scope_of([Said("tower", 8)]), vectors=None)
-    assert [one.dense for one in ranked("tower", no_vectors)] == [None]
-
-
 class TestTurns:
     def test_the_best_message_stands_for_its_turn(self) -> None:
         """Once, by its words; by the vector of the whole turn, which the last message keeps."""
@@ -384,22 +317,3 @@ class TestTurns:
         before = upto(scope, 2)
         assert before.units(np.arange(2)).tolist() == [1, 1]
         assert [(one.place[1], one.dense) for one in ranked("tower", before)] == [(0, 0.25)]
-
-
-def test_what_is_added_while_the_question_is_embedded_is_not_found() -> None:
-    with closing(SQLiteStore(":memory:")) as store:
-        session = store.create_session(None, "s")
-        index = SessionIndex(store, session)
-        vectors = SessionVectors(index, "space", DIMENSION)
-        scopes = []
-        for number in range(2):
-            appended = store.append(session, MAIN, [Draft(Message.user("boat", id=f"{number}", created_at=DAY))])
-            index.refresh(store.state(session, MAIN))
-            vectors.refresh()
-            vectors.put([(appended.head, f"{number}", vector(8))])
-            line = index.line(walk(appended.head, lambda segment: store.segment(session, segment)))
-            scopes.append(Scope(index, vectors, line, np.ones(line.upto, dtype=np.bool_)))
-            assert scopes[0].findable()[0], "asked for what is pending"
-        assert [indices(ranked("boat", scope)) for scope in scopes] == [[0], [1, 0]]
-        assert [scope.findable().tolist() for scope in scopes] == [[True, False], [True, True]]
-        assert scopes[1].findable() is scopes[1].findable(), "worked out once"

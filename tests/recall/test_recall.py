@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from shared_core import Context, EmbedderError, InfiniteMemory, Message, RecallTemplate, SQLiteStore, ToolCall
+from shared_core import Context, InfiniteMemory, Message, RecallTemplate, SQLiteStore, ToolCall
 from shared_core.pipeline import REPEATS
 from shared_core.prompt.context import ReportLine
 from shared_core.prompt.reasons import Kind
@@ -205,19 +205,6 @@ class TestWording:
 
 
 # The cosines that MiniLM gives the two published questions and exchanges; the sentences are ours.
-HERE = {LAKE: 0.5959, POOLS: 0.7174}
-ELSEWHERE = {LAKE: 0.2981, POOLS: 0.3734, PRAGUE: 0.5175}
-
-
-class TestC7C8:
-    @pytest.mark.parametrize(
-        ("cosines", "threshold", "found"),
-        [(HERE, 0.40, [POOLS, LAKE]), (HERE, 0.80, []), (ELSEWHERE, 0.40, [PRAGUE]),
-         (ELSEWHERE, 0.35, [PRAGUE, POOLS])],
-    )  # fmt: skip
-    def test_the_threshold_decides(self, cosines: dict[Pair, float], threshold: float, found: list[Pair]) -> None:
-        with memory_of(list(cosines), scripted(cosines), min_score=threshold) as memory:
-            assert recalled(memory) == both(*found)
 
 
 class TestC9AnswersBecomeMemory:
@@ -387,40 +374,6 @@ class TestC18Caps:
             assert [line.preview for line in lines(context)] == both(*expected[step]), tokens
             assert context.report.totals[Kind.RECALLED] == costs[step] <= tokens
             assert context.tokens <= LIMIT
-
-
-class TestC19EmbedderFails:
-    def test_the_chat_goes_on_by_words_and_catches_up_later(self) -> None:
-        embedder = scripted({LAKE: 0.75, POOLS: 0.25})
-        with memory_of([LAKE, POOLS], embedder) as memory:
-            embedder.failing = ConnectionError("service down")
-            with pytest.warns(RuntimeWarning, match="service down") as warned:
-                context = memory.context("which pools, and the lake?")
-            assert len(warned) == 1
-            assert [note for note in context.report.degraded if "service down" in note]
-            assert context.report.embedder is None
-            assert {line.preview for line in lines(context)} >= {*LAKE, *POOLS}
-            # The warning comes once; the report goes on saying it.
-            again = memory.context(QUESTION)
-            assert again.report.degraded
-            assert again.messages[-1].content.endswith(QUESTION)
-            assert embedder.documents == []
-
-            embedder.failing = None
-            assert recalled(memory) == both(LAKE)
-            assert len(embedder.documents) == again.report.pending > 2
-            assert {text(LAKE), text(POOLS)} <= set(embedder.documents)
-
-    def test_a_failure_of_the_question_alone_is_one_too(self) -> None:
-        embedder = scripted({LAKE: 0.75})
-        with memory_of([LAKE], embedder) as memory:
-            memory.index()
-            embedder.failing = EmbedderError("no service")
-            with pytest.warns(RuntimeWarning, match="no service"):
-                context = memory.context("the lake?")
-            assert context.report.degraded
-            assert context.report.pending == 0
-            assert [line.preview for line in lines(context)][:2] == both(LAKE)
 
 
 class TestC20Users:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -16,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from shared_core import AsyncInfiniteMemory, Hit, InfiniteMemory, Message, RecallTemplate, RerankerModel, SQLiteStore
+from shared_core import AsyncInfiniteMemory, Hit, InfiniteMemory, Message, RerankerModel, SQLiteStore
 from shared_core.plugins import calls
 from shared_core.prompt.context import Context, ReportLine
 from shared_core.recall.reranking import RERANKED
@@ -102,12 +101,6 @@ def test_it_sees_the_best_as_recall_shows_them() -> None:
     assert LONG in [hit.message.content for hit in best]
 
 
-def test_whole_messages_are_seen_where_recall_shows_them_whole() -> None:
-    reranker = Scripted()
-    memory(reranker, recall_template=RecallTemplate(excerpt_tokens=None)).search("the sauna beside locker number 7")
-    assert f"assistant: {LONG}" in reranker.calls[0][1]
-
-
 def test_turns_are_seen_as_the_lines_of_their_messages() -> None:
     reranker = Scripted()
     memory(reranker, recall_unit="turn").search("locker number 12")
@@ -115,14 +108,6 @@ def test_turns_are_seen_as_the_lines_of_their_messages() -> None:
         "Ann: About locker number 12 at the gym.\nassistant: Noted: the code of locker 12 is 372."
         in (reranker.calls[0][1])
     )
-
-
-def test_tool_results_of_a_turn_are_not_seen() -> None:
-    reranker = Scripted()
-    opened = memory(reranker, recall_unit="turn")
-    opened.add([Message.user("Locker number 90?"), Message.tool("locker 90: red", "c1"), Message.assistant("Red.")])
-    opened.search("locker number 90")
-    assert not any("tool: locker 90: red" in text for text in reranker.calls[0][1])
 
 
 def test_a_message_found_by_its_grounding_is_seen_with_it() -> None:
@@ -170,12 +155,6 @@ def test_as_much_as_before_is_worth_its_tokens_and_it_is_what_the_reranker_puts_
     assert not late[0]
 
 
-def test_the_prompt_takes_the_best_of_the_new_order() -> None:
-    report = memory(Scripted(), top_k=3).context(QUESTION).report
-    assert tuple(line.id for line in report.best) == best_of_context()[::-1][:3]
-    assert [line.reranked for line in report.best] == [29.0, 28.0, 27.0]
-
-
 def test_the_report_says_that_a_reranker_ordered() -> None:
     reranked, without = memory(Scripted()).context(QUESTION).report, plain()[1].report
     assert (reranked.reranked, without.reranked) == (True, False)
@@ -221,16 +200,6 @@ def test_the_order_is_that_of_the_scores_equal_ones_stay_and_nothing_is_lost(sco
 def shared() -> tuple[InfiniteMemory, Scripted]:
     reranker = Scripted()
     return memory(reranker), reranker
-
-
-@given(st.floats(-9, 9))
-def test_equal_scores_change_nothing(score: float) -> None:
-    opened, reranker = shared()
-    reranker.scores = lambda count: [score] * count
-    assert ids(opened.search(QUESTION, RERANKED + 10)) == ids(plain()[0])
-    context = opened.context(QUESTION)
-    assert context.messages == plain()[1].messages
-    assert [line._replace(reranked=None) for line in context.report.lines] == [*plain()[1].report.lines]
 
 
 # When it is not asked
@@ -375,18 +344,6 @@ def test_a_question_waits_no_longer_and_the_next_ones_do_not_ask_again_meanwhile
     assert len(waiting.calls) == 2
 
 
-@pytest.mark.usefixtures("no_time")
-def test_a_call_that_a_fork_has_left_behind_is_not_waited_for(waiting: Waiting) -> None:
-    opened = lexical(waiting)
-    opened.context(QUESTION)
-    late = opened._prompts.reranking._late
-    assert late is not None
-    opened._prompts.reranking._late = replace(late, _pid=-1)
-    waiting.may.set()
-    calls.SECONDS = 3_600.0
-    assert opened.context(QUESTION).report.reranked
-
-
 def test_the_exit_of_the_process_waits_for_a_call_in_the_background() -> None:
     code = (
         "import threading; from shared_core.runtime.threads import in_background\n"
@@ -451,17 +408,3 @@ def test_every_kind_answers_both_memories(reranker: Any) -> None:
     assert prompt == context
     if isinstance(reranker, Model):
         assert reranker.used == ["sync", "sync", "async", "async"]
-
-
-@pytest.mark.usefixtures("no_time")
-def test_a_plain_function_that_takes_too_long_does_not_hold_up_the_event_loop(waiting: Waiting) -> None:
-    async def ask() -> list[Any]:
-        other = AsyncInfiniteMemory(opened)
-        asked = [(await other.context(QUESTION)).report.degraded for _ in range(2)]
-        waiting.may.set()
-        await asyncio.to_thread(end, opened)
-        return asked
-
-    opened = lexical(waiting)
-    assert asyncio.run(ask()) == [(TOO_LATE,), (BUSY,)]
-    assert opened.context(QUESTION).report.reranked

@@ -11,7 +11,6 @@ from shared_core import InfiniteMemory, Message
 from shared_core.prompt.reasons import Kind
 from shared_core.recall.query import (
     FADE,
-    MOST_TERMS,
     borrowed_terms,
     in_conversation,
     parse_query,
@@ -21,7 +20,6 @@ from shared_core.recall.query import (
 )
 
 WORDS = ["boiler", "plumber", "roses", "Lisbon", "marathon", "violin", "passport", "hamster", "lantern", "glacier"]
-TALK = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join), min_size=1, max_size=4)
 
 
 def test_a_message_that_says_something_is_told_from_a_question(subtests: pytest.Subtests) -> None:
@@ -73,13 +71,6 @@ def test_terms_of_the_newest_messages_join_with_less_weight() -> None:
     assert borrowed_terms(["ok great, thanks", "lol"], query) == ()
     assert in_conversation(query, ["a boiler"]).words == ("much", "boiler")
     assert in_conversation(query, []).words == ("much",)
-
-
-@given(st.integers(1, 6), st.permutations(WORDS))
-def test_weights_fade_with_age(count: int, words: list[str]) -> None:
-    borrowed = dict(borrowed_terms([f"the {word}" for word in words[:count]], parse_query("and it?", [])))
-    newest_first = [parse_query(word, []).terms[0] for word in reversed(words[:count])]
-    assert borrowed == pytest.approx({term: 0.9 * FADE**age for age, term in enumerate(newest_first[:MOST_TERMS])})
 
 
 def test_a_vector_turns_towards_the_newest() -> None:

@@ -114,20 +114,6 @@ def test_what_is_forgotten_anywhere_is_not_found(store: Store) -> None:
         assert hits(memory, "boat") == set()
 
 
-def test_each_session_that_asks_finds_the_others_through_one_index(store: Store) -> None:
-    for number in range(3):
-        say(store, f"s{number}", f"boat number {number}", day=number)
-    for number in range(3):
-        with of(store, f"s{number}") as memory:
-            memory.add(Message.user("and a boat of my own", id=f"own {number}"))
-            found = memory.search("boat", scope="user")
-            assert len({hit.message.id for hit in found}) == len(found)
-            assert {hit.session_id for hit in found} == {"s0", "s1", "s2"}
-    assert len(user_index(store)) == 5, "what the last one has said last is in its own index"
-    with of(store, "asks", user_id="bob") as memory:
-        assert memory.search("boat", scope="user") == []
-
-
 def test_only_main_is_searched_as_it_is_now(store: Store) -> None:
     say(store, "trip", "we take the boat", "it sails at noon", "pack the tent")
     with of(store, "trip") as memory, of(store, "asks") as asking:

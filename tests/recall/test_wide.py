@@ -13,32 +13,24 @@ from shared_core.prompt.context import Context
 from shared_core.prompt.reasons import Kind
 from shared_core.recall.excerpts import EXCERPT_MARK, SHORTEST, excerpt_size, recalled_tokens
 from shared_core.recall.query import is_wide, parse_query
-from shared_core.recall.worth import WIDE, Bars, verdict
+from shared_core.recall.worth import Bars, verdict
 
 
 def test_questions_about_many_messages(subtests: pytest.Subtests) -> None:
     rows: list[str] = [
         "List all books I mentioned.",
-        "Please list the repairs on the boat",
-        "Can you list every trip we took?",
         "Tell me all the names we discussed for the dog.",
-        "What are all the gifts I bought for Ann?",
         "Show me everything we said about the roof",
         "In which order did I bring up the courses?",
-        "What was the order in which we visited the islands?",
         "Give me the events in chronological order",
         "Summarise what we said on the garden",
-        "Can you give me a short summary of our plans for the wedding?",
         "Please recap the talks with the bank",
         "Walk me through how our plans for the kitchen developed",
         "How many times did I go climbing?",
         "How many different recipes have we tried?",
-        "How many films did I mention in March?",
         "How did my running change over time?",
         "What came up across all our conversations about school?",
-        "How have her plans evolved?",
         "What did we decide about the fence?",
-        "What did Ann and Bob agree on for the summer?",
         "What came out of the discussion about the heating?",
         "What does Ann think about the new office?",
     ]
@@ -53,21 +45,15 @@ def test_ordinary_questions(subtests: pytest.Subtests) -> None:
         "",
         "lol",
         "When did Ann sell her boat?",
-        "What is the code of my locker?",
         "How many rooms does the house have?",
-        "How much was it in all?",
         "Which book did I mention last?",
         "Where is the shopping list?",
         "I need to finish my list of books for school today",
         "Can you walk me through how to prove this?",
-        "Walk me through it again",
         "In order to swim, what do I need?",
-        "How do I order a pizza?",
         "What did the doctor say?",
         "What did Ann say about the price?",
-        "How is my progress coming along?",
         "Did we talk about Rome?",
-        "Who was in the meeting on Monday?",
         "What do we eat every time we visit Ann?",
         "Over the course of the sprint, who wrote the tests?",
     ]
@@ -89,13 +75,6 @@ def test_excerpts_are_as_long_as_lets_all_fit(tokens: "np.ndarray[Any, Any]", ro
     assert excerpt_size(tokens, room, most) == max(filter(fits, sizes), default=sizes[0])
 
 
-@given(tokens=SIZES, more=SIZES, room=st.integers(0, 5_000))
-def test_they_never_get_longer_with_more_messages(
-    tokens: "np.ndarray[Any, Any]", more: "np.ndarray[Any, Any]", room: int
-) -> None:
-    assert excerpt_size(np.concatenate([tokens, more]), room, 100) <= excerpt_size(tokens, room, 100)
-
-
 @given(
     st.lists(st.floats(-5, 9, width=32), min_size=1, max_size=60), st.floats(0, 1), st.floats(0, 0.2), st.floats(0, 1)
 )
@@ -107,13 +86,6 @@ def test_a_wide_question_lets_more_through_and_is_silent_where_others_are(
     assert wide.worth >= narrow.worth
     assert wide.bars.open == opens
     assert chance >= opens or wide.worth == 0
-
-
-def test_the_surer_the_answer_the_lower_the_bar_for_a_message() -> None:
-    bars = Bars(0.2, 0.01)
-    assert [bars.wide(chance).go_on for chance in (0.1, 0.2, 0.6, 1.0)] == pytest.approx(
-        [0.01, 0.01, 0.01 * WIDE**0.5, 0.01 * WIDE]
-    )
 
 
 BOOKS = (
@@ -159,13 +131,16 @@ def asked(question: str, *, max_tokens: int = 1_000, long: bool = False, **setti
         return memory.context(question)
 
 
-@pytest.mark.parametrize("settings", [{"embedder": "static"}, {"embedder": "words"}], ids=str)
 @pytest.mark.parametrize(
-    "question",
-    ["List all books I mentioned.", "In which order did I bring up the books?", "Summarise what I said about books."],
+    ("question", "embedder"),
+    [
+        ("List all books I mentioned.", "static"),
+        ("In which order did I bring up the books?", "words"),
+        ("Summarise what I said about books.", "static"),
+    ],
 )
-def test_a_list_question_finds_every_item_in_order_of_time(question: str, settings: dict[str, Any]) -> None:
-    context = asked(question, **settings)
+def test_a_list_question_finds_every_item_in_order_of_time(question: str, embedder: str) -> None:
+    context = asked(question, embedder=embedder)
     prompt = context.messages[-1].content
     places = [prompt.find(book) for book in BOOKS]
     assert -1 not in places
@@ -193,8 +168,7 @@ def excerpts(context: Context) -> dict[str | None, str]:
     return found
 
 
-@pytest.mark.parametrize("recall", ["balanced", "thorough"])
-@pytest.mark.parametrize("max_tokens", [1_200, 2_000, 3_000])
+@pytest.mark.parametrize(("recall", "max_tokens"), [("balanced", 1_200), ("thorough", 3_000)])
 def test_excerpts_are_parts_of_their_messages_and_stay_in_the_share(recall: str, max_tokens: int) -> None:
     context = asked("List all books I mentioned.", max_tokens=max_tokens, long=True, recall=recall, recall_tokens=0.8)
     said = {message.id: message.content for message in talk(long=True)}

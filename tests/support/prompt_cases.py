@@ -1,9 +1,10 @@
-"""A memory about to be asked, and what its prompt is made from, computed from the stored messages."""
+"""A memory about to be asked, and what its prompt is made from, computed from the stored messages alone."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, takewhile
 
 from hypothesis import assume
 
@@ -11,23 +12,151 @@ from shared_core.errors import BudgetError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import Context
+from shared_core.prompt.frame import fit_grounding, render_grounding, with_grounding
 from shared_core.prompt.reasons import Kind
 from shared_core.stores import SQLiteStore
 from shared_core.tokens import message_tokens, tools_tokens
-from tests.support.prompt_oracle import (
-    Messages,
-    Told,
-    bare,
-    fenced,
-    grounded,
-    ids,
-    lighter,
-    media_kept,
-    sendable,
-)
 from tests.support.scenarios import Scenario, Talk, new_memory
 
-__all__ = ["Case", "as_stored", "case_of", "prepare", "recalled_in", "sent_in", "summary_in", "told_by"]
+Messages = list[Message]
+
+
+def ids(messages: Sequence[Message]) -> list[str | None]:
+    return [message.id for message in messages]
+
+
+def flat(units: Sequence[Messages]) -> Messages:
+    return [message for unit in units for message in unit]
+
+
+def bare(message: Message) -> Message:
+    return message.replace(grounding=None)
+
+
+# Tool groups
+
+
+def units(turn: Sequence[Message]) -> list[Messages]:
+    """A tool call with its results, wherever in the turn they came; every other message alone."""
+    found: list[Messages] = []
+    of_call: dict[str | None, Messages] = {}
+    for message in turn:
+        if message.role == "tool" and message.tool_call_id in of_call:
+            of_call[message.tool_call_id].append(message)
+        else:
+            found.append([message])
+            of_call |= {call.id: found[-1] for call in message.tool_calls}
+    return found
+
+
+def units_in_order(messages: Sequence[Message]) -> list[Messages]:
+    """Units as a provider reads them: results belong to the call right before them."""
+    found: list[Messages] = []
+    for message in messages:
+        if message.role == "tool" and found and message.tool_call_id in {c.id for c in found[-1][0].tool_calls}:
+            found[-1].append(message)
+        else:
+            found.append([message])
+    return found
+
+
+def is_complete(unit: Messages) -> bool:
+    head, *results = unit
+    return head.role != "tool" and {c.id for c in head.tool_calls} <= {r.tool_call_id for r in results}
+
+
+def sendable(turn: Sequence[Message], *, current: bool = False) -> list[Messages]:
+    """The units that may be sent: without calls that have no result, but for one that waits at the current turn's end.
+
+    What says nothing besides such calls is left out, and so is a result without its call.
+    """
+    found = units(turn)
+    return [
+        sent
+        for unit in found
+        if unit[0].role != "tool" and (sent := unit if current and unit is found[-1] else _answered(unit))
+    ]
+
+
+def _answered(unit: Messages) -> Messages:
+    """A call with its results, without calls that have none; empty if it says nothing then."""
+    head, *results = unit
+    calls = tuple(c for c in head.tool_calls if c.id in {r.tool_call_id for r in results})
+    if calls == head.tool_calls:
+        return unit
+    return [head.replace(tool_calls=calls), *results] if calls or head.content.strip() else []
+
+
+def slack_rule(sizes: dict[str, int], number: dict[str, int], room: int, slack: float) -> list[str]:
+    """Return the turns kept; all newest first."""
+    sums = dict(zip(sizes, accumulate(sizes.values()), strict=True))
+    turns = list(sizes)
+    fitting = list(takewhile(lambda turn: sums[turn] <= room, turns))
+    if fitting == turns or not fitting:
+        return fitting
+    enough = [turn for turn in fitting if sums[turn] >= (1 - slack) * sums[fitting[-1]]]
+    start = max(enough, key=lambda turn: (number[turn] == 0, number[turn] & -number[turn], turns.index(turn)))
+    return turns[: turns.index(start) + 1]
+
+
+@dataclass(frozen=True)
+class Told:
+    """A branch: its messages, oldest first, and how large they are for one memory."""
+
+    messages: Messages
+    size: Callable[[Message], int]
+
+    @cached_property
+    def turns(self) -> dict[str, Messages]:
+        """Turn -> messages, in the order in which the turns were opened; only turns that a user opened."""
+        found: dict[str, Messages] = {m.id or "": [] for m in self.messages if m.role == "user"}
+        for message in self.messages:
+            if message.turn_id in found and message.role != "system":
+                found[message.turn_id].append(message)
+        return found
+
+    @cached_property
+    def greeting(self) -> Messages:
+        """What is said before the first user message, without tool calls, newest first."""
+        before = takewhile(lambda message: message.role != "user", self.messages)
+        return [m for m in before if m.role == "assistant" and not m.tool_calls][::-1]
+
+    @cached_property
+    def number(self) -> dict[str, int]:
+        """Turn -> its number."""
+        return {m.id or "": -1 for m in self.greeting} | {turn: number for number, turn in enumerate(self.turns)}
+
+    @cached_property
+    def by_id(self) -> dict[str | None, Message]:
+        return {message.id: message for message in self.messages}
+
+    def keys(self, *, front: bool) -> dict[str | None, tuple[int, int, int]]:
+        """Message -> where it stands in a prompt: number of the turn, place of its tool group, own place.
+
+        The system prompt stands in front, or where it was said.
+        """
+        place = {message.id: place for place, message in enumerate(self.messages)}
+        keys, opened = {}, -1
+        for message in self.messages:
+            opened += message.role == "user"
+            first = front and message.role == "system" and not message.pinned
+            keys[message.id] = (-2 if first else opened, place[message.id], place[message.id])
+        for turn, members in self.turns.items():
+            for unit in units(members):
+                keys |= {m.id: (self.number[turn], place[unit[0].id], place[m.id]) for m in unit}
+        return keys
+
+    def tokens(self, messages: Sequence[Message]) -> int:
+        """Their size as sent without grounding."""
+        return sum(self.size(bare(message)) for message in messages)
+
+    def lighter(self, message: Message) -> Message:
+        """The message with a note in place of its media, if that is smaller."""
+        if not message.media_tokens or message.role not in ("user", "tool"):
+            return message
+        content = "\n".join(part for part in (message.content, "[media left out]") if part)
+        light = message.replace(content=content, media_tokens=0, payload=None)
+        return light if self.size(light) < self.size(message) else message
 
 
 @dataclass(frozen=True)
@@ -44,40 +173,35 @@ class Case:
         return next(reversed(self.told.turns), None)
 
     @cached_property
-    def asked(self) -> Message | str | None:
+    def asked(self) -> Message | None:
         """What `context` is given."""
         question = self.scenario.ask.question
         if question == "repeated":
-            return self.told.turns[self.newest][0].content if self.newest else None
+            return Message.user(self.told.turns[self.newest][0].content) if self.newest else None
         return None if isinstance(question, str) else question
 
     @cached_property
     def stored(self) -> str | None:
         """The turn that is being answered, if its question is stored."""
-        if self.asked is None or self.newest is None:
-            return self.newest
-        asked = Message.user(self.asked) if isinstance(self.asked, str) else self.asked
-        if _is_blank(asked):
+        if self.asked is None or self.newest is None or _is_blank(self.asked):
             return self.newest
         question, *_, last = [*self.told.turns[self.newest], *self.told.turns[self.newest][-1:]]
         answered = last.role == "assistant" and not last.tool_calls
-        return None if answered or question.content != asked.content else self.newest
+        return None if answered or question.content != self.asked.content else self.newest
 
     @cached_property
     def question(self) -> Message | None:
         """The question, with its grounding."""
-        asked = Message.user(self.asked) if isinstance(self.asked, str) else self.asked
         if self.stored is None:
-            return None if asked is None or _is_blank(asked) else asked
+            return None if self.asked is None or _is_blank(self.asked) else self.asked
         stored = self.told.turns[self.stored][0]
-        given = asked.grounding if asked and asked.content == stored.content else None
+        given = self.asked.grounding if self.asked and self.asked.content == stored.content else None
         return stored if given is None else stored.replace(grounding=given)
 
     @cached_property
     def answers(self) -> list[Messages]:
         """What answers it so far, in units that may be sent."""
-        turn = self.told.turns[self.stored] if self.stored else []
-        return sendable(turn, current=True)[1:]
+        return sendable(self.told.turns[self.stored] if self.stored else [], current=True)[1:]
 
     def sends_recalled(self, turn: str | None, recalled: Sequence[str]) -> bool:
         """Whether a turn is recalled as real messages."""
@@ -98,24 +222,19 @@ class Case:
     @cached_property
     def pinned(self) -> dict[str, Messages]:
         """Turn -> what is sent of it, for turns that hold a pinned message and are not the current one."""
-        return {
-            turn: [m for unit in sendable(members) for m in unit]
-            for turn, members in self.told.turns.items()
-            if turn != self.stored and any(m.pinned for m in members)
-        }
+        past = {turn: members for turn, members in self.told.turns.items() if turn != self.stored}
+        return {t: flat(sendable(members)) for t, members in past.items() if any(m.pinned for m in members)}
 
     @cached_property
     def stays(self) -> Messages:
         """System messages and pinned turns."""
-        system = [m for m in self.told.messages if m.role == "system"]
-        return [*system, *(m for members in self.pinned.values() for m in members)]
+        return [*(m for m in self.told.messages if m.role == "system"), *flat(list(self.pinned.values()))]
 
     @cached_property
     def must(self) -> Messages:
         """The question, the newest group of its turn, and pinned ones."""
         question = [] if self.question is None else [bare(self.question)]
-        groups = [u for u in self.answers if u is self.answers[-1] or any(m.pinned for m in u)]
-        return [*question, *(m for unit in groups for m in unit)]
+        return [*question, *flat([u for u in self.answers if u is self.answers[-1] or any(m.pinned for m in u)])]
 
     def short(self, unit: Messages) -> Messages:
         """A tool group with a stub in place of each result that is larger than its stub."""
@@ -139,49 +258,39 @@ class Case:
     def past(self) -> dict[str, Messages]:
         """Turn -> what the window may hold of it, newest first."""
         turns = {t: m for t, m in self.told.turns.items() if t != self.stored and t not in self.pinned}
-        past = {t: self.dressed(t, [m for u in sendable(turns[t]) for m in u]) for t in reversed(turns)}
+        past = {turn: self.dressed(turn, flat(sendable(turns[turn]))) for turn in reversed(turns)}
         return past | {m.id or "": [m] for m in self.told.greeting if self.question is not None and not m.pinned}
 
-    def light(self, members: Messages) -> Messages:
-        """Messages of a turn, without media that are larger than the note on them."""
-        return [lighter(message, self.told) for message in members]
-
-    def sent_past(self, context: Context) -> dict[str, Messages]:
-        """`past` as it is sent where the question has no answer yet: the oldest media give way first."""
-        chosen = (Kind.WINDOW, Kind.RECALLED)
-        must = sum(line.tokens for line in context.report.included if line.kind not in chosen)
-        rest = max(0, self.budget - must)
-        full = [sum(map(self.told.size, members)) for members in self.past.values()]
-        light = [sum(map(self.told.size, self.light(members))) for members in self.past.values()]
-        kept = media_kept(full, light, rest, rest - self._room_for_recall(rest))
-        past = enumerate(self.past.items())
-        return {turn: members if number < kept else self.light(members) for number, (turn, members) in past}
-
-    def _room_for_recall(self, rest: int) -> int:
-        """What recalled messages may take of the rest: a share of all, but the newest turn takes what it needs first,
-        unless that leaves less than a quarter.
-        """
-        share: float | None = self.scenario.arguments["recall_tokens"]
-        if isinstance(share, int):
-            return min(share, rest)
-        share = 0.8 if share is None else share
-        newest = [self.told.by_id[m.id] for m in next(iter(self.past.values()), [])]
-        left = rest - self.told.tokens(newest)
-        return min(int(share * self.available), left if left >= 0.25 * rest else rest)
+    def light(self, members: Sequence[Message]) -> Messages:
+        """Messages without media that are larger than the note on them."""
+        return [self.told.lighter(message) for message in members]
 
     def dressed(self, turn: str, members: Messages) -> Messages:
         """Messages of a turn as sent: with grounding as far as `keep_grounding` says."""
         keep = self.scenario.arguments["keep_grounding"]
         reach = {"newest": 1, "none": 0, "all": 10**9}.get(keep, keep)
         rank = len(self.told.turns) - 1 - self.told.number[turn] + (self.stored is None and self.question is not None)
-        dress = grounded if rank < reach else bare
-        return [dress(members[0]), *map(bare, members[1:])]
+        first, *rest = members
+        dressed = with_grounding(first, render_grounding(first.grounding)) if rank < reach else bare(first)
+        return [dressed, *map(bare, rest)]
+
+    def fitted(self, question: Message, room: int) -> Message:
+        """The question with as much of its grounding as fits."""
+
+        def written(text: str) -> Message:
+            return with_grounding(question, text)
+
+        return written(fit_grounding(question.grounding, lambda text: self.told.size(written(text)) <= room).text)
 
     def block(self, recalled: Sequence[str]) -> str:
         """The text that brings messages back, from their ids, best first."""
-        messages = [self.told.by_id[id_] for id_ in recalled]
-        by_turn = self.scenario.arguments["recall_unit"] == "turn"
-        return fenced(self.scenario.template, messages, self.told, by_turn=by_turn)
+        messages, by_turn = [self.told.by_id[id_] for id_ in recalled], self.scenario.arguments["recall_unit"] == "turn"
+        ranks = list(dict.fromkeys(m.turn_id if by_turn else m.id for m in reversed(messages)))
+        keys = self.told.keys(front=True)
+        ordered = sorted(messages, key=lambda m: (keys[m.id][0], keys[m.id][2]))
+        if self.scenario.template.order == "score":
+            ordered = sorted(ordered, key=lambda m: ranks.index(m.turn_id if by_turn else m.id))
+        return self.scenario.template.render(ordered)
 
     def context(self, memory: InfiniteMemory | None = None) -> Context:
         ask = self.scenario.ask
@@ -208,13 +317,13 @@ class Case:
         """Choose the limit as the scenario says; the parts it is made of are counted without a limit."""
         budget, tokens = self.scenario.budget, self.told.tokens
         must = tokens(self.must)
-        turn = [m for unit in self.answers for m in unit] + ([grounded(self.question)] if self.question else [])
-        past = tokens([m for members in self.past.values() for m in members])
+        question = [] if self.question is None else [self.fitted(self.question, 10**9)]
+        turn = tokens([*flat(self.answers), *question])
         size = {
             "stays": 0,
             "must": must,
-            "turn": must + budget.percent * (tokens(turn) - must) // 100,
-            "past": tokens(turn) + budget.percent * past // 100,
+            "turn": must + budget.percent * (turn - must) // 100,
+            "past": turn + budget.percent * tokens(flat(list(self.past.values()))) // 100,
         }[budget.base]
         stays = self.tools + tokens(self.stays)
         self.memory.max_tokens = max(1, stays + size + budget.more + self.scenario.ask.reserve)
@@ -248,45 +357,12 @@ def recalled_in(context: Context) -> list[str]:
 
 
 def summary_in(context: Context) -> str:
-    """The summary as it is written; empty without one."""
-    for line in context.report.included:
-        if line.kind is Kind.SUMMARY:
-            said = counted_summary(line.text)[1]
-            # The tags of the recalled text's own wording, whichever that is, are escaped.
-            escaped = said.replace("</old>", "&lt;/old>"), said.replace("</earlier_messages>", "&lt;/earlier_messages>")
-            both = escaped[0].replace("</earlier_messages>", "&lt;/earlier_messages>")
-            forms = [f"<sum>\n{one}\n</sum>" for one in (said, *escaped, both)]
-            sent = "\n".join(message.content for message in context.messages)
-            return next((one for one in forms if one in sent), forms[0])
-    return ""
-
-
-def counted_summary(text: str) -> tuple[int, str]:
-    """How many messages a report says that a summary is made of, and what it says."""
-    count, _, said = text.partition(" message")
-    return int(count), said.removeprefix("s").removeprefix(": ")
-
-
-def as_stored(context: Context) -> list[Message]:
-    """The prompt without its summary: that is taken out of where it is allowed to be."""
-    messages, summary = list(context.messages), summary_in(context)
-    places = [n for n, message in enumerate(messages) if summary and summary in message.content]
-    assert len(places) == bool(summary)
-    for place in places:
-        message = messages[place]
-        if message.role == "system" and message.content == summary and message.id is None:
-            del messages[place]
-        else:
-            end = f"\n\n{summary}"
-            assert message.role == "user" or message.content == summary or message.content.endswith(end)
-            content = message.content.removesuffix(end).removeprefix(summary).removeprefix("\n\n")
-            messages[place] = message.replace(content=content)
-    return messages
+    """The summary, after the number of messages it is made of; empty without one."""
+    return next((line.text for line in context.report.included if line.kind is Kind.SUMMARY), "")
 
 
 def sent_in(case: Case, context: Context) -> list[Messages]:
     """The groups of the current turn as they are sent, or charged for, by the report."""
     stubs = {line.id: line.part for line in context.report.included if line.kind is Kind.QUESTION}
     there = [unit for unit in case.answers if unit[0].id in stubs]
-    stubbed = [any(stubs[m.id] for m in unit) for unit in there]
-    return [case.short(unit) if short else [*map(bare, unit)] for unit, short in zip(there, stubbed, strict=True)]
+    return [case.short(unit) if any(stubs[m.id] for m in unit) else [*map(bare, unit)] for unit in there]

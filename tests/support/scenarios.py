@@ -7,17 +7,12 @@ from itertools import count
 from typing import Any, Literal
 
 from shared_core.memory import InfiniteMemory
-from shared_core.messages import Grounding, Message, ToolCall
+from shared_core.messages import Message
 from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.template import RecallTemplate
 from shared_core.store import Store
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import ConservativeCounter, TiktokenCounter, as_counter
-
-__all__ = [
-    "COUNTERS", "Ask", "Budget", "Fork", "Go", "Greet", "Late", "Pause", "Reply", "Say", "Scenario", "Step", "System",
-    "Talk", "Tools", "new_memory",
-]  # fmt: skip
 
 START = datetime(2024, 2, 28, 9, tzinfo=UTC)
 
@@ -40,54 +35,16 @@ COUNTERS: dict[str, Callable[[], Callable[[str], int]]] = {
     "tiktoken": TiktokenCounter,
 }
 
-
-@dataclass(frozen=True)
-class Reply:
-    """An answer in words."""
-
-    text: str
-    pinned: bool = False
-
-
-@dataclass(frozen=True)
-class Tools:
-    """A tool call: `results[i]` answers the i-th of its calls, None never comes.
-
-    The results come `backwards`, or `late`, after all else that is said with them; `stray` answers no call at all.
-    """
-
-    results: tuple[str | None, ...]
-    text: str = ""
-    backwards: bool = False
-    late: bool = False
-    pinned: bool = False
-    stray: bool = False
+Answer = tuple[Message, ...]
+"""Words, or tool calls with their results; the ids of the calls are its own."""
 
 
 @dataclass(frozen=True)
 class Say:
-    """A user's message and what answers it."""
+    """A message, and what answers it."""
 
-    text: str
-    answers: tuple[Reply | Tools, ...] = ()
-    name: str | None = None
-    grounding: Grounding | None = None
-    pinned: bool = False
-    media_tokens: int = 0
-
-
-@dataclass(frozen=True)
-class Greet:
-    """An assistant's words before the first user message."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class System:
-    """A system message."""
-
-    text: str
+    message: Message
+    answers: tuple[Answer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,7 +75,7 @@ class Go:
     place: int
 
 
-Step = Greet | Say | System | Late | Pause | Fork | Go
+Step = Say | Late | Pause | Fork | Go
 
 
 @dataclass(frozen=True)
@@ -134,7 +91,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Ask:
-    """One call of `context`: a text, or the newest user message (`"stored"`) or its text (`"repeated"`)."""
+    """One call of `context`: a question, or the newest user message (`"stored"`) or its text (`"repeated"`)."""
 
     question: Message | Literal["stored", "repeated"]
     shown: bool = True
@@ -162,63 +119,42 @@ class Scenario:
         counter.overhead = self.overhead
         return counter
 
-    @property
-    def constructor(self) -> dict[str, Any]:
-        """The keyword arguments, with fresh objects; the budget is set later."""
-        return {
-            "token_counter": self.token_counter,
-            "embedder": HashingEmbedder(),
-            "reserve_tokens": 0,
-            "recall_template": self.template,
-            **self.arguments,
-        }
-
 
 def new_memory(scenario: Scenario, store: Store, **changes: Any) -> InfiniteMemory:
-    """Return a memory with the scenario's arguments and ids and times that depend on nothing."""
-    return InfiniteMemory(store, **(scenario.constructor | changes))
+    """Return a memory with the scenario's arguments and objects of its own."""
+    fresh: dict[str, Any] = {"token_counter": scenario.token_counter, "embedder": HashingEmbedder()}
+    usual = {"reserve_tokens": 0, "recall_template": scenario.template}
+    return InfiniteMemory(store, **fresh | usual | scenario.arguments | changes)
 
 
 @dataclass
 class Talk:
-    """Says the steps of a scenario to a memory."""
+    """Says the steps of a scenario to a memory, with ids and times that depend on nothing else."""
 
     memory: InfiniteMemory
     reuse_call_ids: bool = False
     prefix: str = "message"
     _ids: Iterator[int] = field(default_factory=lambda: count(1))
     _calls: Iterator[int] = field(default_factory=lambda: count(1))
-    _forks: Iterator[int] = field(default_factory=lambda: count(1))
     _said: list[str] = field(default_factory=list)
     _time: datetime = START
 
     def play(self, steps: Sequence[Step]) -> None:
-        """Say and do all steps."""
         for step in steps:
             self.take(step)
 
     def take(self, step: Step) -> None:
-        """Say or do one step."""
         match step:
             case Say():
-                user = Message.user(
-                    step.text, name=step.name, grounding=step.grounding, pinned=step.pinned,
-                    media_tokens=step.media_tokens,
-                )  # fmt: skip
-                if self.reuse_call_ids:
-                    self._calls = count(1)
-                self.add([user, *self.messages(step.answers)])
-            case Greet():
-                self.add([Message.assistant(step.text)])
-            case System():
-                self.add([Message.system(step.text)])
+                self._calls = count(1) if self.reuse_call_ids else self._calls
+                self.add([step.message, *self.messages(step.answers)])
             case Late():
                 self._late(step)
             case Pause():
                 self._time += timedelta(hours=7)
             case Fork():
-                at = self._pick(step.place) if step.place is not None else None
-                self.memory.fork(f"fork {next(self._forks)}", at)
+                at = None if step.place is None else self._pick(step.place)
+                self.memory.fork(f"fork {len(self.memory.branches())}", at)
             case Go():
                 names = [branch.name for branch in self.memory.branches()]
                 place = names[step.place % len(names)] if step.branch and names else self._pick(step.place)
@@ -235,27 +171,16 @@ class Talk:
         self._said += [message.id or "" for message in stored]
         return stored
 
-    def messages(self, answers: Sequence[Reply | Tools]) -> list[Message]:
-        """Return answers as messages."""
+    def messages(self, answers: Sequence[Answer]) -> list[Message]:
+        """Return answers as messages, each with ids of calls that no other one has."""
         said: list[Message] = []
-        late: list[Message] = []
         for answer in answers:
-            first, *results = self._answer(answer)
-            said.append(first)
-            (late if isinstance(answer, Tools) and answer.late else said).extend(results)
-        return said + late
-
-    def _answer(self, answer: Reply | Tools) -> list[Message]:
-        if isinstance(answer, Reply):
-            return [Message.assistant(answer.text, pinned=answer.pinned)]
-        if answer.stray:
-            return [Message.tool("nobody asked", "no such call")]
-        calls = tuple(ToolCall(id=f"call {next(self._calls)}", name="look_up", arguments="{}") for _ in answer.results)
-        results = [
-            Message.tool(text, call.id) for call, text in zip(calls, answer.results, strict=True) if text is not None
-        ]
-        asked = Message.assistant(answer.text, tool_calls=calls, pinned=answer.pinned)
-        return [asked, *(results[::-1] if answer.backwards else results)]
+            ids = {call.id: f"call {next(self._calls)}" for message in answer for call in message.tool_calls}
+            for one in answer:
+                calls = tuple(call.model_copy(update={"id": ids[call.id]}) for call in one.tool_calls)
+                answered = ids.get(one.tool_call_id or "", one.tool_call_id)
+                said.append(one.replace(tool_calls=calls, tool_call_id=answered))
+        return said
 
     def _late(self, step: Late) -> None:
         told = list(self.memory.messages())
@@ -266,8 +191,7 @@ class Talk:
         members = [message for message in told if message.turn_id == turn]
         done = {message.tool_call_id for message in members}
         waiting = [call.id for message in members for call in message.tool_calls if call.id not in done]
-        late = Message.tool(step.text, waiting[0]) if waiting else Message.assistant(step.text)
-        self.add([late], turn=turn)
+        self.add([Message.tool(step.text, waiting[0]) if waiting else Message.assistant(step.text)], turn=turn)
 
     def _pick(self, place: int) -> str | None:
         return self._said[-1 - place % len(self._said)] if self._said else None
