@@ -97,10 +97,8 @@ class SessionPool:
     def _keep(self, memory: InfiniteMemory) -> None:
         """Put a memory among those that nobody uses, and close those that are too many."""
         with self._lock:
-            if self._closed:
-                return
             self._idle.append(((memory.user_id, memory.session_id), memory))
-            spare = self._idle[: max(0, len(self._idle) - self._size)]
+            spare = self._idle[: max(0, len(self._idle) - (0 if self._closed else self._size))]
             del self._idle[: len(spare)]
         for _, one in spare:
             one.close()

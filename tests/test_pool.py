@@ -78,6 +78,16 @@ def test_a_store_that_was_given_stays_open() -> None:
             memory.add(Message.user("hello"))
 
 
+@pytest.mark.parametrize("given", [True, False])
+def test_a_memory_that_outlives_its_pool_is_closed_when_it_is_given_back(tmp_path: Path, *, given: bool) -> None:
+    store = SQLiteStore(tmp_path / "chat.db") if given else tmp_path / "chat.db"
+    pool = SessionPool(store, embedder="words")
+    with pool.use("one") as memory:
+        memory.add(Message.user("Hello."))
+        pool.close()
+    assert memory._closed
+
+
 def test_wrong_arguments_are_said_at_once_and_leave_no_file(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="max_tokens=0"):
         SessionPool(max_tokens=0)
