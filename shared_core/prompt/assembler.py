@@ -28,7 +28,7 @@ from shared_core.prompt.report_lines import report_lines
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Fill, Selection, Window, fit_window
 from shared_core.session.turns import Entry, Turn, chronological, tokens_of
-from shared_core.tokens import body_tokens, tokens_around
+from shared_core.tokens import message_tokens
 
 Placement = Literal["grounding", "messages", "system"]
 
@@ -312,22 +312,9 @@ class Assembler:
         entries = self._in_order(recalled)
         text = self.template.render([self.framer.between_fences(entry.message) for entry in entries])
         if self._beside_question(frame):
-            tokens = self._size_with(asked_with(frame, text), entries) - frame.bare - frame.grounding_tokens
+            tokens = message_tokens(asked_with(frame, text), self.framer.counter) - frame.bare - frame.grounding_tokens
             return _Chosen(fates, tokens, text)
-        return _Chosen(fates, self._size_with(Message.system(text), entries), text)
-
-    def _size_with(self, message: Message, entries: Iterable[Entry]) -> int:
-        """Return the size of a message that holds the text of others, whose sizes are known."""
-        counter, known = self.framer.counter, list[tuple[str, int]]()
-        names: dict[str | None, int] = {None: 0}
-        for entry in entries:
-            said = entry.message
-            if not said.tool_calls:  # else, its size is not that of its text and name
-                if said.name not in names:
-                    names[said.name] = counter(said.name or "")
-                beside = counter.overhead + said.media_tokens + names[said.name]
-                known.append((said.content, entry.tokens - beside))
-        return counter.overhead + body_tokens(message, lambda text: tokens_around(text, counter, known))
+        return _Chosen(fates, message_tokens(Message.system(text), self.framer.counter), text)
 
     @cached_property
     def _estimate(self) -> RecallEstimate:

@@ -1,7 +1,7 @@
 """Token counters, and the sizes of messages and tool schemas."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any
 
@@ -20,7 +20,6 @@ __all__ = [
     "as_counter",
     "body_tokens",
     "message_tokens",
-    "tokens_around",
     "tools_tokens",
 ]
 
@@ -83,11 +82,6 @@ def as_counter(value: TokenCounter | Callable[[str], int] | str | None) -> Token
 def message_tokens(message: Message, counter: TokenCounter) -> int:
     """Return the tokens a message takes when it is sent: its framing, and `body_tokens`."""
     return counter.overhead + body_tokens(message, counter)
-
-
-def tokens_around(text: str, counter: TokenCounter, known: Iterable[tuple[str, int]]) -> int:
-    """Return the tokens of a text that holds others whose number is known, if that helps this counter."""
-    return counter.around(text, known) if isinstance(counter, TiktokenCounter) else counter(text)
 
 
 def body_tokens(message: Message, counter: Callable[[str], int]) -> int:

@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,13 +24,6 @@ DOWNLOAD_SECONDS = 30.0
 
 BLOCK = 20_000
 """The largest number of characters that are passed to tiktoken at once; see `_blocks`."""
-
-
-WORTH_CUTTING = 60
-"""Characters of a text from which on it is faster not to count it again."""
-
-BETWEEN = " \n"
-"""What tokens never reach over, in whole or in part, between texts without white space around them."""
 
 
 class TokenFallbackWarning(UserWarning):
@@ -50,8 +43,6 @@ class TiktokenCounter:
 
     name: str | None
     overhead = OVERHEAD
-    _between: int | None
-    """The tokens of `BETWEEN` between words; None: the counts of parts do not add up."""
 
     def __init__(self, name: str = "o200k_base") -> None:
         encoding_name = _encoding_name(name)
@@ -60,51 +51,13 @@ class TiktokenCounter:
         if encoding is None:
             self._count = ConservativeCounter()
             self.name = ConservativeCounter.name
-            self._between = None
         else:
             self._count = partial(_count_blocks, encoding)
             self.name = f"tiktoken/{encoding_name}"
-            self._between = self._count(f"a{BETWEEN}a") - 2 * self._count("a")
 
     def __call__(self, text: str, /) -> int:
         """Return the number of tokens of `text`."""
         return self._count(text)
-
-    def around(self, text: str, known: Iterable[tuple[str, int]]) -> int:
-        """Return the number of tokens of a text that holds others whose number is known; only the rest is read.
-
-        No token reaches over a space that follows a word, whatever stands before and after. So a text between two
-        such spaces has the same tokens anywhere, and the count is exact.
-
-        Args:
-            text: the text.
-            known: the texts in it, in order, with the number of tokens of each by itself.
-        """
-        if self._between is None:
-            return self._count(text)
-        parts, ends, total, end = list[str](), list[str](), 0, 0
-        for inner, tokens in known:
-            first, last = _inside(inner)
-            start = text.find(inner, end) if first < last else -1
-            if start >= 0:
-                parts.append(text[end : start + first])
-                ends.append(inner[:first] + inner[last:])
-                end = start + last
-                total += tokens
-        if not parts:
-            return self._count(text)
-        counted_twice = self._count(BETWEEN.join(ends)) - (len(ends) - 1) * self._between
-        return total + self._count("".join([*parts, text[end:]])) - counted_twice
-
-
-def _inside(text: str) -> tuple[int, int]:
-    """Return the first and the last space of a text that follow a word, or (0, 0) if too little is between them."""
-    if len(text) < WORTH_CUTTING or text[0].isspace() or text[-1].isspace():
-        return 0, 0
-    first, last = text.find(" "), text.rfind(" ")
-    if first < 0 or text[first - 1].isspace() or text[last - 1].isspace():
-        return 0, 0
-    return (first, last) if last - first >= WORTH_CUTTING // 2 else (0, 0)
 
 
 def _count_blocks(encoding: "Encoding", text: str) -> int:
