@@ -14,8 +14,7 @@ from langchain_infinite_memory.token_counters import TextCounter, as_token_count
 from shared_core.arguments import suggestion
 from shared_core.doors.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
 from shared_core.memory import InfiniteMemory
-from shared_core.plugins.base import AnySummarizer, SummarizerModel
-from shared_core.plugins.reranker import AnyReranker
+from shared_core.plugins.base import Reranker, Summarizer, SummarizerModel
 from shared_core.plugins.reranker import as_reranker as as_own_reranker
 from shared_core.strippers import PASTED_CONTEXT
 from shared_core.summaries.wording import SUMMARY_PROMPT
@@ -24,10 +23,10 @@ __all__ = ["as_reranker", "as_summarizer"]
 
 RESERVE_TOKENS = inspect.signature(InfiniteMemory).parameters["reserve_tokens"].default
 
-Given = TypeVar("Given", bound=AnySummarizer)
+Given = TypeVar("Given", bound=Summarizer)
 
-SummarizerLike = Runnable[Any, Any] | AnySummarizer
-RerankerLike = BaseDocumentCompressor | AnyReranker | str
+SummarizerLike = Runnable[Any, Any] | Summarizer
+RerankerLike = BaseDocumentCompressor | Reranker | str
 
 GIVEN = "infinite_memory_text"
 """The entry of a document's metadata that tells which text it is. Compressors keep metadata, and seldom ids."""
@@ -80,7 +79,7 @@ def as_summarizer(model: Runnable[Any, Any], *, prompt: str = ...) -> Summarizer
 def as_summarizer(model: Given, *, prompt: str = ...) -> Given: ...
 
 
-def as_summarizer(model: SummarizerLike, *, prompt: str = SUMMARY_PROMPT) -> AnySummarizer:
+def as_summarizer(model: SummarizerLike, *, prompt: str = SUMMARY_PROMPT) -> Summarizer:
     """Return a summarizer for `InfiniteMemory(summarizer=...)` and for `merge(..., summarizer=...)`.
 
     Args:
@@ -121,7 +120,7 @@ def _text(answer: Any) -> str:
     return str(said)
 
 
-def as_reranker(reranker: RerankerLike) -> AnyReranker:
+def as_reranker(reranker: RerankerLike) -> Reranker:
     """Return a reranker for `InfiniteMemory(reranker=...)`.
 
     Args:

@@ -19,8 +19,7 @@ from llama_index_infinite_memory.strippers import Stripper
 from shared_core.arguments import suggestion, whole_number
 from shared_core.doors.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
 from shared_core.field_errors import shown
-from shared_core.plugins.base import AnySummarizer, Embedder, SummarizerModel
-from shared_core.plugins.reranker import AnyReranker
+from shared_core.plugins.base import Embedder, Reranker, Summarizer, SummarizerModel
 from shared_core.plugins.reranker import as_reranker as as_own_reranker
 from shared_core.pool import SessionPool
 from shared_core.summaries.wording import SUMMARY_PROMPT
@@ -29,9 +28,9 @@ __all__ = ["as_reranker", "as_summarizer"]
 
 Tokenizer = Callable[[str], Sized]
 EmbedModel = Embedder | BaseEmbedding | Callable[[list[str]], Any] | str | None
-SummarizerLike = BaseLLM | AnySummarizer
-RerankerLike = BaseNodePostprocessor | AnyReranker | str
-Given = TypeVar("Given", bound=AnySummarizer)
+SummarizerLike = BaseLLM | Summarizer
+RerankerLike = BaseNodePostprocessor | Reranker | str
+Given = TypeVar("Given", bound=Summarizer)
 
 _FIXED = {
     "store", "session_id", "user_id", "max_tokens", "reserve_tokens", "token_counter", "embedder",
@@ -229,7 +228,7 @@ def as_summarizer(llm: BaseLLM, *, prompt: str = ...) -> SummarizerModel: ...
 def as_summarizer(llm: Given, *, prompt: str = ...) -> Given: ...
 
 
-def as_summarizer(llm: SummarizerLike, *, prompt: str = SUMMARY_PROMPT) -> AnySummarizer:
+def as_summarizer(llm: SummarizerLike, *, prompt: str = SUMMARY_PROMPT) -> Summarizer:
     """Return a summarizer for `InfiniteMemory(summarizer=...)` and for `merge(..., summarizer=...)`.
 
     Args:
@@ -257,7 +256,7 @@ def _model_summarizer(llm: BaseLLM, prompt: str) -> SummarizerModel:
 # Reranking
 
 
-def as_reranker(reranker: RerankerLike) -> AnyReranker:
+def as_reranker(reranker: RerankerLike) -> Reranker:
     """Return a reranker for `InfiniteMemory(reranker=...)`.
 
     Args:

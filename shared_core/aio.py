@@ -14,7 +14,7 @@ from shared_core.history.matcher import Removed
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, MessageLike
 from shared_core.pipeline import Progress
-from shared_core.plugins.base import AnySummarizer
+from shared_core.plugins.base import Summarizer
 from shared_core.plugins.calls import Steps, adrive
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
@@ -252,7 +252,7 @@ class AsyncInfiniteMemory:
         return await self._call(self._memory.newest_at, reference)
 
     async def merge(
-        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: AnySummarizer | None = None
+        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: Summarizer | None = None
     ) -> MergeResult:
         """Merge another branch into this one; see `InfiniteMemory.merge`. An asynchronous summarizer is awaited."""
         return await self._drive(self._memory._merge_steps(source, how, prompt=prompt, summarizer=summarizer))

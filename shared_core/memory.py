@@ -29,10 +29,10 @@ from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed, follow
 from shared_core.messages import Message, MessageLike, message_list, one_message
 from shared_core.pipeline import Progress, PromptBuilder
-from shared_core.plugins.base import AnySummarizer, Embedder, TokenCounter
+from shared_core.plugins.base import Embedder, Reranker, Summarizer, TokenCounter
 from shared_core.plugins.calls import Steps, drive
 from shared_core.plugins.embedders import as_embedder
-from shared_core.plugins.reranker import AnyReranker, as_reranker
+from shared_core.plugins.reranker import as_reranker
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Framer, KeepGrounding, OnOverflow, Shorten
@@ -80,7 +80,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     It calls no model except its embedder and, if you pass them, the summarizer and the reranker.
 
     The arguments stand in four groups: what every program sets, up to `embedder`; recall, up to `recall_template`;
-    summaries, the next three; and what few programs set, from `window_turns` on.
+    summaries, the next two; and what few programs set, from `window_turns` on.
 
     Args:
         store: where messages are stored. A path opens an SQLite database, which is created if it does not exist
@@ -165,10 +165,10 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         # Recall
         scope: RecallScope = "session", recall: Recall = "balanced", top_k: int | None = None,
         recall_tokens: float | int | None = None, min_score: float | None = None, recall_unit: RecallUnit = "message",
-        embed_text: EmbedText | None = None, reranker: AnyReranker | str | None = None,
+        embed_text: EmbedText | None = None, reranker: Reranker | str | None = None,
         placement: Placement = "grounding", recall_template: RecallTemplate | None = None,
         # Summaries
-        summarizer: AnySummarizer | None = None, summarizer_tokens: int = 4000,
+        summarizer: Summarizer | None = None, summarizer_tokens: int = 4000,
         # Advanced
         window_turns: int | None = None, fill: Fill = "steady", keep_grounding: KeepGrounding = "newest",
         shorten_grounding: Shorten | None = None, on_overflow: OnOverflow = "raise",

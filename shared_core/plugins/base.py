@@ -13,8 +13,8 @@ from shared_core.messages import Message
 from shared_core.runtime.threads import beside
 
 __all__ = [
-    "AnySummarizer", "AsyncReranker", "AsyncSummarizer", "Embedder", "Fingerprint", "Reranker", "RerankerModel",
-    "Scores", "Summarizer", "SummarizerModel", "TokenCounter", "Vectors",
+    "Embedder", "Fingerprint", "Reranker", "RerankerModel", "Scores", "Summarizer", "SummarizerModel", "TokenCounter",
+    "Vectors",
 ]  # fmt: skip
 
 Vectors = npt.NDArray[np.float32]
@@ -41,18 +41,12 @@ class TokenCounter(Protocol):
         """Return the number of tokens of `text`. Special tokens in it count as text. Must not raise."""
 
 
-Summarizer = Callable[[str | None, Sequence[Message]], str]
+Summarizer = Callable[[str | None, Sequence[Message]], str | Awaitable[str]]
 """Sums up messages, oldest first, given the summary of the messages before them (None: there is none).
 
-A request for something in particular, such as the prompt of a merge, comes as the last message: a user message without
-an id, which no stored message lacks.
+It may be a coroutine function. A request for something in particular, such as the prompt of a merge, comes as the last
+message: a user message without an id, which no stored message lacks.
 """
-
-AsyncSummarizer = Callable[[str | None, Sequence[Message]], Awaitable[str]]
-"""A `Summarizer` as a coroutine function."""
-
-AnySummarizer = Callable[[str | None, Sequence[Message]], str | Awaitable[str]]
-"""A `Summarizer`, an `AsyncSummarizer` or a `SummarizerModel`."""
 
 
 class SummarizerModel(ABC):
@@ -69,14 +63,12 @@ class SummarizerModel(ABC):
 
 Scores = Sequence[float] | npt.NDArray[Any]
 
-Reranker = Callable[[str, list[str]], Scores]
+Reranker = Callable[[str, list[str]], Scores | Awaitable[Scores]]
 """Returns how well each of some texts answers a question: one number per text, in their order, higher is better.
 
-Numbers are compared within one call only. Minus infinity puts a text last; NaN and infinity are errors.
+It may be a coroutine function. Numbers are compared within one call only. Minus infinity puts a text last; NaN and
+infinity are errors.
 """
-
-AsyncReranker = Callable[[str, list[str]], Awaitable[Scores]]
-"""A `Reranker` as a coroutine function."""
 
 
 class RerankerModel(ABC):

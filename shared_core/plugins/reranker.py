@@ -1,6 +1,6 @@
 """Rerankers: what `reranker=` accepts, requests for scores, and the cross-encoders of sentence-transformers."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -10,16 +10,13 @@ from typing_extensions import override
 from shared_core.errors import RerankerError, require
 from shared_core.field_errors import shown
 from shared_core.plugins import calls
-from shared_core.plugins.base import RerankerModel, Scores
+from shared_core.plugins.base import Reranker, RerankerModel
 from shared_core.plugins.calls import Request
 from shared_core.plugins.embedders.hub import missing
 from shared_core.plugins.embedders.sentence_transformers import OneAtATime, cross_encoder
 from shared_core.plugins.pieces import encodable
 
-__all__ = ["AnyReranker", "CrossEncoderReranker", "as_reranker"]
-
-AnyReranker = Callable[[str, list[str]], Scores | Awaitable[Scores]]
-"""A `Reranker`, an `AsyncReranker` or a `RerankerModel`."""
+__all__ = ["CrossEncoderReranker", "as_reranker"]
 
 CHOICES = (
     "pass the folder or the full hub name of a sentence-transformers cross-encoder, such as "
@@ -27,7 +24,7 @@ CHOICES = (
 )
 
 
-def as_reranker(value: AnyReranker | str) -> AnyReranker:
+def as_reranker(value: Reranker | str) -> Reranker:
     """Return the reranker that `value` means.
 
     Args:
@@ -51,7 +48,7 @@ def as_reranker(value: AnyReranker | str) -> AnyReranker:
     return value
 
 
-def scores_request(reranker: AnyReranker, query: str, texts: list[str]) -> Request[tuple[float, ...]]:
+def scores_request(reranker: Reranker, query: str, texts: list[str]) -> Request[tuple[float, ...]]:
     """Return a request for the score of each text, which a question waits for no longer than it may."""
     awaited = reranker.rerank if isinstance(reranker, RerankerModel) else None
     return Request(

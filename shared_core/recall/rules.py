@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from shared_core.arguments import in_range, one_of
-from shared_core.plugins.base import Embedder
-from shared_core.plugins.reranker import AnyReranker
+from shared_core.plugins.base import Embedder, Reranker
 from shared_core.recall.embedding import EmbedText, message_text, name_of, turn_text
 from shared_core.recall.scope import RecallScope, RecallUnit
 from shared_core.recall.worth import Recall
@@ -29,7 +28,7 @@ class RecallRules:
     excerpt_tokens: int | None = 100
     scope: RecallScope = "session"
     recall: Recall = "balanced"
-    reranker: AnyReranker | None = None
+    reranker: Reranker | None = None
 
     def __post_init__(self) -> None:
         one_of("recall", self.recall, get_args(Recall))

@@ -9,7 +9,7 @@ from typing import Any
 
 from shared_core.arguments import whole_number
 from shared_core.messages import Message
-from shared_core.plugins.base import AnySummarizer, SummarizerModel, TokenCounter
+from shared_core.plugins.base import Summarizer, SummarizerModel, TokenCounter
 from shared_core.plugins.calls import Failure, Request, Steps
 from shared_core.records import Record
 from shared_core.session.live import LiveSession
@@ -163,7 +163,7 @@ class SummaryRules:
         ValueError: a call is too small.
     """
 
-    summarizer: AnySummarizer | None = None
+    summarizer: Summarizer | None = None
     call_tokens: int = 4_000
 
     def __post_init__(self) -> None:
@@ -180,7 +180,7 @@ class SummaryRules:
         return self.call_tokens // SUMMARY_SHARE
 
 
-def summary_request(summarizer: AnySummarizer, previous: str | None, messages: Sequence[Message]) -> Request[str]:
+def summary_request(summarizer: Summarizer, previous: str | None, messages: Sequence[Message]) -> Request[str]:
     """Return a request to sum up messages, for which a question waits as long as it takes.
 
     Args:
@@ -204,7 +204,7 @@ def _checked(reply: Any) -> str:
 
 
 def answer_steps(
-    summarizer: AnySummarizer, messages: Sequence[Message], question: str, rules: SummaryRules, counter: TokenCounter
+    summarizer: Summarizer, messages: Sequence[Message], question: str, rules: SummaryRules, counter: TokenCounter
 ) -> Steps[str]:
     """Yield requests for an answer to a question, from all messages, and return it.
 

@@ -53,18 +53,7 @@ class Summed:
 
 
 PAUSE = 10
-"""After a failure, the same call is not tried for this many questions, unless twice as much has left the window."""
-
-
-@dataclass(slots=True)
-class _Failure:
-    """The last failure: the end of the summary before it, how many messages waited, and how many questions to skip."""
-
-    after: Position | None
-    count: int
-    note: Note
-    left: int = PAUSE
-
+"""After a failure, the summarizer is not called for this many questions."""
 
 RENEW_SHARE = 0.25
 """Messages that left the window are summed up once they fill this share of the room, or half a call."""
@@ -83,12 +72,11 @@ LEFT_OUT = Note("the summary is left out: it does not fit beside what must be se
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The messages to sum up next: they cover the path up to index `upto`; `count` messages wait in all."""
+    """The messages to sum up next: they cover the path up to index `upto`."""
 
     previous: Summary | None
     inputs: Sequence[SummaryInput]
     upto: int
-    count: int
 
 
 class RollingSummary:
@@ -105,7 +93,8 @@ class RollingSummary:
         self._clock = clock
         self._counter = assembler.framer.counter
         self._busy = False
-        self._failure: _Failure | None = None
+        self._failed: Note | None = None
+        self._pause = 0
         self._epoch = 0
         self._size = lru_cache(maxsize=VERSIONS)(assembler.size)
 
@@ -176,7 +165,7 @@ class RollingSummary:
                 if isinstance(summary, Failure):
                     if urgent:
                         raise summary.error
-                    notes.append(self._failed(batch, summary))
+                    notes.append(self._note_failure(summary.error))
                     return replace(summed, notes=tuple(notes))
                 self._keep(summary, plan.state.epoch, notes)
                 versions = (summary, *versions)[:VERSIONS]
@@ -240,27 +229,22 @@ class RollingSummary:
         enough = 0 if urgent else min(RENEW_SHARE * plan.frame.open, room / 2)
         if not waiting.inputs or (waiting.ends and waiting.tokens < enough):
             return None
-        if not urgent and (paused := self._paused(previous, start - first)):
-            notes.append(paused)
+        if self._failed is not None and self._pause and not urgent:
+            self._pause -= 1
+            notes.append(self._failed)
             return None
-        return _Batch(previous, *next_batch(waiting, room), count=start - first)
+        return _Batch(previous, *next_batch(waiting, room))
 
-    def _failed(self, batch: _Batch, failure: Failure) -> Note:
+    def _note_failure(self, error: Exception) -> Note:
         """Note a failure and return the note for the report. The first one also warns."""
-        why = f"{type(failure.error).__name__}: {failure.error}"
-        note = Note(f"the summary is not renewed, as the summarizer failed ({why})", "summarizer_failed")
-        if self._failure is None:
+        note = Note(
+            f"the summary is not renewed, as the summarizer failed ({type(error).__name__}: {error})",
+            "summarizer_failed",
+        )
+        if self._failed is None:
             warnings.warn(note, RuntimeWarning, stacklevel=2)
-        self._failure = _Failure(batch.previous.upto if batch.previous is not None else None, batch.count, note)
+        self._failed, self._pause = note, PAUSE
         return note
-
-    def _paused(self, previous: Summary | None, count: int) -> Note | None:
-        """Return why no call is made for this question, for which `count` messages wait; None if one may be made."""
-        failed, after = self._failure, previous.upto if previous is not None else None
-        if failed is None or failed.after != after or count >= 2 * failed.count or failed.left <= 0:
-            return None
-        failed.left -= 1
-        return failed.note
 
     def _room(self, previous: Summary | None) -> int:
         """Return how many tokens of messages fit into a call."""

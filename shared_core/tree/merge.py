@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.plugins.base import AnySummarizer
+from shared_core.plugins.base import Summarizer
 from shared_core.plugins.calls import Steps
 from shared_core.records import Draft, Merge, Move, Position, Stretch
 from shared_core.reprs import short_repr
@@ -207,7 +207,7 @@ class _Sides:
 
 def merge(
     checkout: Checkout, source: str, how: How, rules: SummaryRules, *, prompt: str | None = None,
-    summarizer: AnySummarizer | None = None,
+    summarizer: Summarizer | None = None,
 ) -> Steps[MergeResult]:  # fmt: skip
     """Bring the messages of another branch to this one, all at once or not at all; see `TreeVerbs.merge`."""
     if how not in ("squash", "three-way") and (prompt is not None or summarizer is not None):
@@ -304,7 +304,7 @@ class _Writer:
 
     checkout: Checkout
     rules: SummaryRules
-    summarizer: AnySummarizer | None
+    summarizer: Summarizer | None
 
     def answer(self, messages: Sequence[Message], question: str) -> Steps[str]:
         """Yield the summarizer's requests and return what it wrote."""

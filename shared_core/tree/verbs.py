@@ -6,7 +6,7 @@ from typing import get_args
 from shared_core.arguments import function, one_of, texts, whole_number
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.messages import Message
-from shared_core.plugins.base import AnySummarizer
+from shared_core.plugins.base import Summarizer
 from shared_core.plugins.calls import Steps, drive
 from shared_core.records import Branch
 from shared_core.session.checkout import Checkout
@@ -204,7 +204,7 @@ class TreeVerbs:
     # Merges
 
     def merge(
-        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: AnySummarizer | None = None
+        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: Summarizer | None = None
     ) -> MergeResult:
         """Bring the messages of another branch to this one, all at once or not at all. The source stays.
 
@@ -232,7 +232,7 @@ class TreeVerbs:
         return drive(self._merge_steps(source, how, prompt=prompt, summarizer=summarizer))
 
     def _merge_steps(
-        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: AnySummarizer | None = None
+        self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: Summarizer | None = None
     ) -> Steps[MergeResult]:
         one_of("how", how, get_args(How))
         if summarizer is not None:
