@@ -112,28 +112,6 @@ def test_the_question_and_what_is_recalled_are_counted_and_nothing_else(store: C
         assert context.tokens <= 1_000
 
 
-def test_of_recalled_text_only_what_is_around_its_messages_is_tokenized(
-    store: CountingStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counter, read = TiktokenCounter(), list[int]()
-    with InfiniteMemory(store, max_tokens=2_000, reserve_tokens=0, token_counter=counter) as memory:
-        memory.context("Where does the old lighthouse stand?")
-        count = counter._count
-
-        def recording(text: str) -> int:
-            read.append(len(text))
-            return count(text)
-
-        monkeypatch.setattr(counter, "_count", recording)
-        context = memory.context(OWN)
-        sent = len(context.messages[-1].content)
-        assert sent > 600
-        assert sum(read) < 0.8 * sent
-        assert context.messages[-1].content.endswith(OWN)
-        question = count(context.messages[-1].content) + 4
-        assert question == context.report.totals[Kind.QUESTION] + context.report.totals[Kind.RECALLED]
-
-
 def test_lines_are_made_when_they_are_looked_at(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
     made, make = list[int](), report_lines.report_lines
 
