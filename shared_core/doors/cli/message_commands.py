@@ -198,7 +198,7 @@ def stats(
 ) -> None:
     """Print how much is stored.
 
-    Of all conversations, that is how many conversations, users and messages there are, what each kind of row takes, the
+    With --all-sessions, it says how many conversations, users and messages there are, what each kind of row takes, the
     vectors of each embedder, and the largest conversations. The database counts, which may take minutes.
     """
     if all_sessions:
