@@ -90,6 +90,8 @@ class Backlog:
         ended, self._running = self._running, []
         failed = [one.reply for one in ended if isinstance(one.reply, Failure)]
         notes += [Note(f"messages were not embedded: {one}", "embedder_failed") for one in failed]
+        if failed:
+            self._sessions.live.share()  # another process, whose embedder works, may have embedded them
         reply = yield self._request(embedder, waiting, self._seconds(scopes, embedder, waiting))
         if isinstance(reply, Late):
             self._running.append(reply)

@@ -292,6 +292,26 @@ class TestMessages:
             arrive(memory, embedder)
             assert (memory.context(QUESTION).report.pending, embedder.documents) == (0, [])
 
+    def test_after_an_error_vectors_made_elsewhere_are_taken_as_well(
+        self, embedder: Waiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(texts: Sequence[str]) -> Vectors:
+            embedder.may.wait()
+            raise OSError("gone")
+
+        path = tmp_path / "chat.db"
+        with opened(embedder, path) as memory, InfiniteMemory(path, embedder=HashingEmbedder(16)) as other:
+            memory.add(Message.user("hi"))
+            memory.context("hi")  # from now on, it knows which messages are its own
+            talk(memory)
+            monkeypatch.setattr(embedder, "embed_documents", fail)
+            assert memory.context(QUESTION).report.degraded == ()
+            arrive(memory, embedder)
+            other.index()
+            memory.context(QUESTION)
+            arrive(memory, embedder)
+            assert memory.context(QUESTION).report.pending == 0
+
 
 class TestTheQuestion:
     @pytest.fixture
