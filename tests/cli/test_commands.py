@@ -387,7 +387,9 @@ def test_a_stash_goes_and_comes_back(call: Call) -> None:
     assert call("stash", "pop")[0] == 2
     call("stash", "push")
     assert call("stash", "drop")[1] == "dropped stash 0\n"
-    assert "main@{1}" in call("reflog")[1]
+    moves = call("reflog", "--branch", "main")[1].splitlines()
+    assert [move.count("->") for move in moves] == [1, 0, 1]  # stash, stash apply, stash
+    assert "main@{1}" in moves[0]
     assert call("reset", "main@{9}")[0] == 2
     call("tag", "v1")
     assert call("delete-tag", "v1")[1] == "deleted 'v1'\n"

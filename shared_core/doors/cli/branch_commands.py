@@ -177,14 +177,14 @@ def reflog(
     """List how branches were moved and where they ended before.
 
     Each line holds the time (UTC), how to name where the branch ended before, why it was moved, and the newest message
-    before and after.
+    before and after. What a merge or a copy adds comes after that.
     """
     with options.open() as memory:
         moves = memory.reflog(branch)
     lines = Lines.of(full)
     texts = (
         f"{moment(move.at)}  {printable_name(move.reference)}  {on_one_line(move.why)}: "
-        f"{lines.id(move.before) or '-'} -> {lines.id(move.after) or '-'}"
+        + " -> ".join(lines.id(end) or "-" for end in dict.fromkeys((move.before, move.after)))
         for move in moves
     )
     options.answer([move.to_dict() for move in moves], map(lines.cut, texts))
