@@ -38,7 +38,7 @@ Reference: TypeAlias = Annotated[
     Field(min_length=1, max_length=NAME, description="A branch, a tag, a message's id or the beginning of one."),
 ]
 MessageId: TypeAlias = Annotated[
-    str, Field(min_length=1, max_length=NAME, description="The id of a message, or its beginning (4 or more signs).")
+    str, Field(min_length=1, max_length=NAME, description="The id of a message, or its first 4 or more characters.")
 ]
 Question: TypeAlias = Annotated[str, Field(min_length=1, max_length=20_000)]
 When: TypeAlias = Annotated[

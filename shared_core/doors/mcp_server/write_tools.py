@@ -175,7 +175,7 @@ class WriteTools:
             session=memory.session_id, dry_run=True, messages=len(ids), confirmation=confirmation if ids else None,
             records=records_of(packed), tokens=packed.tokens, left_out=more, notes=notes,
         )  # fmt: skip
-        text = f"dry run, nothing was erased: {counted(len(ids), 'message')} would be\n{packed.text}".rstrip()
+        text = f"dry run: nothing was erased; {counted(len(ids), 'message')} would be\n{packed.text}".rstrip()
         go_on = [f"to erase them for good, call again with confirmation={confirmation}"] if ids else []
         return answer(data, with_notes(text, [*notes, *go_on]))
 
