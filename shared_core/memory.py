@@ -37,6 +37,7 @@ from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
 from shared_core.prompt.frame import Framer, KeepGrounding, OnOverflow, Shorten
 from shared_core.prompt.hits import Hit
+from shared_core.prompt.plan import Ask
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
 from shared_core.recall.embedding import EmbedText
@@ -51,7 +52,6 @@ from shared_core.session.forget import ForgetVerbs
 from shared_core.session.live import LiveSession, Sizer
 from shared_core.session.message_sequence import MessageSequence
 from shared_core.session.past import Past, past_of
-from shared_core.session.plan import Ask
 from shared_core.sharing.files import FileVerbs
 from shared_core.store import ALL, Store, give_title
 from shared_core.stores import open_store
@@ -107,9 +107,10 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             `recall_tokens` with all that matches. `min_score` is a condition besides.
         top_k: the largest number of units that are recalled. None: as many as fit in `recall_tokens`.
         recall_tokens: the most that recalled messages may take: an int is a number of tokens, a float is a share of
-            what system and pinned messages leave. With a share, the newest turn takes what it needs first, up to three
-            quarters. Tokens that recall does not use go to the window. None: a share of 0.8 and, in prompts without
-            tool schemas, what then remains because the next older turn is too large for it.
+            what system and pinned messages leave. With a share, the newest turn goes first if it takes at most three
+            quarters of the room; a larger one gets what recall leaves. Tokens that recall does not use go to the
+            window. None: a share of 0.8 and, in prompts without tool schemas, what then remains because the next older
+            turn is too large for it.
         min_score: the cosine with the question that a unit must reach to be recalled; at least one must exceed it.
             Units without a vector are recalled by their words. None: words that match are enough, or the embedder's own
             floor, and for what was said around strong matches less than that.

@@ -14,6 +14,7 @@ from shared_core.plugins.calls import Steps
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
+from shared_core.prompt.plan import Ask, Plan, Planner
 from shared_core.recall.rank import grounding_hits, with_grounding_hits
 from shared_core.recall.read import Reader, read_messages, shortlist
 from shared_core.recall.reranking import RERANKED, Reranking
@@ -22,7 +23,6 @@ from shared_core.recall.search import POOL_TOKENS, Searcher
 from shared_core.records import Summary
 from shared_core.session.live import LiveSession, OutdatedError
 from shared_core.session.past import Past
-from shared_core.session.plan import Ask, Plan, Planner
 from shared_core.summaries.rolling import LEFT_OUT, RollingSummary, Summed
 
 LARGE_BATCH = 256

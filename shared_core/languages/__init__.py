@@ -1,1 +1,1 @@
-"""What recall knows about each language: one file per language, all of which `detection.LANGUAGES` lists."""
+"""What recall knows about each language, in one data file, and how the language of a text is told."""

@@ -1,1 +1,1 @@
-"""Build a prompt from turns: the window, the budget, the grounding, the wording and the report; pure."""
+"""Build a prompt from turns: the plan, the window, the budget, the grounding, the wording and the report."""

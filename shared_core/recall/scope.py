@@ -36,7 +36,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Scope:
-    """The messages of one session that a search may find.
+    """The messages of one session, or of the user's other sessions, that a search may find.
 
     Attributes:
         session_index: the session's rows.

@@ -2,7 +2,7 @@
 
 System messages that are stored together, and those that join them later, share a `turn_id`: the id of the first of
 them. Only those with the newest such id on a path are sent; they replace all earlier ones. A pinned system message
-belongs to no prompt: it is always sent, where it was said.
+is part of no system prompt: it is always sent, where it was said.
 """
 
 from collections.abc import Iterable, Sequence

@@ -14,13 +14,13 @@ from shared_core.plugins.calls import Failure, Request, Steps
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.frame import Frame, FramedSummary, with_summary
 from shared_core.prompt.hits import Hit
+from shared_core.prompt.plan import Plan
 from shared_core.prompt.reasons import Reason
 from shared_core.prompt.template import defused
 from shared_core.prompt.window import Selection
 from shared_core.records import Position, Summary
 from shared_core.session.live import LiveSession, OutdatedError
 from shared_core.session.paths import Path, Span, beginning
-from shared_core.session.plan import Plan
 from shared_core.summaries.requests import (
     SummaryInput,
     SummaryRules,

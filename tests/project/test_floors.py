@@ -32,6 +32,7 @@ FLOORS = [
     "stores",
     "prompt",
     "session",
+    "prompt.plan",
     "languages",
     "index",
     "recall",

@@ -83,7 +83,10 @@ class Plan:
 
     @property
     def sent(self) -> tuple[str, ...]:
-        """The ids of the turns that the prompt holds in any case."""
+        """The ids of the turns of the window and of the pinned ones, which recall leaves out.
+
+        In a tool loop, some of the window give way to results. They are not recalled for that: the prompt only grows.
+        """
         window = [turn.turn_id for turn in self.window.kept] if self.window is not None else []
         stays = [entry.message.turn_id for entry in self.frame.stays]
         return tuple({turn_id for turn_id in (*window, *stays) if turn_id})
