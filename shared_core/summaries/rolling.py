@@ -74,6 +74,7 @@ LEFT_OUT = Note("the summary is left out: it does not fit beside what must be se
 class _Batch:
     """The messages to sum up next: they cover the path up to index `upto`."""
 
+    request: Request[str]
     previous: Summary | None
     inputs: Sequence[SummaryInput]
     upto: int
@@ -154,7 +155,7 @@ class RollingSummary:
                 # One call at a time: another thread would sum up the same messages.
                 self._busy = True
             try:
-                reply = yield self._request(batch)
+                reply = yield batch.request
             finally:
                 self._busy = False
             calls -= 1
@@ -221,7 +222,8 @@ class RollingSummary:
             return None
         if plan.frame.room <= 0 and not urgent:
             return None  # the question alone fills the prompt; what it pushed out may return
-        room = self._room(previous)
+        said = self._text(previous) if previous is not None else None
+        room = self.rules.call_tokens - (self._counter(said) if said else 0)
         waiting = read_waiting(
             self.live, plan.path, first, start - 1, room=room, counter=self._counter,
             without={entry.message.turn_id for entry in plan.frame.stays},
@@ -233,7 +235,9 @@ class RollingSummary:
             self._pause -= 1
             notes.append(self._failed)
             return None
-        return _Batch(previous, *next_batch(waiting, room))
+        inputs, upto = next_batch(waiting, room)
+        request = summary_request(self.rules.summarizer, said, [one.message for one in inputs])
+        return _Batch(request, previous, inputs, upto)
 
     def _note_failure(self, error: Exception) -> Note:
         """Note a failure and return the note for the report. The first one also warns."""
@@ -245,15 +249,6 @@ class RollingSummary:
             warnings.warn(note, RuntimeWarning, stacklevel=2)
         self._failed, self._pause = note, PAUSE
         return note
-
-    def _room(self, previous: Summary | None) -> int:
-        """Return how many tokens of messages fit into a call."""
-        return self.rules.call_tokens - (self._counter(self._text(previous)) if previous is not None else 0)
-
-    def _request(self, batch: _Batch) -> Request[str]:
-        assert self.rules.summarizer is not None
-        previous = self._text(batch.previous) if batch.previous is not None else None
-        return summary_request(self.rules.summarizer, previous, tuple(item.message for item in batch.inputs))
 
     def _new_summary(self, path: Path, batch: _Batch, reply: str | Failure, notes: list[Note]) -> Summary | Failure:
         if isinstance(reply, Failure):
