@@ -117,13 +117,6 @@ class TestF13:
         assert prune(history, ASKED, top_k=1, embedder=embedder)[:-1] == [*tools, *HISTORY[6:]]
         assert embedder.batches == [["go on", "boats harbour", "done"]]
 
-    def test_different_tool_calls_are_not_repeats_of_each_other(self) -> None:
-        first = [calls("boats", "c", "harbour"), Message.tool("the Petrel", "c")]
-        second = [calls("boats", "d", "lake"), Message.tool("the Heron", "d")]
-        history = [Message.user("go on"), *first, *second, *HISTORY[6:]]
-        embedder = ScriptedEmbedder({"boats harbour": 0.5, "boats lake": 0.25})
-        assert prune(history, ASKED, top_k=1, embedder=embedder)[:-1] == [*first, *HISTORY[6:]]
-
     def test_a_result_that_came_a_turn_late_keeps_its_call(self) -> None:
         history = [Message.user("go on"), calls("boats", "c"), Message.user("well?"), Message.tool("Petrel", "c")]
         assert prune(history, ASKED, top_k=0, embedder=ScriptedEmbedder({}))[:-1] == history[1:]

@@ -225,35 +225,6 @@ class TestMiniLM:
         for piece in pieces:
             assert len(tokenizer.encode(piece.encode("utf-8", "replace").decode()).ids) <= 256
 
-    @pytest.mark.soak
-    def test_it_prints_nothing_leaves_logging_alone_and_computes_in_a_forked_process(self) -> None:
-        """One test, because importing torch anew takes seconds."""
-        minilm()
-        script = """
-            import logging
-            import os
-            import signal
-            import warnings
-            import numpy
-            from shared_core.plugins.embedders import SentenceTransformerEmbedder
-            embedder = SentenceTransformerEmbedder()
-            embedder.split("word " * 2000)
-            texts = [f"text {number}" for number in range(100)]
-            rows = embedder.embed_documents(texts)
-            assert (logging.root.handlers, logging.root.level) == ([], logging.WARNING), logging.root.handlers
-            from transformers.utils import logging as settings
-            assert settings.is_progress_bar_enabled()
-            if not hasattr(os, "fork"):
-                raise SystemExit
-            warnings.simplefilter("ignore")  # Python's own, of threads and forks
-            if child := os.fork():
-                raise SystemExit(os.waitpid(child, 0)[1])
-            signal.alarm(60)
-            numpy.testing.assert_allclose(embedder.embed_documents(texts), rows, atol=1e-5)
-            os._exit(0)
-        """
-        assert run(script) == ""
-
     def test_the_model_and_its_lock_are_renewed_in_another_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
         torch = pytest.importorskip("torch")
         embedder = minilm()

@@ -183,17 +183,6 @@ def test_json_has_every_figure(store: Path) -> None:
     assert row["settings"]["present"]["evidence"] == 1
 
 
-def test_progress_says_what_is_done_and_how_much_there_is(store: Path) -> None:
-    seen: list[tuple[str, int, int]] = []
-    ask(
-        store, LOCKER, tries={"embedder": [HashingEmbedder()]},
-        progress=lambda what, done, total: seen.append((what, done, total)),
-    )  # fmt: skip
-    asked = [one for one in seen if one[0] == "asking"]
-    assert asked == [("asking", number, 82) for number in range(1, 83)]
-    assert (f"embedding for embedder={HashingEmbedder().fingerprint.key}", 40, 40) in seen
-
-
 def test_evidence_may_be_in_another_session_of_the_user_if_that_is_searched(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
     for session in ("old", "new"):

@@ -76,18 +76,6 @@ def test_what_does_not_fit_beside_better_matches_has_no_room(share: int, sizes: 
     assert (found["m2"], found["m1"], found["m0"]) == (Reason.RECALLED, Reason.NO_ROOM, Reason.NO_ROOM)
 
 
-def test_by_default_it_is_what_no_turn_can_use() -> None:
-    """Of 100 words the share is 80. The newest turn does not fit into the other 20, or into what recall leaves."""
-    said = [words("locker", 20), words("locker code", 70), words("locker", 15), words("locker", 9), words("u", 90)]
-    found = asked(said, "locker code", max_tokens=100)
-    assert reasons(found, Kind.WINDOW) == {"m4": Reason.NO_ROOM}
-    recalled = reasons(found, Kind.RECALLED)
-    assert [recalled[id] for id in ("m1", "m2", "m3")] == [Reason.RECALLED] * 3, "94 words"
-    assert recalled["m0"] is Reason.NO_ROOM, "20 words beside 94 of 98"
-    recalled = reasons(asked(said, "locker code", max_tokens=100, recall_tokens=SHARE), Kind.RECALLED)
-    assert recalled["m2"] is Reason.NO_ROOM, "15 words beside 70 of 80"
-
-
 def test_the_turn_before_the_window_is_too_large_for_it() -> None:
     context = asked([words("a", 10), words("b", 21), words("c", 10), words("d", 10)], "well", max_tokens=41)
     assert reasons(context) == {
@@ -96,15 +84,6 @@ def test_the_turn_before_the_window_is_too_large_for_it() -> None:
     skipping = asked([words("a", 10), words("b", 21), words("c", 10)], "well", max_tokens=21, fill="skip")
     assert reasons(skipping)["m1"] is Reason.NO_ROOM
     assert reasons(skipping)["m0"] is Reason.NEWEST
-
-
-def test_once_the_start_is_kept_stable_the_turn_before_it_is_only_older() -> None:
-    # Of the turns 1 to 6 that fit, the window starts at 2, the one whose number has the highest power of two.
-    said = [words(str(number), 10) for number in range(7)]
-    context = asked(said, "well", max_tokens=65, recall_tokens=0, fill="steady")
-    found = reasons(context, Kind.WINDOW)
-    assert [id for id, reason in found.items() if reason is Reason.NEWEST] == ["m6", "m5", "m4", "m3", "m2"]
-    assert [id for id, reason in found.items() if reason is Reason.OLDER] == ["m1", "m0"]
 
 
 def test_a_neighbour_of_matches_does_not_match_the_question() -> None:

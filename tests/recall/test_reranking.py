@@ -101,15 +101,6 @@ def test_it_sees_the_best_as_recall_shows_them() -> None:
     assert LONG in [hit.message.content for hit in best]
 
 
-def test_turns_are_seen_as_the_lines_of_their_messages() -> None:
-    reranker = Scripted()
-    memory(reranker, recall_unit="turn").search("locker number 12")
-    assert (
-        "Ann: About locker number 12 at the gym.\nassistant: Noted: the code of locker 12 is 372."
-        in (reranker.calls[0][1])
-    )
-
-
 def test_a_message_found_by_its_grounding_is_seen_with_it() -> None:
     reranker = Scripted()
     opened = memory(reranker)

@@ -263,19 +263,6 @@ def test_a_message_that_is_too_long_for_a_call_loses_its_middle() -> None:
     assert memory.get("long").content == long
 
 
-def test_a_turn_that_is_too_long_for_a_call_is_sent_in_parts() -> None:
-    recorder = Recorder()
-    memory = new(recorder, on_overflow="keep")
-    filler = " ".join(["word"] * 39)
-    replies = [Message.assistant(f"{number} {filler}", id=f"r{number}") for number in range(4)]
-    memory.add([Message.user(f"ask {filler}", id="u"), *replies])
-    for number in range(10):
-        memory.add(turn(number))
-    memory.summarize()
-    assert [[message.id for message in messages] for _, messages in recorder.calls][:2] == [["u", "r0"], ["r1", "r2"]]
-    assert recorder.told[:5] == ["u", "r0", "r1", "r2", "r3"]
-
-
 def test_a_late_reply_is_summarized_once_it_has_left_the_window() -> None:
     recorder = Recorder()
     memory = new(recorder)

@@ -203,8 +203,11 @@ def everything(previous: str | None, messages: Sequence[Message]) -> str:
 
 
 summed_scenarios = st.builds(
-    lambda scenario, summarizer, tokens: _with(scenario, summarizer=summarizer, summarizer_tokens=8 * tokens),
+    lambda scenario, placement, summarizer, tokens: _with(
+        scenario, recall_unit="message", placement=placement, summarizer=summarizer, summarizer_tokens=8 * tokens
+    ),
     scenarios,
+    st.sampled_from(("grounding", "system")),
     st.sampled_from((short, everything)),
     st.sampled_from((40, 80)),
 )
