@@ -159,6 +159,8 @@ def test_branches_are_merged_and_stashed_in_the_chat(chat: Chat) -> None:
     assert "stashed 2 messages" in out
     assert [line for line in out if line.endswith("  main  2 messages")]
     assert "copied 2 messages" in out
+    assert [line.partition(":")[0] for line in out if "again" in line] == ["undo stash pop"]
+    assert "to take it back" not in "".join(out)  # that line is a command of the shell
     assert sum(line.startswith("*") for line in out) == 2
 
 

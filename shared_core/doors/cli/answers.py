@@ -42,11 +42,10 @@ def take_back(branch: str | None, moved: object = True) -> list[str]:
     return [printable(f"to take it back: undo --branch {branch}")] if moved else []
 
 
-def taken_back(done: ReflogEntry, branch: str | None) -> str:
-    """Return what `undo` did, and how that is taken back."""
+def taken_back(done: ReflogEntry) -> str:
+    """Return what `undo` did."""
     ends = Lines.of(False).id(done.after) or "the beginning"
-    again = "undo --branch" if done.branch == branch else "delete-branch"
-    return printable(f"{done.why}: {done.branch!r} ends at {ends} again\nto take it back: {again} {done.branch}")
+    return printable(f"{done.why}: {done.branch!r} ends at {ends} again")
 
 
 def copied(result: CherryPickResult) -> str:

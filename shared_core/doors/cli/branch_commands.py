@@ -162,7 +162,8 @@ def undo(options: BranchOptions) -> None:
     """
     with options.open() as memory:
         done = memory.undo()
-        options.answer(done.to_dict(), [taken_back(done, memory.branch)])
+        again = "undo --branch" if done.branch == memory.branch else "delete-branch"
+        options.answer(done.to_dict(), [taken_back(done), printable(f"to take it back: {again} {done.branch}")])
 
 
 @branch_commands.command()

@@ -197,8 +197,7 @@ class ChatLoop:
             typer.echo(f"stashed {count(len(stash.ids))}" if stash is not None else "nothing to stash")
 
     def _undo(self, words: Sequence[str]) -> None:
-        done = self._memory.undo()
-        typer.echo(taken_back(done, self._memory.branch))
+        typer.echo(taken_back(self._memory.undo()))
 
     # Reading and forgetting
 
