@@ -52,7 +52,7 @@ class Ablation:
 
 RANKING, LIFTING = "shared_core.recall.rank", "shared_core.recall.rank"
 SIGNALS, QUERY = "shared_core.recall.signals", "shared_core.recall.query"
-READ, SEARCH = "shared_core.recall.read", "shared_core.recall.search"
+READ, SEARCH = "shared_core.recall.candidates", "shared_core.recall.search"
 WORTH = "shared_core.recall.worth"
 
 EAGER = 0.5

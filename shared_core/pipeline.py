@@ -15,8 +15,8 @@ from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.plan import Ask, Plan, Planner
+from shared_core.recall.candidates import Reader, read_messages, shortlist
 from shared_core.recall.rank import grounding_hits, with_grounding_hits
-from shared_core.recall.read import Reader, read_messages, shortlist
 from shared_core.recall.reranking import RERANKED, Reranking
 from shared_core.recall.scope import Filter, reading
 from shared_core.recall.search import POOL_TOKENS, Searcher

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from shared_core.errors import StoreError
-from shared_core.index.rows import SessionIndex
+from shared_core.index.session import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.runtime.companions import Companions
 from shared_core.runtime.forks import Depth, fork_safe_lock

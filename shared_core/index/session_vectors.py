@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from shared_core.index.arrays import Arrays, digest_of, pack, read_snapshot
 from shared_core.index.lines import Line
-from shared_core.index.rows import SessionIndex
+from shared_core.index.session import SessionIndex
 from shared_core.index.vectors import VectorIndex
 from shared_core.plugins.base import Vectors
 from shared_core.records import Position, SessionState, Snapshot, VectorRow, VectorRows

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from shared_core.index.arrays import GrowingArray
 from shared_core.index.lines import Line, LinePrefix
-from shared_core.index.rows import PAGE, SessionIndex
+from shared_core.index.session import PAGE, SessionIndex
 from shared_core.index.session_vectors import SessionVectors, embedder_key
 from shared_core.records import (
     ROOT,

@@ -5,12 +5,12 @@ from contextlib import suppress
 
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.cache import IndexCache, Key, Saved, SharedIndex
-from shared_core.index.rows import SessionIndex
+from shared_core.index.session import SessionIndex
 from shared_core.index.session_vectors import SessionVectors, vectors_in
 from shared_core.index.user import UserIndex
-from shared_core.recall.embedding import EmbedderChoice, choose_embedder, words_alone
-from shared_core.recall.rules import RecallRules
+from shared_core.recall.embedder_choice import EmbedderChoice, choose_embedder, words_alone
 from shared_core.recall.scope import RecallScope
+from shared_core.recall.settings import RecallRules
 from shared_core.records import SessionState
 from shared_core.session.live import LiveSession
 

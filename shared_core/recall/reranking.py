@@ -15,9 +15,9 @@ from shared_core.plugins.calls import Failure, Late, Steps
 from shared_core.plugins.reranker import scores_request
 from shared_core.prompt.hits import Hit, Place
 from shared_core.recall.excerpts import excerpt
-from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import records_in
 from shared_core.recall.search import Found
+from shared_core.recall.settings import RecallRules
 from shared_core.records import Record
 from shared_core.session.live import LiveSession
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from shared_core.formats.fields import Role
 from shared_core.index.lines import LinePrefix
-from shared_core.index.rows import ROLES, SessionIndex
+from shared_core.index.session import ROLES, SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.index.vectors import PAIRED
 from shared_core.languages.language import ENGLISH, LANGUAGES, Language

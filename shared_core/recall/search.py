@@ -14,14 +14,14 @@ import numpy.typing as npt
 from shared_core.errors import EmbedderError
 from shared_core.events import Note
 from shared_core.index.lines import LinePrefix
-from shared_core.index.rows import SessionIndex
+from shared_core.index.session import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.languages.language import ENGLISH
 from shared_core.plugins.base import Embedder, Vectors
 from shared_core.plugins.calls import Failure, Late, Steps
 from shared_core.plugins.vectors import embedder_error, question_request
 from shared_core.recall.backlog import Backlog
-from shared_core.recall.embedding import EmbedderChoice, words_alone
+from shared_core.recall.embedder_choice import EmbedderChoice, words_alone
 from shared_core.recall.open_indexes import OpenIndexes
 from shared_core.recall.query import (
     NEWEST_MESSAGES,
@@ -34,7 +34,6 @@ from shared_core.recall.query import (
     with_parts,
 )
 from shared_core.recall.rank import POOL, RankedResults, rank
-from shared_core.recall.rules import RecallRules
 from shared_core.recall.scope import (
     Filter,
     Scope,
@@ -44,6 +43,7 @@ from shared_core.recall.scope import (
     records_in,
     speakers,
 )
+from shared_core.recall.settings import RecallRules
 from shared_core.recall.worth import (
     APART,
     BARS,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from shared_core.index.arrays import distinct, distinct_with_inverse
 from shared_core.index.lexical import LexicalScores, Occurrences
-from shared_core.index.rows import ROLES
+from shared_core.index.session import ROLES
 from shared_core.plugins.base import Vectors
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope

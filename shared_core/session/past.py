@@ -8,7 +8,7 @@ import numpy as np
 
 from shared_core.arguments import moment
 from shared_core.errors import UnknownReferenceError
-from shared_core.recall.embedding import EmbedderChoice
+from shared_core.recall.embedder_choice import EmbedderChoice
 from shared_core.recall.open_indexes import OpenIndexes
 from shared_core.records import ROOT, Position
 from shared_core.session.checkout import Checkout

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.rows import SessionIndex
+from shared_core.index.session import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.calls import Steps, drive

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shared_core import InfiniteMemory, Message
 from shared_core.formats.fields import Role
 from shared_core.index.arrays import pack
-from shared_core.index.rows import SNAPSHOT, SessionIndex
+from shared_core.index.session import SNAPSHOT, SessionIndex
 from shared_core.records import MAIN, Draft, Position
 from shared_core.stores import SQLiteStore
 from shared_core.testing import HashingEmbedder

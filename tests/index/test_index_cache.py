@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from shared_core import IndexCache, InfiniteMemory, Message, SessionPool, SQLiteStore, UnknownReferenceError
 from shared_core.index.cache import SharedIndex
-from shared_core.index.rows import SNAPSHOT, SessionIndex
+from shared_core.index.session import SNAPSHOT, SessionIndex
 from shared_core.records import SessionState
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.index.lines import SITTING_GAP
-from shared_core.index.rows import CACHED_LINES, SNAPSHOT, SessionIndex
+from shared_core.index.session import CACHED_LINES, SNAPSHOT, SessionIndex
 from shared_core.index.text import language_of
 from shared_core.languages.language import LANGUAGES
 from shared_core.records import MAIN, ROOT, Draft, Position, Snapshot
@@ -213,7 +213,7 @@ class TestSnapshots:
         self, store: CountingStore, session: Session, index: SessionIndex, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as other:
-            other.setattr("shared_core.index.rows.digest", lambda: "others")
+            other.setattr("shared_core.index.session.digest", lambda: "others")
             index.save_snapshot()
         store.reset()
         rebuilt = refreshed(session)

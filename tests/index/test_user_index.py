@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from shared_core import InfiniteMemory, Message
 from shared_core.index.cache import SharedIndex
 from shared_core.index.user import UserIndex
-from shared_core.recall.embedding import EmbedderChoice
+from shared_core.recall.embedder_choice import EmbedderChoice
 from shared_core.records import (
     MAIN,
     ROOT,

@@ -10,7 +10,7 @@ from shared_core import InfiniteMemory, Message
 from shared_core.prompt import report_lines
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.reasons import Kind
-from shared_core.recall.read import WEAK_SHOWN
+from shared_core.recall.candidates import WEAK_SHOWN
 from shared_core.tokens import TiktokenCounter
 from tests.support.histories import CountingStore
 
@@ -78,7 +78,7 @@ def test_what_may_have_changed_is_looked_for_in_few_messages_more(
         memory.add([Message.user(text) for text in (*rents, *(message.content for message in talk(100)))])
         memory.index()
     rows, calls = rows_read(store, "What is the rent of my flat?")
-    monkeypatch.setattr("shared_core.recall.read.newer", lambda *_: None)
+    monkeypatch.setattr("shared_core.recall.candidates.newer", lambda *_: None)
     without, once = rows_read(store, "What is the rent of my flat?")
     assert (calls <= 2, once) == (True, 1)
     assert without <= rows <= without + 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shared_core.formats.fields import Role
 from shared_core.index.lines import LinePrefix
-from shared_core.index.rows import SessionIndex
+from shared_core.index.session import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.messages import Message
 from shared_core.plugins.base import Vectors

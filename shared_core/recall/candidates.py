@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.index.lexical import idf_of
-from shared_core.index.rows import ROLES
+from shared_core.index.session import ROLES
 from shared_core.index.text import is_statement, read_terms, statement_code
 from shared_core.index.user import UserIndex
 from shared_core.languages.language import LANGUAGES, Language

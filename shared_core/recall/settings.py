@@ -5,7 +5,7 @@ from typing import get_args
 
 from shared_core.arguments import in_range, one_of
 from shared_core.plugins.base import Embedder, Reranker
-from shared_core.recall.embedding import EmbedText, message_text, name_of, turn_text
+from shared_core.recall.embedder_choice import EmbedText, message_text, name_of, turn_text
 from shared_core.recall.scope import RecallScope, RecallUnit
 from shared_core.recall.worth import Recall
 
