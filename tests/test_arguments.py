@@ -26,7 +26,7 @@ from shared_core import (
     prune,
     sliding_window,
 )
-from shared_core.arguments import moment, suggestion
+from shared_core.arguments import moment
 from shared_core.errors import InfiniteMemoryError
 from shared_core.messages import GroundingItem
 
@@ -166,18 +166,3 @@ def test_every_setting_that_has_a_range_is_tried() -> None:
 def test_a_time_may_be_a_datetime_a_date_or_text(given: Any, beginning: tuple[int, ...], end: tuple[int, ...]) -> None:
     assert moment("since", given) == datetime(*beginning, tzinfo=UTC)  # type: ignore[misc, arg-type]
     assert moment("until", given, end=True) == datetime(*end, tzinfo=UTC)  # type: ignore[misc, arg-type]
-
-
-@pytest.mark.parametrize(
-    ("name", "known", "near"),
-    [
-        ("max_token", ["max_tokens", "top_k"], "; did you mean 'max_tokens'?"),
-        ("k", ["max_tokens", "top_k"], "; did you mean 'top_k'?"),
-        ("max_tokens", ["token_limit", "token_counter"], "; did you mean 'token_limit'?"),
-        ("token_limit", ["max_tokens", "token_counter"], "; did you mean 'max_tokens'?"),
-        ("path", ["max_tokens", "top_k"], ""),
-        ("excerpt_tokens", ["recall_tokens", "recall_template"], "; did you mean 'recall_template'?"),
-    ],
-)
-def test_names_of_other_libraries_are_understood(name: str, known: list[str], near: str) -> None:
-    assert suggestion(name, known) == near

@@ -28,7 +28,7 @@ from shared_core.plugins.embedders import CallableEmbedder
 from shared_core.results import Kind
 from shared_core.stores.rows import Rows
 from shared_core.tokens import TiktokenCounter
-from tests.support.histories import CountingStore, history, ids, texts
+from tests.support.histories import CountingStore, history, ids
 from tests.support.scripted_embedder import ScriptedEmbedder
 
 SMALL: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 50}
@@ -99,13 +99,6 @@ def test_special_texts_are_searched_like_others(store: CountingStore) -> None:
     assert set(ids(hit.message for hit in memory.search("needle", 99))) == set(TEXTS)
     for text in TEXTS.values():
         memory.search(text)
-
-
-def test_a_session_of_any_name(store: CountingStore) -> None:
-    for name in ("\ud800", "a\x00", " ", "\N{GRINNING FACE}"):
-        memory = InfiniteMemory(store, session_id=name, user_id=name)
-        memory.add(Message.user(f"in {name!r}"))
-        assert texts(memory.messages()) == [f"in {name!r}"]
 
 
 # Larger than the budget

@@ -95,6 +95,7 @@ def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario)
     all results, and pinned ones, then older groups, newest first: whole as long as they and a quarter of the room for
     stubs of older ones fit beside the question (without its grounding), then with stubs in
     place of results as long as those fit, less a quarter of the room where not all fit whole and the window is steady.
+    The report says what is missing.
     `MessageTooLargeError` exactly when the question, its newest group and pinned groups of its turn do not fit beside
     what stays (with `on_overflow="keep"` never); `needed` and `available` are those sums.
     """
@@ -108,6 +109,7 @@ def test_law_2_the_question_whole_with_its_newest_tool_group(scenario: Scenario)
         return
     context = case.context()
     sent = sent_in(case, context)
+    assert len(sent) == len(case.answers) or any("left out" in note for note in context.report.degraded)
     needed = [[*map(bare, unit)] for unit in case.answers if unit[0] in case.must]
     assert [unit for unit in sent if unit in needed] == needed
     check_older_groups(case, [unit for unit in sent if unit not in needed], case.told.tokens(flat(needed)))

@@ -85,12 +85,6 @@ def test_f10_top_k_from_none_to_everything(subtests: pytest.Subtests) -> None:
             assert len(embedder.batches) == (0 < top_k < 6)
 
 
-def test_f12_of_a_text_said_twice_the_later_one_is_chosen() -> None:
-    embedder = ScriptedEmbedder({"fleet?": 0.75, "it has 9 trucks": 0.5, "still 9": 0.25})
-    history = talk("fleet?", "it has 9 trucks", "fleet?", "still 9", "bye", "bye")
-    assert kept(history, embedder, top_k=2) == ["it has 9 trucks", "fleet?", "bye", "bye"]
-
-
 class TestF13:
     def test_a_question_without_an_answer_is_the_last_turn_and_no_pair_is_split(self) -> None:
         history = [*HISTORY[:7], Message.user("one more thing")]

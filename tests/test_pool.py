@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore, StoreError
+from shared_core import Message, SessionPool, SQLiteStore
 from shared_core.errors import StoreUnavailableError
 from shared_core.testing import HashingEmbedder
 
@@ -65,17 +65,6 @@ def test_a_memory_stays_in_the_pool_while_the_store_is_away() -> None:
         store.away = False
         with pool.use("1") as again:
             assert again is first
-
-
-def test_a_store_that_was_given_stays_open() -> None:
-    store = SQLiteStore(":memory:")
-    with SessionPool(store) as pool, pool.use("1") as memory:
-        memory.add(Message.user("hello"))
-    assert InfiniteMemory(store, session_id="1").stats()["messages"] == 1
-    with SessionPool() as pool:
-        pool.close()
-        with pytest.raises(StoreError), pool.use("1") as memory:
-            memory.add(Message.user("hello"))
 
 
 @pytest.mark.parametrize("given", [True, False])

@@ -83,16 +83,6 @@ def test_the_pool_and_the_asynchronous_memory_take_it(store: SQLiteStore) -> Non
     assert asyncio.run(ask()) == ["Be kind.", "Be brief.", "Be quick."]
 
 
-def test_a_summary_is_appended_to_the_setting(store: SQLiteStore) -> None:
-    memory = new(store, system="Be kind.", max_tokens=300, reserve_tokens=50, summarizer=lambda old, said: "sum")
-    for number in range(40):
-        memory.add(exchange(number))
-    sent = prompts(memory)
-    assert len(sent) == 1
-    assert sent[0].startswith("Be kind.\n\n")
-    assert "sum" in sent[0]
-
-
 # Stored with add
 
 

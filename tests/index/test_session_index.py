@@ -14,7 +14,7 @@ from shared_core.index.lines import SITTING_GAP
 from shared_core.index.session import CACHED_LINES, SNAPSHOT, SessionIndex
 from shared_core.index.text import language_of
 from shared_core.languages.language import LANGUAGES
-from shared_core.records import MAIN, ROOT, Draft, Position, Snapshot
+from shared_core.records import MAIN, Draft, Position, Snapshot
 from shared_core.stores import SQLiteStore
 from shared_core.testing.oracle import NOON, Session, draft, drafts
 from tests.index.sessions import path_to, refreshed
@@ -129,16 +129,6 @@ class TestRows:
         for number, name in enumerate(names):
             session.append(name, drafts(f"a{number + 1}"))
         check(refreshed(session, index), session)
-
-    def test_a_line_does_not_know_rows_that_came_later(self, session: Session) -> None:
-        """Who waits for vectors goes on with the line he has, while another thread reads new rows."""
-        session.append(MAIN, drafts("u1"))
-        index = refreshed(session)
-        line = index.line(path_to(session, Position(0, 0)))
-        session.append("side", drafts("u2"), at=ROOT)
-        refreshed(session, index)
-        assert line.indices(np.array([1, 0, 5, -1], dtype=np.int32)).tolist() == [-1, 0, -1, -1]
-        assert index.lexical.score(["text"], line).values.shape == (1,)
 
 
 def replace_time(one: Draft, moment: datetime) -> Draft:

@@ -55,13 +55,6 @@ class TestFit:
         assert fit_grounding(found("first", "second"), within(6)) == FittedGrounding("first", omitted=1)
         assert fit_grounding(found("first", ("second", -0.9)), within(6)) == FittedGrounding("second", omitted=1)
 
-    def test_the_last_item_is_cut_at_a_word_and_header_and_footer_survive(self) -> None:
-        grounding = found(("the lake opens at nine", 0.9), ("x" * 99, 0.1), header="H", footer="F")
-        assert fit_grounding(grounding, within(20)) == FittedGrounding("H\n\nthe lake opens\n\nF", omitted=1, cut=True)
-        assert fit_grounding(grounding, within(19)) == FittedGrounding("H\n\nthe lake\n\nF", omitted=1, cut=True)
-        assert fit_grounding(grounding, within(14)) == FittedGrounding("H\n\nthe lake\n\nF", omitted=1, cut=True)
-        assert fit_grounding(grounding, within(13)) == FittedGrounding("H\n\nthe\n\nF", omitted=1, cut=True)
-
     def test_a_line_end_is_the_end_of_a_word_too(self) -> None:
         assert fit_grounding(found("first line\nsecond line"), within(13)).text == "first line"
 

@@ -137,11 +137,6 @@ def test_a_width_that_is_none_is_refused(width: object) -> None:
         REPORT.render(width=width)  # type: ignore[arg-type]
 
 
-def test_the_width_is_the_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "44")
-    assert str(REPORT) == REPORT.render() == REPORT.render(width=44) != REPORT.render(width=80)
-
-
 def test_a_notebook_shows_the_best_and_folds_the_rest() -> None:
     before, folded = REPORT._repr_html_().split("<details>", 1)
     assert before.count("text ") == 5

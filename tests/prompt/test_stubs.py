@@ -5,13 +5,11 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, ToolCall, sliding_window
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.prompt.abridged import is_stub
-from shared_core.results import Kind, Reason
+from shared_core.results import Reason
 from shared_core.tokens import CallableCounter
 
 
@@ -167,67 +165,3 @@ def test_a_loop_appends_until_the_budget_is_used_up_and_then_changes_once() -> N
     assert len(changes) <= 5
     calls = [message.id for message in prompts[-1] if message.tool_calls]
     assert calls == [f"a{number}" for number in range(30)], "the model sees all that it has called"
-
-
-# Laws
-
-sizes = st.one_of(st.integers(1, 12), st.integers(20, 60))
-steps = st.lists(
-    st.one_of(st.lists(sizes, min_size=1, max_size=3), sizes), min_size=1, max_size=8
-)  # tool groups, and words in between
-
-
-@given(
-    steps=steps,
-    pinned=st.sets(st.integers(0, 7), max_size=2),
-    limit=st.integers(5, 250),
-    fill=st.sampled_from(["steady", "stop", "skip"]),
-    overflow=st.sampled_from(["raise", "keep"]),
-)
-def test_calls_have_their_results_and_nothing_of_the_turn_is_missing_unsaid(
-    steps: list[list[int] | int], pinned: set[int], limit: int, fill: str, overflow: str
-) -> None:
-    groups = [
-        [Message.assistant("x " * step, id=f"a{number}")]
-        if isinstance(step, int)
-        else group(number, *step, pinned=number in pinned)
-        for number, step in enumerate(steps)
-    ]
-    turn = [Message.user("find it", id="q"), *(message for one in groups for message in one)]
-    needed = [turn[0], *(m for one in groups for m in one if one is groups[-1] or any(m.pinned for m in one))]
-    with InfiniteMemory(**SETTINGS | {"fill": fill, "on_overflow": overflow}) as memory:
-        memory.add([Message.user("old " * 9), Message.assistant("old " * 9), *turn])
-        must = sum(map(memory.count, needed))
-        if must > limit and overflow == "raise":
-            with pytest.raises(MessageTooLargeError) as raised:
-                memory.context(max_tokens=limit)
-            assert (raised.value.needed, raised.value.available) == (must, limit)
-            return
-        context = memory.context(max_tokens=limit)
-        counts = [memory.count(message) for message in context.messages]
-    report = context.report
-    assert sum(counts) == report.total_tokens
-    assert report.total_tokens <= max(limit, must)
-
-    waiting: list[str] = []
-    for message in context.messages:
-        if message.role == "tool":
-            assert waiting.pop(0) == message.tool_call_id
-        else:
-            assert not waiting
-            waiting = [call.id for call in message.tool_calls]
-    assert not waiting
-
-    lines = {line.id: line for line in report.lines if line.kind is Kind.QUESTION}
-    there = {message.id: message for message in context.messages}
-    assert set(lines) == {message.id for message in turn}
-    for message in turn:
-        line = lines[message.id]
-        assert line.included == (message.id in there)
-        if line.part:
-            assert there[message.id].content == stub(words(message.content) + 1)
-        elif line.included:
-            assert there[message.id].content == message.content
-        else:
-            assert line.reason is Reason.NO_ROOM
-            assert any("left out" in note for note in report.degraded)

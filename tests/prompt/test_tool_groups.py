@@ -89,27 +89,3 @@ def test_what_is_left_of_an_item_keeps_its_form() -> None:
     _, left, answer, _ = sliding_window(message_list(items), max_tokens=1000)
     assert left.to_responses() == [{**call, "call_id": "a", "input": "ls"}]
     assert answer.to_responses() == [{**output, "call_id": "a"}]
-
-
-def test_recalled_words_are_counted_without_the_call_that_came_with_them() -> None:
-    plan = "I shall look for the locker code of the climbing hall " * 3
-    call = ToolCall(id="c", name="find", arguments='{"what": "' + "the locker code " * 9 + '"}')
-    with InfiniteMemory(max_tokens=500, reserve_tokens=0, embedder="words", recall_unit="turn") as memory:
-        memory.add([Message.user("find it", id="q"), Message.assistant(plan.strip(), id="plan", tool_calls=(call,))])
-        memory.add([Message.tool("4471", "c"), Message.assistant("It is 4471.")])
-        memory.add([Message.user("and so on " * 9) for _ in range(30)])
-        context = memory.context("what is the locker code of the climbing hall?")
-        assert any(line.included and line.id == "plan" for line in context.report.lines)
-        assert context.tokens == sum(map(memory.count, context.messages))
-
-
-def test_grounding_gives_way_to_results() -> None:
-    def words(text: str) -> int:
-        return len(text.split())
-
-    with InfiniteMemory(max_tokens=600, token_counter=words, embedder="words") as memory:
-        memory.add(Message.user("look", grounding="page " * 300))
-        for number in range(4):
-            memory.add([calls((f"c{number}", "find")), result("found " * 100, f"c{number}")])
-        question, *answers = memory.context(reserve_tokens=0).messages
-    assert (words(question.content), [words(one.content) for one in answers if one.role == "tool"]) == (148, [100] * 4)

@@ -377,20 +377,6 @@ class TestC18Caps:
 
 
 class TestC20Users:
-    def test_nobody_is_answered_from_another_s_memory(self, tmp_path: Path) -> None:
-        path = tmp_path / "chat.db"
-        embedder = scripted({LAKE: 0.75})
-        whose = [("ann", "1"), ("ben", "1"), ("ann", "2"), (None, "1")]
-        for number, (user, session) in enumerate(whose):
-            pairs = [LAKE] if number == 0 else []
-            with memory_of(pairs, embedder, store=path, user_id=user, session_id=session) as memory:
-                memory.context(QUESTION)
-        for number, (user, session) in enumerate(whose):
-            with memory_of([], embedder, store=path, filler=0, user_id=user, session_id=session) as memory:
-                assert recalled(memory) == (both(LAKE) if number == 0 else [])
-                assert (LAKE[0] in asked(memory)) is (number == 0)
-                assert bool(memory.search(QUESTION)) is (number == 0)
-
     @pytest.mark.parametrize("placement", ["grounding", "messages", "system"])
     @pytest.mark.parametrize("filler", [0, 1])
     def test_also_by_a_session_that_has_said_nothing_or_little(self, filler: int, placement: Any) -> None:
