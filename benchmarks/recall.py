@@ -49,7 +49,7 @@ from shared_core.plugins.base import TokenCounter
 from shared_core.plugins.embedders import as_embedder
 from shared_core.tokens import as_counter
 
-EMBEDDERS = {"static": "static", "minilm": "all-MiniLM-L6-v2"}
+EMBEDDERS = {"static": "static", "minilm": "all-MiniLM-L6-v2", "int8": "all-MiniLM-L6-v2-int8"}
 
 WHOLE_TOKENS, EXCERPT_TOKENS = 150, 110
 """What a message costs at most that is carried whole, and as a passage with its mark, speaker and all, by default."""

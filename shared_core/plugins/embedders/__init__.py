@@ -3,18 +3,20 @@
 import os
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Literal
 
 from shared_core.errors import MissingExtraError, installed
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.embedders.callable import CallableEmbedder
 from shared_core.plugins.embedders.hub import confirm, full_name, unknown
-from shared_core.plugins.embedders.minilm import MINILM
+from shared_core.plugins.embedders.minilm import MINILM, MINILM_INT8
 from shared_core.plugins.embedders.onnx import OnnxEmbedder, onnx_available
 from shared_core.plugins.embedders.sentence_transformers import SentenceTransformerEmbedder
 from shared_core.plugins.embedders.static import STATIC, StaticEmbedder, static_available
 
 __all__ = [
     "MINILM",
+    "MINILM_INT8",
     "STATIC",
     "CallableEmbedder",
     "OnnxEmbedder",
@@ -35,7 +37,7 @@ def as_embedder(value: Embedder | str | Callable[..., object] | None) -> Embedde
             if it is not installed. Any other name is the name or the folder of a sentence-transformers model, for which
             the same object is returned every time. `"all-MiniLM-L6-v2"` is computed by onnxruntime if the extra `onnx`
             is installed, else by torch; the vectors are the same. Pass `OnnxEmbedder()` or
-            `SentenceTransformerEmbedder()` to choose.
+            `SentenceTransformerEmbedder()` to choose. `"all-MiniLM-L6-v2-int8"` is `OnnxEmbedder(quantize="int8")`.
 
     Raises:
         MissingExtraError: the package that the embedder needs is not installed.
@@ -60,13 +62,17 @@ def embedder_named(key: str) -> Embedder | None:
         return StaticEmbedder()
     if key == MINILM.key and (onnx_available() or installed("sentence_transformers")):
         return _by_name(MINILM.name)
+    if key == MINILM_INT8.key and onnx_available():
+        return _by_name(MINILM_INT8.name)
     return None
 
 
 def _by_name(model: str) -> Embedder:
+    if full_name(model).lower() == MINILM_INT8.name.lower() and not os.path.isdir(model):
+        return _onnx_embedder("int8")
     is_minilm = full_name(model).lower() == MINILM.name.lower() and not os.path.isdir(model)
     if is_minilm and onnx_available():
-        return _onnx_embedder()
+        return _onnx_embedder(None)
     if installed("sentence_transformers"):
         return _library_embedder(model, is_minilm)
     remedy = 'pip install "infinite-memory[sentence-transformers]"'
@@ -78,9 +84,9 @@ def _by_name(model: str) -> Embedder:
     )
 
 
-@lru_cache(maxsize=1)
-def _onnx_embedder() -> OnnxEmbedder:
-    return OnnxEmbedder()
+@lru_cache(maxsize=2)
+def _onnx_embedder(quantize: Literal["int8"] | None) -> OnnxEmbedder:
+    return OnnxEmbedder(quantize=quantize)
 
 
 @lru_cache(maxsize=4)
