@@ -3,7 +3,7 @@
 import pytest
 
 from shared_core.evaluation.figures import bootstrap, interval
-from shared_core.evaluation.runner import foreign_questions, small_talk
+from shared_core.evaluation.runner import foreign_questions
 
 
 def test_bootstrap_draws_whole_conversations() -> None:
@@ -30,7 +30,3 @@ def test_foreign_questions_are_those_of_the_next_conversation() -> None:
     assert len(set(drawn)) == 80
     assert set(drawn) <= set(many)
     assert foreign_questions(talks[:1], 0) == []
-
-
-def test_small_talk_is_half_chat_and_half_knowledge() -> None:
-    assert [len(set(lines)) for lines in small_talk().values()] == [20, 20]

@@ -23,7 +23,6 @@ from shared_core.index.lexical import (
     LexicalIndex,
 )
 from shared_core.index.lines import SITTING_GAP, Line, LinePrefix
-from shared_core.index.text import terms
 
 VOCABULARY = ("boat", "tower", "river", "東京")
 
@@ -201,15 +200,6 @@ def test_the_best_rows_of_a_long_path_are_found_among_all(count: int, monkeypatc
     for query in (["w1"], ["w3", "w4", "w500", "w900"], ["w990", "w1"], ["unsaid"], []):
         values = index.score(query, line).values.tolist()
         assert index.score(query, line).best(count, allowed).tolist() == expected_best(values, count, allowed.tolist())
-
-
-@given(st.lists(st.text(), max_size=5))
-def test_any_text_survives_a_snapshot(texts: list[str]) -> None:
-    documents = [terms(text) for text in [*texts, "a\nb\rc\ud800"]]
-    again = LexicalIndex.from_arrays(index_of(documents).arrays())
-    query = [term for document in documents for term in document]
-    line = one_sitting(again)
-    np.testing.assert_array_equal(again.score(query, line).values, index_of(documents).score(query, line).values)
 
 
 def test_a_word_said_a_thousand_times_counts_as_often_as_one_byte_holds() -> None:

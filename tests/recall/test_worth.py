@@ -17,10 +17,16 @@ from shared_core.recall.query import parse_query
 from shared_core.recall.scope import ALL_SAMPLED
 from shared_core.recall.worth import (
     BARS,
+    GOES_ON,
+    KNOWN,
+    TRUST,
     Bars,
+    Depth,
     Recall,
     chance_of_answer,
     chances_of_part,
+    depth_of,
+    doubtful,
     verdict,
 )
 from shared_core.sharing.readers.openai import read_messages
@@ -52,6 +58,14 @@ def test_a_line_that_neither_asks_nor_requests_needs_more_to_be_answered() -> No
     )
     assert said < asked
     assert said < requested
+
+
+def test_a_question_that_goes_on_has_a_depth_of_its_own_and_is_never_doubtful() -> None:
+    query = parse_query("The draft is done. What is next?", ["Ann"])
+    assert [doubtful(query, chance) for chance in (KNOWN - 0.01, KNOWN)] == [True, False]
+    on = replace(query, goes_on=True)
+    assert not doubtful(on, 0.0)
+    assert depth_of(on, hidden=False) == Depth(GOES_ON, TRUST)
 
 
 def test_what_the_best_messages_hold_together_counts_if_a_question_goes_on() -> None:
