@@ -86,7 +86,7 @@ def test_no_snapshot_holds_what_was_forgotten(store: SQLiteStore) -> None:
     assert b"xyzzy" not in (store.snapshot(session.key, SNAPSHOT) or b"xyzzy")
 
 
-@pytest.mark.parametrize("part", ["rows", "session_vectors"])
+@pytest.mark.parametrize("part", ["session", "session_vectors"])
 def test_no_snapshot_is_kept_that_was_packed_before_a_forgetting(
     store: SQLiteStore, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
@@ -104,7 +104,7 @@ def test_no_snapshot_is_kept_that_was_packed_before_a_forgetting(
         return pack(*what)
 
     monkeypatch.setattr(f"shared_core.index.{part}.pack", slowly)
-    for one in (index,) if part == "rows" else (vectors,):
+    for one in (index,) if part == "session" else (vectors,):
         one.save_snapshot()
         one.save_snapshot()
     assert store.snapshot(session.key, SNAPSHOT) is None
