@@ -50,7 +50,7 @@ class Language:
         points: words that stand for what was named before.
         requests: words that begin a request.
         asks_back: a pattern for questions about what the assistant said.
-        instructs: a pattern for what says how to answer from then on.
+        instructs: a pattern for what says how to answer from then on, or what somebody prefers.
         introduces: a pattern for what tells the speaker's name.
         wide: patterns for questions about many messages at once, as "list all books I mentioned" is.
         months: the names of the twelve months, separated by commas.
@@ -165,7 +165,7 @@ class Language:
         return matcher(rf"\b{any_of(self.points)}\b").search(unaccented(text)) is not None
 
     def instructs_for_good(self, text: str) -> bool:
-        """Return whether a text says how to answer from then on: "Always show the units when I ask for a measure."."""
+        """Return whether a text holds from then on: "Always show units when I ask for a measure.", "I prefer tea"."""
         return len(text) <= LONGEST_INSTRUCTION and matcher(self.instructs).search(unaccented(text)) is not None
 
     def tells_name(self, text: str) -> bool:
