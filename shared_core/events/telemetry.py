@@ -88,7 +88,7 @@ class EventQueue:
             count = len(self._waiting)
         if count == 1:
             timer = threading.Timer(self._delay, self.flush)
-            timer.daemon = True
+            timer.daemon, timer.name = True, "infinite-memory events"
             timer.start()
         elif count > MOST_WAITING:
             self.flush()

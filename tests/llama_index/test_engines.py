@@ -71,7 +71,7 @@ def written(response: Any) -> None:
     """Wait until the thread that stores what was streamed has done so."""
     for thread in threading.enumerate():  # the oldest versions do not say which it is
         if thread is getattr(response, "write_response_to_history_thread", None) or thread.name.startswith("Thread-"):
-            thread.join()
+            thread.join(timeout=30)
 
 
 async def achat(engine: BaseChatEngine, question: str) -> str:
