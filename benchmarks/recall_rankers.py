@@ -19,7 +19,7 @@ from recall_talks import Talk
 from shared_core import InfiniteMemory
 from shared_core.evaluation.runner import texts_of
 from shared_core.plugins.base import Embedder, Fingerprint, TokenCounter, Vectors
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 
 __all__ = [
     "BM25", "Dense", "Fused", "Ours", "Prompt", "Ranker", "Remembering", "Window", "exchanges", "peers", "plain_peers",

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from shared_core import InfiniteMemory, Message
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 
 HERE = Path(__file__).parent
 TALK = HERE.parent / "examples" / "data" / "conversation.json"

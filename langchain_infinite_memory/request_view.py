@@ -7,7 +7,7 @@ from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_infinite_memory.messages import from_message, read_message, system_first
 from shared_core.messages import Message
-from shared_core.prompt.abridged import is_stub
+from shared_core.prompt.fixed_part import is_stub
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,7 @@ from shared_core.messages import Message
 from shared_core.plugins.calls import Steps, adrive, drive
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
-from shared_core.prompt.hits import Hit
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Hit, Kind
 from shared_core.records import MAIN
 from shared_core.session.forget import ForgetResult
 

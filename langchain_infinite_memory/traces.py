@@ -11,7 +11,7 @@ from langchain_core.runnables import ensure_config
 from langchain_core.runnables.config import get_async_callback_manager_for_config, get_callback_manager_for_config
 
 from shared_core.prompt.context import ContextReport
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 
 logger = logging.getLogger("langchain_infinite_memory")
 

@@ -18,8 +18,7 @@ from llama_index.core.instrumentation.span_handlers import NullSpanHandler
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from shared_core.prompt.context import ContextReport
-from shared_core.prompt.hits import Hit
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Hit, Kind
 
 __all__ = ["MemoryDegradedEvent", "MemoryGetEvent", "MemoryPutEvent"]
 

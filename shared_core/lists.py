@@ -13,7 +13,8 @@ from shared_core.plugins.base import Embedder, TokenCounter
 from shared_core.plugins.embedders import as_embedder
 from shared_core.plugins.pieces import evenly
 from shared_core.prompt.assembler import Assembler
-from shared_core.prompt.frame import Framer, KeepGrounding, OnOverflow, Shorten
+from shared_core.prompt.fixed_part import FixedPartBuilder, KeepGrounding, OnOverflow
+from shared_core.prompt.grounding import Shorten
 from shared_core.prompt.window import Fill
 from shared_core.records import Newest
 from shared_core.session.turns import Entry, Size, Turn, assign_turns, group_turns, tool_groups, turns_before
@@ -53,8 +54,8 @@ def sliding_window(
     prompt_budget(max_tokens, reserve_tokens)
     listed = message_list(messages)
     one_of("unit", unit, ("turn", "message"))
-    framer = Framer(as_counter(token_counter), keep_grounding, on_overflow, shorten_grounding)
-    assembler = Assembler(framer, fill=fill, recall_tokens=0, window_turns=window_turns)
+    builder = FixedPartBuilder(as_counter(token_counter), keep_grounding, on_overflow, shorten_grounding)
+    assembler = Assembler(builder, fill=fill, recall_tokens=0, window_turns=window_turns)
     entries = _entries_of(listed, assembler.size)
     turns = group_turns(entries)
     newest = next((turn for turn in reversed(turns) if turn.asks), None)
@@ -62,12 +63,12 @@ def sliding_window(
     pinned = {entry.message.turn_id for entry in entries if entry.message.pinned} - {newest and newest.turn_id}
     stays = [entry for entry in entries if entry.message.role == "system"]
     stays += [entry for turn in turns if turn.turn_id in pinned for entry in turn.whole(assembler.size).entries]
-    asked = framer.frame(budget=max_tokens - reserve_tokens, tools=0, stays=stays, current=current)
+    asked = builder.fixed_part(budget=max_tokens - reserve_tokens, tools=0, stays=stays, current=current)
     past = [turn for turn in reversed(turns) if turn is not newest and turn.turn_id not in pinned]
     older = turns_before(past, current, assembler.size)[0] if unit == "turn" else _single_messages(past, assembler.size)
-    frame, selection = assembler.settle(asked, older, ())
+    fixed, selection = assembler.settle(asked, older, ())
     given = {entry.message.id: message for entry, message in zip(entries, listed, strict=True)}
-    context = assembler.compose(frame, selection, reserve=reserve_tokens)
+    context = assembler.compose(fixed, selection, reserve=reserve_tokens)
     return [_as_given(message, given[message.id]) for message in context.messages]
 
 

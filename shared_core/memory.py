@@ -35,7 +35,8 @@ from shared_core.plugins.embedders import as_embedder
 from shared_core.plugins.reranker import as_reranker
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
-from shared_core.prompt.frame import Framer, KeepGrounding, OnOverflow, Shorten
+from shared_core.prompt.fixed_part import FixedPartBuilder, KeepGrounding, OnOverflow
+from shared_core.prompt.grounding import Shorten
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.plan import Ask
 from shared_core.prompt.template import RecallTemplate
@@ -189,9 +190,11 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         template = recall_template or RecallTemplate()
         instance("recall_template", template, RecallTemplate)
         self._summing = SummaryRules(summarizer, summarizer_tokens)
-        framer = Framer(as_counter(token_counter), keep_grounding, on_overflow, shorten_grounding, template.fences)
+        builder = FixedPartBuilder(
+            as_counter(token_counter), keep_grounding, on_overflow, shorten_grounding, template.fences
+        )
         assembler = Assembler(
-            framer, fill=fill, placement=placement, template=template,
+            builder, fill=fill, placement=placement, template=template,
             recall_tokens=recall_tokens, top_k=top_k, window_turns=window_turns,
         )  # fmt: skip
         rules = RecallRules(
@@ -205,9 +208,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._owns_store = not isinstance(store, Store)
         opened = open_store(store).for_user(user_id)
         stamps = Stamps(clock)
-        live = LiveSession(opened, user_id, session_id, Sizer(framer.counter))
+        live = LiveSession(opened, user_id, session_id, Sizer(builder.counter))
         self._store, self._lock = opened, lock
-        self._checkout = Checkout(live, Writer(live, framer.counter, stamps), lock)
+        self._checkout = Checkout(live, Writer(live, builder.counter, stamps), lock)
         rolling = RollingSummary(live, assembler, self._summing, lock, clock=stamps.time)
         self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
         self._indexes = self._prompts.searcher.sessions

@@ -104,7 +104,7 @@ class PromptBuilder:
             with suppress(OutdatedError):  # if so, the plan may contain what was forgotten
                 recalled = yield from self._recall_steps(plan, watch)
                 _mark(watch, "recall")
-                summed = Summed(plan.frame, recalled.hits)
+                summed = Summed(plan.fixed, recalled.hits)
                 if self.rolling.rules.summarizer is not None and not plan.fits:
                     summed = yield from self.rolling.steps(plan, recalled.hits)
                     _mark(watch, "summary")
@@ -117,7 +117,7 @@ class PromptBuilder:
             OutdatedError: something was forgotten since the plan was made.
         """
         question = plan.question
-        room = self.assembler.room_for_recall(plan.frame, plan.turns) if question.strip() else 0
+        room = self.assembler.room_for_recall(plan.fixed, plan.turns) if question.strip() else 0
         if plan.window is None:
             with self._lock:
                 self.searcher.sessions.check()
@@ -140,10 +140,10 @@ class PromptBuilder:
         return Recalled(hits, found.notes, found.pending, found.embedder, found.why)
 
     def _compose(self, plan: Plan, recalled: Recalled, summed: Summed, watch: Watch | None) -> Context:
-        frame, selection = self.assembler.settle(summed.frame, plan.turns, summed.hits, summed.selection)
-        dropped = (LEFT_OUT,) if summed.exists and frame.summary is None else ()
+        fixed, selection = self.assembler.settle(summed.fixed, plan.turns, summed.hits, summed.selection)
+        dropped = (LEFT_OUT,) if summed.exists and fixed.summary is None else ()
         context = self.assembler.compose(
-            frame, selection, reserve=plan.ask.reserve, orphans=plan.orphans,
+            fixed, selection, reserve=plan.ask.reserve, orphans=plan.orphans,
             notes=(*recalled.notes, *dropped, *summed.notes), pending=recalled.pending, embedder=recalled.embedder,
             stopped=recalled.stopped,
         )  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from shared_core import Context, InfiniteMemory, Message, prune
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 from tests.support.scripted_embedder import ScriptedEmbedder, minilm
 
 CASES = Path(__file__).parents[2] / "shared" / "spec" / "seed_cases.json"

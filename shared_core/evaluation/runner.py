@@ -18,7 +18,7 @@ from shared_core.evaluation.result import FOREIGN, OWN, UNANSWERED, Answer, Eval
 from shared_core.memory import InfiniteMemory
 from shared_core.plugins.base import Embedder
 from shared_core.prompt.context import ContextReport
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 from shared_core.recall.excerpts import EXCERPT_MARK
 from shared_core.records import MAIN
 from shared_core.sharing.files import export_sessions, import_sessions

@@ -1,4 +1,4 @@
-"""Fill the room that a frame leaves, and write the prompt and its report; pure."""
+"""Fill the room that the fixed part of a prompt leaves, and write the prompt and its report; pure."""
 
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -11,22 +11,20 @@ from typing import Literal, get_args
 from shared_core.arguments import in_range, instance, one_of, whole_number
 from shared_core.events import Note
 from shared_core.messages import Message
-from shared_core.prompt.abridged import abridged
 from shared_core.prompt.context import Context, ContextReport
-from shared_core.prompt.frame import (
-    Frame,
-    Framer,
+from shared_core.prompt.fixed_part import (
+    FixedPart,
+    FixedPartBuilder,
     asked_with,
     insert_summary,
     trimming_notes,
-    with_grounding,
     with_summary,
 )
-from shared_core.prompt.hits import Hit
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.grounding import with_grounding
+from shared_core.prompt.hits import Hit, Kind, Reason
 from shared_core.prompt.report_lines import report_lines
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
-from shared_core.prompt.window import ELSEWHERE, Fill, Selection, Window, fit_window
+from shared_core.prompt.window import ELSEWHERE, Fill, Selection, Window, abridged, fit_window
 from shared_core.session.turns import Entry, Turn, chronological, tokens_of
 from shared_core.tokens import message_tokens
 
@@ -58,7 +56,7 @@ LEAST_STEADY = 4_000
 
 @dataclass(frozen=True)
 class Assembler:
-    """Fills frames. Its fields are constructor arguments of the memory.
+    """Fills the room that the fixed part of a prompt leaves. Its fields are constructor arguments of the memory.
 
     `recall_tokens` is a number of tokens or, as a float up to 1.0, a share of what pinned text leaves. None: `SHARE`,
     and, without tools, what no turn can use, because the next older one is too large.
@@ -67,7 +65,7 @@ class Assembler:
         ValueError: a value is out of range.
     """
 
-    framer: Framer
+    builder: FixedPartBuilder
     fill: Fill = "steady"
     placement: Placement = "grounding"
     template: RecallTemplate = field(default_factory=RecallTemplate)
@@ -93,61 +91,61 @@ class Assembler:
         """The share of the room that may be left unused so that the beginning of the prompt stays the same."""
         return SLACK if self.fill == "steady" else 0.0
 
-    def room_for_recall(self, frame: Frame, turns: Sequence[Turn]) -> int:
+    def room_for_recall(self, fixed: FixedPart, turns: Sequence[Turn]) -> int:
         """Return how many tokens recalled messages may take from the window; `turns` are newest first.
 
         Unless `recall_tokens` is a number, the newest turn takes what it needs first, unless that is nearly everything:
         questions are most often about the newest turn.
         """
         if isinstance(self.recall_tokens, int):
-            return min(self.recall_tokens, frame.rest)
-        left = frame.rest - (turns[0].tokens if turns else 0)
-        return min(self._share(frame), left if left >= NEWEST_LEAVES * frame.rest else frame.rest)
+            return min(self.recall_tokens, fixed.room)
+        left = fixed.room - (turns[0].tokens if turns else 0)
+        return min(self._share(fixed), left if left >= NEWEST_LEAVES * fixed.room else fixed.room)
 
-    def _share(self, frame: Frame) -> int:
+    def _share(self, fixed: FixedPart) -> int:
         """Return how many tokens of recalled messages `recall_tokens` allows."""
         most = SHARE if self.recall_tokens is None else self.recall_tokens
-        return int(most * frame.open) if isinstance(most, float) else most
+        return int(most * fixed.beside_pinned) if isinstance(most, float) else most
 
-    def _takes_rest(self, frame: Frame) -> bool:
+    def _takes_rest(self, fixed: FixedPart) -> bool:
         """Return whether recalled messages may take what no turn can use, too."""
-        return self.recall_tokens is None and not frame.tools
+        return self.recall_tokens is None and not fixed.tools
 
-    def window(self, frame: Frame, turns: Sequence[Turn], *, recall: int = 0) -> Window:
+    def window(self, fixed: FixedPart, turns: Sequence[Turn], *, recall: int = 0) -> Window:
         """Return the window that fits beside `recall` tokens of recalled messages; `turns` are newest first."""
-        return self._fit(frame, self._dressed(frame, turns), recall)
+        return self._fit(fixed, self._dressed(fixed, turns), recall)
 
-    def _fit(self, frame: Frame, dressed: Iterable[Turn], recall: int) -> Window:
+    def _fit(self, fixed: FixedPart, dressed: Iterable[Turn], recall: int) -> Window:
         return fit_window(
-            dressed, frame.rest - recall, slack=self.slack, skip=self.fill == "skip",
-            steady=frame.open - self._set_aside(frame), most=self.window_turns,
+            dressed, fixed.room - recall, slack=self.slack, skip=self.fill == "skip",
+            steady=fixed.beside_pinned - self._set_aside(fixed), most=self.window_turns,
         )  # fmt: skip
 
-    def _set_aside(self, frame: Frame) -> int:
+    def _set_aside(self, fixed: FixedPart) -> int:
         """Return how many tokens the window leaves to a question and what it recalls, however little that is.
 
         It does not depend on the question, and so the window's start does not, as long as question and recalled text
         take no more than this. Where little may be recalled, it is twice that, as the question takes some of it.
         """
-        recall = 0 if self.top_k == 0 else 2 * self._share(frame)
-        return max(0, min(SET_ASIDE, int(self.slack * frame.open), recall, frame.open - LEAST_STEADY))
+        recall = 0 if self.top_k == 0 else 2 * self._share(fixed)
+        return max(0, min(SET_ASIDE, int(self.slack * fixed.beside_pinned), recall, fixed.beside_pinned - LEAST_STEADY))
 
-    def _dressed(self, frame: Frame, turns: Sequence[Turn]) -> list[Turn]:
+    def _dressed(self, fixed: FixedPart, turns: Sequence[Turn]) -> list[Turn]:
         """Return turns as they are sent, newest first: `_grounded`, and with less of what is not text if needed."""
         return abridged(
-            self._grounded(frame, turns), self.size, room=frame.rest,
-            window=lambda: frame.rest - self.room_for_recall(frame, turns),
+            self._grounded(fixed, turns), self.size, room=fixed.room,
+            window=lambda: fixed.room - self.room_for_recall(fixed, turns),
         )  # fmt: skip
 
-    def _grounded(self, frame: Frame, turns: Sequence[Turn]) -> list[Turn]:
+    def _grounded(self, fixed: FixedPart, turns: Sequence[Turn]) -> list[Turn]:
         """Return turns with their grounding as far back as `keep_grounding` reaches.
 
         Pinned user messages count as well, but are sent without the text that was retrieved for them.
         """
-        keep = self.framer.keep_grounding
+        keep = self.builder.keep_grounding
         reach = {"newest": 1, "none": 0, "all": inf}[keep] if isinstance(keep, str) else keep
-        left = reach - (frame.question is not None)
-        pinned = [entry.order for entry in frame.stays if entry.message.role == "user"]
+        left = reach - (fixed.question is not None)
+        pinned = [entry.order for entry in fixed.stays if entry.message.role == "user"]
         dressed: list[Turn] = []
         for turn in turns:
             if left <= 0:  # for most prompts already before the first
@@ -160,17 +158,17 @@ class Assembler:
     def _dress(self, entry: Entry) -> Entry:
         if entry.message.grounding is None or entry.message.role != "user":
             return entry
-        message = self.framer.safe(entry.message).grounded
+        message = self.builder.safe(entry.message).grounded
         return replace(entry, message=message, tokens=self.size(message))
 
     def size(self, message: Message) -> int:
         """Return the size of a message as sent, in tokens."""
-        return self.framer.size(message)
+        return self.builder.size(message)
 
     def settle(
-        self, asked: Frame, turns: Sequence[Turn], candidates: Sequence[Hit], selection: Selection | None = None
-    ) -> tuple[Frame, Selection]:
-        """Return the frame and the selection to send; see `select` and `Framer.frame` for the arguments.
+        self, asked: FixedPart, turns: Sequence[Turn], candidates: Sequence[Hit], selection: Selection | None = None
+    ) -> tuple[FixedPart, Selection]:
+        """Return the fixed part and the selection to send; for the arguments see `select` and `fixed_part`.
 
         `selection` is what `select` returned for them, if it was asked already.
 
@@ -179,20 +177,20 @@ class Assembler:
         way: the selection is made again around everything so far, with a share `slack` of the room left free for what
         follows.
         """
-        frame, selection, known = asked, selection or self.select(asked, turns, candidates), 0
-        room = _left(frame, selection)
+        fixed, selection, known = asked, selection or self.select(asked, turns, candidates), 0
+        room = _left(fixed, selection)
         for count, entry in enumerate(asked.answers, start=1):
             room -= entry.tokens
             if room < 0:
-                frame, known = self.framer.answered(asked, count, slack=self.slack), count
-                frame = replace(frame, spare=int(self.slack * frame.open))
-                if frame.summary is not None:  # tool results take precedence over the summary
-                    frame = with_summary(frame, frame.summary, self.size)
-                selection = self.select(frame, turns, candidates)
-                room = _left(frame, selection)
-        return replace(frame, groups=(*frame.groups, *asked.answers[known:])), selection
+                fixed, known = self.builder.answered(asked, count, slack=self.slack), count
+                fixed = replace(fixed, kept_free=int(self.slack * fixed.beside_pinned))
+                if fixed.summary is not None:  # tool results take precedence over the summary
+                    fixed = with_summary(fixed, fixed.summary, self.size)
+                selection = self.select(fixed, turns, candidates)
+                room = _left(fixed, selection)
+        return replace(fixed, groups=(*fixed.groups, *asked.answers[known:])), selection
 
-    def select(self, frame: Frame, turns: Sequence[Turn], candidates: Sequence[Hit]) -> Selection:
+    def select(self, fixed: FixedPart, turns: Sequence[Turn], candidates: Sequence[Hit]) -> Selection:
         """Choose the recalled messages and the window. Room that recall does not use goes to the window.
 
         By default, recall then takes what no turn can use, since the next older one is too large. The window stays the
@@ -200,48 +198,48 @@ class Assembler:
         loop goes on appending to the prompt.
 
         Args:
-            frame: the part of the prompt that must be sent.
+            fixed: the part of the prompt that must be sent.
             turns: newest first, as many as could fit.
             candidates: best first.
         """
-        dressed = self._dressed(frame, turns)
-        everything = self._fit(frame, dressed, 0)
+        dressed = self._dressed(fixed, turns)
+        everything = self._fit(fixed, dressed, 0)
         beyond = ELSEWHERE in [one.entries[0].turn_no for one in candidates if one.reason is None]
         # If all past turns fit, only messages of other sessions can add something.
         if not candidates or (everything.reaches_all and not beyond):
             return Selection(everything, tuple(candidates))
-        room = self.room_for_recall(frame, turns)
-        chosen, window = self._choose(frame, dressed, candidates, room)
-        free = frame.rest - window.fitting
-        if free > room and self._takes_rest(frame) and _without_room(chosen.fates):
-            more, beside = self._choose(frame, dressed, _as_if_there_were_room(chosen.fates), free)
+        room = self.room_for_recall(fixed, turns)
+        chosen, window = self._choose(fixed, dressed, candidates, room)
+        free = fixed.room - window.fitting
+        if free > room and self._takes_rest(fixed) and _without_room(chosen.fates):
+            more, beside = self._choose(fixed, dressed, _as_if_there_were_room(chosen.fates), free)
             if more.tokens >= chosen.tokens:  # else the counter is odd, and the window might move
                 chosen, window = more, beside
         return Selection(window, tuple(_explained(window, chosen.fates)), chosen.tokens, chosen.text)
 
     def _choose(
-        self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int
+        self, fixed: FixedPart, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int
     ) -> tuple["_Chosen", Window]:
         """Return what is recalled in this room, and the window beside it."""
-        base = self._fit(frame, dressed, room)
-        chosen = self._fill(frame, dressed, self._outside(candidates, base), room)
+        base = self._fit(fixed, dressed, room)
+        chosen = self._fill(fixed, dressed, self._outside(candidates, base), room)
         while True:
-            window = self._fit(frame, dressed, chosen.tokens)
+            window = self._fit(fixed, dressed, chosen.tokens)
             outside = self._outside(chosen.fates, window)
             if outside == chosen.fates:
                 return chosen, window
             # A message that entered the window need not be recalled, which frees room for the window.
-            chosen = self._counted(frame, outside)
+            chosen = self._counted(fixed, outside)
 
-    def _fill(self, frame: Frame, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int) -> "_Chosen":
+    def _fill(self, fixed: FixedPart, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int) -> "_Chosen":
         """Fill the room by estimated sizes. If the exact size exceeds it, fill again with less."""
         limit = room
         while True:
             fates, about = self._pick(candidates, limit)
             # Exact counting is expensive, so leave out candidates that the window will hold anyway.
-            chosen = self._counted(frame, self._outside(fates, self._fit(frame, dressed, about)))
+            chosen = self._counted(fixed, self._outside(fates, self._fit(fixed, dressed, about)))
             if chosen.tokens > about:
-                chosen = self._counted(frame, fates)
+                chosen = self._counted(fixed, fates)
             if chosen.tokens <= room:
                 return chosen
             # Assume that the next estimate is off by the same factor.
@@ -302,7 +300,7 @@ class Assembler:
         # The line with the date is written once for all messages of a day.
         return self._estimate.lines(candidate.entries) + self._estimate.day * len(new_days)
 
-    def _counted(self, frame: Frame, fates: list[Hit]) -> "_Chosen":
+    def _counted(self, fixed: FixedPart, fates: list[Hit]) -> "_Chosen":
         """Render the recalled messages and count exactly what they add to the prompt."""
         recalled = _recalled(fates)
         if not recalled:
@@ -310,18 +308,22 @@ class Assembler:
         if self.placement == "messages":
             return _Chosen(fates, sum(candidate.tokens for candidate in recalled), "")
         entries = self._in_order(recalled)
-        text = self.template.render([self.framer.between_fences(entry.message) for entry in entries])
-        if self._beside_question(frame):
-            tokens = message_tokens(asked_with(frame, text), self.framer.counter) - frame.bare - frame.grounding_tokens
+        text = self.template.render([self.builder.between_fences(entry.message) for entry in entries])
+        if self._beside_question(fixed):
+            tokens = (
+                message_tokens(asked_with(fixed, text), self.builder.counter)
+                - fixed.question_tokens
+                - fixed.grounding_tokens
+            )
             return _Chosen(fates, tokens, text)
-        return _Chosen(fates, message_tokens(Message.system(text), self.framer.counter), text)
+        return _Chosen(fates, message_tokens(Message.system(text), self.builder.counter), text)
 
     @cached_property
     def _estimate(self) -> RecallEstimate:
-        return RecallEstimate(self.template, self.framer.counter)
+        return RecallEstimate(self.template, self.builder.counter)
 
-    def _beside_question(self, frame: Frame) -> bool:
-        return self.placement == "grounding" and frame.shown and frame.question is not None
+    def _beside_question(self, fixed: FixedPart) -> bool:
+        return self.placement == "grounding" and fixed.shown and fixed.question is not None
 
     def _in_order(self, recalled: Sequence[Hit]) -> list[Entry]:
         """Return the recalled messages in the template's order."""
@@ -330,13 +332,13 @@ class Assembler:
         return chronological(chain.from_iterable([candidate.entries for candidate in recalled]))
 
     def compose(
-        self, frame: Frame, selection: Selection, *, reserve: int, orphans: Sequence[Entry] = (),
+        self, fixed: FixedPart, selection: Selection, *, reserve: int, orphans: Sequence[Entry] = (),
         notes: Sequence[Note] = (), pending: int = 0, embedder: str | None = None, stopped: str = "",
     ) -> Context:  # fmt: skip
         """Write the prompt and the report.
 
         Args:
-            frame: the part of the prompt that must be sent.
+            fixed: the part of the prompt that must be sent.
             selection: the recalled messages and the window.
             reserve: tokens kept free for the reply.
             orphans: replies without their user message, for the report.
@@ -345,27 +347,27 @@ class Assembler:
             embedder: the key of the embedder whose vectors were used.
             stopped: why recall ends where it does.
         """
-        notes = [*notes, *trimming_notes(frame, reaches_all=selection.window.reaches_all)]
+        notes = [*notes, *trimming_notes(fixed, reaches_all=selection.window.reaches_all)]
         report = ContextReport.with_lines_made_later(
-            partial(report_lines, frame, selection, tuple(orphans)), _totals(frame, selection), budget=frame.budget,
+            partial(report_lines, fixed, selection, tuple(orphans)), _totals(fixed, selection), budget=fixed.budget,
             reserve=reserve, pending=pending, degraded=tuple(notes), embedder=embedder, stopped=stopped,
         )  # fmt: skip
-        messages, stable = self._messages(frame, selection)
+        messages, stable = self._messages(fixed, selection)
         return Context(tuple(messages), report, stable)
 
-    def _messages(self, frame: Frame, selection: Selection) -> tuple[list[Message], int]:
+    def _messages(self, fixed: FixedPart, selection: Selection) -> tuple[list[Message], int]:
         """Return the prompt, and how many messages stand before all that depends on the question."""
         text = selection.text
-        entries = [*frame.stays, *chain.from_iterable(turn.entries for turn in selection.window.kept)]
-        beside = self._beside_question(frame)
+        entries = [*fixed.stays, *chain.from_iterable(turn.entries for turn in selection.window.kept)]
+        beside = self._beside_question(fixed)
         if self.placement == "messages":
             entries += chain.from_iterable(candidate.entries for candidate in selection.recalled)
-        if frame.question is not None and frame.shown:
-            asked = replace(frame.question, message=asked_with(frame, text if beside else ""))
-            entries += [asked, *frame.groups]
+        if fixed.question is not None and fixed.shown:
+            asked = replace(fixed.question, message=asked_with(fixed, text if beside else ""))
+            entries += [asked, *fixed.groups]
         ordered = chronological(entries)
         # Grounding that is sent is in the text by now. What is still in the field is not to be sent.
-        messages = insert_summary(frame, [with_grounding(entry.message, "") for entry in ordered])
+        messages = insert_summary(fixed, [with_grounding(entry.message, "") for entry in ordered])
         if beside:
             stable = next(index for index, entry in enumerate(ordered) if entry is asked)
             return messages, stable + len(messages) - len(ordered)
@@ -384,9 +386,9 @@ class _Chosen:
     text: str
 
 
-def _left(frame: Frame, selection: Selection) -> int:
+def _left(fixed: FixedPart, selection: Selection) -> int:
     """Return the tokens that a selection leaves free."""
-    return frame.room - selection.window.tokens - selection.recall_tokens
+    return fixed.left - selection.window.tokens - selection.recall_tokens
 
 
 def _without_room(fates: Iterable[Hit]) -> bool:
@@ -422,14 +424,14 @@ def _recalled(candidates: Sequence[Hit]) -> list[Hit]:
     return [candidate for candidate in candidates if candidate.reason is Reason.RECALLED]
 
 
-def _totals(frame: Frame, selection: Selection) -> dict[Kind, int]:
+def _totals(fixed: FixedPart, selection: Selection) -> dict[Kind, int]:
     """Return the tokens of each part of the prompt, which are those of the report's lines."""
     return {
-        Kind.SYSTEM: tokens_of(frame.stays),
-        Kind.TOOLS: frame.tools,
-        Kind.QUESTION: frame.bare + tokens_of(frame.groups),
-        Kind.GROUNDING: frame.grounding_tokens,
-        Kind.SUMMARY: frame.summary.tokens if frame.summary is not None else 0,
+        Kind.SYSTEM: tokens_of(fixed.stays),
+        Kind.TOOLS: fixed.tools,
+        Kind.QUESTION: fixed.question_tokens + tokens_of(fixed.groups),
+        Kind.GROUNDING: fixed.grounding_tokens,
+        Kind.SUMMARY: fixed.summary.tokens if fixed.summary is not None else 0,
         Kind.RECALLED: selection.recall_tokens,
         Kind.WINDOW: selection.window.tokens,
     }

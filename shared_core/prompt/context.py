@@ -17,7 +17,7 @@ from shared_core.formats.fields import Role, write_each
 from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
 from shared_core.messages import Message, fields_of
-from shared_core.prompt.reasons import PART, Kind, Reason
+from shared_core.prompt.hits import PART, Kind, Reason
 from shared_core.prompt.terminal import counted, on_one_line, preview
 
 BAR_WIDTH = 50

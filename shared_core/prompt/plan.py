@@ -5,10 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from shared_core.messages import Message
-from shared_core.prompt.abridged import tokens_without_media, with_results
 from shared_core.prompt.assembler import Assembler
-from shared_core.prompt.frame import Frame
-from shared_core.prompt.window import SKIP_LIMIT, Window
+from shared_core.prompt.fixed_part import FixedPart
+from shared_core.prompt.window import SKIP_LIMIT, Window, tokens_without_media, with_results
 from shared_core.records import Position, SessionState
 from shared_core.session.live import PAGE, LiveSession
 from shared_core.session.paths import Path
@@ -52,7 +51,7 @@ class Plan:
         ask: the call it was made for.
         state: the session's state at that time.
         path: the path at that time. Another thread may check out another one in the meantime.
-        frame: what must be sent, as `Framer.frame` returned it.
+        fixed: what must be sent, as `FixedPartBuilder.fixed_part` returned it.
         turns: past turns, newest first: more than fit, or all.
         window: the window that is left beside recalled messages. None: everything fits, and recall searches no other
             session.
@@ -64,7 +63,7 @@ class Plan:
     ask: Ask
     state: SessionState
     path: Path
-    frame: Frame
+    fixed: FixedPart
     turns: tuple[Turn, ...]
     window: Window | None
     position: Position | None
@@ -74,7 +73,7 @@ class Plan:
     @property
     def question(self) -> str:
         """The text of the question; empty if there is none."""
-        return self.frame.question.message.content if self.frame.question is not None else ""
+        return self.fixed.question.message.content if self.fixed.question is not None else ""
 
     @property
     def end(self) -> int:
@@ -88,7 +87,7 @@ class Plan:
         In a tool loop, some of the window give way to results. They are not recalled for that: the prompt only grows.
         """
         window = [turn.turn_id for turn in self.window.kept] if self.window is not None else []
-        stays = [entry.message.turn_id for entry in self.frame.stays]
+        stays = [entry.message.turn_id for entry in self.fixed.stays]
         return tuple({turn_id for turn_id in (*window, *stays) if turn_id})
 
 
@@ -108,7 +107,7 @@ class Planner:
         self._turns: dict[str, Turn] = {}
 
     def plan(self, ask: Ask) -> Plan:
-        """Return the plan of a prompt; errors are those of `Framer.frame`."""
+        """Return the plan of a prompt; errors are those of `FixedPartBuilder.fixed_part`."""
         state = self._live.sync(PAGE)
         budget = ask.max_tokens - ask.reserve
         # The beginning of the oldest turn that is read may be missing. Reading ahead makes that turn seldom needed.
@@ -121,7 +120,7 @@ class Planner:
             if whole or any(turn.asks for turn in turns):
                 plan = self._plan_over(ask, state, turns, whole=whole)
                 # Turns that cannot be sent take no room, so the budget may need more of the past than expected.
-                room = plan.frame.open - plan.frame.bare
+                room = plan.fixed.beside_pinned - plan.fixed.question_tokens
                 if whole or tokens_without_media(plan.turns) > room:
                     return plan
             needed = 2 * sum(entry.tokens for entry in entries) + 1
@@ -129,23 +128,23 @@ class Planner:
     def _plan_over(self, ask: Ask, state: SessionState, turns: Sequence[Turn], *, whole: bool) -> Plan:
         live, assembler = self._live, self._assembler
         current, stored = self._current(ask, turns)
-        tools = tools_tokens(ask.tools, assembler.framer.counter)
+        tools = tools_tokens(ask.tools, assembler.builder.counter)
         stays = self._stays(ask, current)
         pinned = {entry.message.turn_id for entry in stays}
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
         older, unsent = turns_before(past, current, assembler.size)
-        frame = assembler.framer.frame(
+        fixed = assembler.builder.fixed_part(
             budget=ask.max_tokens - ask.reserve, tools=tools, stays=stays, current=current, shown=ask.shown
         )
-        window, fits = None, assembler.window(frame, older).reaches_all
+        window, fits = None, assembler.window(fixed, older).reaches_all
         if self._searches_others or not fits:
-            window = assembler.window(frame, older, recall=assembler.room_for_recall(frame, older))
+            window = assembler.window(fixed, older, recall=assembler.room_for_recall(fixed, older))
         if fits and not live.replaced:  # the system prompt has room where it was said, if that was in mid-talk
             said = {entry.message.id: entry for entry in live.prompt() if entry.turn_no >= 0}
-            frame = replace(frame, stays=tuple(said.get(entry.message.id, entry) for entry in frame.stays))
+            fixed = replace(fixed, stays=tuple(said.get(entry.message.id, entry) for entry in fixed.stays))
         position = live.path.at(stored.entries[0].order) if stored is not None else None
         orphans = tuple(entry for turn in unsent if whole for entry in turn.entries)
-        return Plan(ask, state, live.path, frame, tuple(older), window, position, orphans, fits)
+        return Plan(ask, state, live.path, fixed, tuple(older), window, position, orphans, fits)
 
     def _stays(self, ask: Ask, current: Turn | None) -> list[Entry]:
         """Return the messages of every prompt: the system prompt, where a setting replaces a stored one, and pins."""

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 
 from shared_core.messages import Message
 from shared_core.prompt.context import ReportLine
-from shared_core.prompt.frame import Frame
-from shared_core.prompt.hits import Hit
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.fixed_part import FixedPart
+from shared_core.prompt.hits import Hit, Kind, Reason
 from shared_core.prompt.window import Selection, Window
 from shared_core.session.turns import Entry
 
@@ -39,31 +38,31 @@ class _Ledger:
             self.put(entry, kind, reason, entry.tokens, included=included)
 
 
-def report_lines(frame: Frame, selection: Selection, orphans: Sequence[Entry]) -> tuple[ReportLine, ...]:
+def report_lines(fixed: FixedPart, selection: Selection, orphans: Sequence[Entry]) -> tuple[ReportLine, ...]:
     """Return a line for every message considered; `orphans` are replies without their user message."""
-    ledger = _Ledger(frame.budget)
-    if frame.tools:
-        ledger.put(None, Kind.TOOLS, Reason.ALWAYS_SENT, frame.tools)
-    ledger.put_all(frame.stays, Kind.SYSTEM, Reason.ALWAYS_SENT)
-    if frame.question is not None:
-        ledger.put(frame.question, Kind.QUESTION, Reason.QUESTION, frame.bare)
-        if frame.question.message.grounding is not None:
-            fitted = frame.grounding
-            text = Message(role="user", id=frame.question.message.id, content=fitted.text)
+    ledger = _Ledger(fixed.budget)
+    if fixed.tools:
+        ledger.put(None, Kind.TOOLS, Reason.ALWAYS_SENT, fixed.tools)
+    ledger.put_all(fixed.stays, Kind.SYSTEM, Reason.ALWAYS_SENT)
+    if fixed.question is not None:
+        ledger.put(fixed.question, Kind.QUESTION, Reason.QUESTION, fixed.question_tokens)
+        if fixed.question.message.grounding is not None:
+            fitted = fixed.grounding
+            text = Message(role="user", id=fixed.question.message.id, content=fitted.text)
             reason = Reason.GROUNDING if text.content else Reason.NO_ROOM if fitted.trimmed else Reason.NO_GROUNDING
             part = bool(text.content and (fitted.trimmed or fitted.shortened))
-            ledger.put(text, Kind.GROUNDING, reason, frame.grounding_tokens, included=bool(text.content), part=part)
-    if frame.summary is not None:
-        count = f"{frame.summary.messages:,} message{'' if frame.summary.messages == 1 else 's'}"
-        said = Message.system(f"{count}: {frame.summary.said}")
-        ledger.put(said, Kind.SUMMARY, Reason.SUMMARY, frame.summary.tokens)
-    stubs = {entry.order for entry in frame.stubbed}
-    for entry in frame.groups:
+            ledger.put(text, Kind.GROUNDING, reason, fixed.grounding_tokens, included=bool(text.content), part=part)
+    if fixed.summary is not None:
+        count = f"{fixed.summary.messages:,} message{'' if fixed.summary.messages == 1 else 's'}"
+        said = Message.system(f"{count}: {fixed.summary.said}")
+        ledger.put(said, Kind.SUMMARY, Reason.SUMMARY, fixed.summary.tokens)
+    stubs = {entry.order for entry in fixed.stubbed}
+    for entry in fixed.groups:
         ledger.put(entry, Kind.QUESTION, Reason.CURRENT_TURN, entry.tokens, part=entry.order in stubs)
-    ledger.put_all(frame.left_out, Kind.QUESTION, Reason.NO_ROOM, included=False)
+    ledger.put_all(fixed.left_out, Kind.QUESTION, Reason.NO_ROOM, included=False)
     _put_window(ledger, selection.window)
     ledger.put_all(orphans, Kind.WINDOW, Reason.INCOMPLETE, included=False)
-    _put_recall(ledger, selection, summed=frame.summary is not None)
+    _put_recall(ledger, selection, summed=fixed.summary is not None)
     return tuple(ledger.lines)
 
 

@@ -15,10 +15,8 @@ from shared_core.index.session import ROLES
 from shared_core.index.text import is_statement, read_terms, statement_code
 from shared_core.index.user import UserIndex
 from shared_core.languages.language import LANGUAGES, Language
-from shared_core.prompt.abridged import lighter
-from shared_core.prompt.hits import Hit, Place
-from shared_core.prompt.reasons import Reason
-from shared_core.prompt.window import ELSEWHERE
+from shared_core.prompt.hits import Hit, Place, Reason
+from shared_core.prompt.window import ELSEWHERE, lighter
 from shared_core.recall.excerpts import EXCERPT_MARK, WHOLE, excerpt, excerpt_size, recalled_tokens
 from shared_core.recall.scope import Scope, reading, records_in
 from shared_core.recall.search import Found

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from shared_core.index.arrays import distinct_with_inverse
 from shared_core.index.lexical import K1, B, Occurrences, idf_of
 from shared_core.plugins.base import Vectors
-from shared_core.prompt.hits import Hit, Place
-from shared_core.prompt.reasons import Reason
+from shared_core.prompt.hits import Hit, Place, Reason
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
 from shared_core.recall.signals import ScopeSearch, Signals

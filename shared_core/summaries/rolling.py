@@ -12,10 +12,9 @@ from shared_core.errors import StoreError
 from shared_core.events import Note
 from shared_core.plugins.calls import Failure, Request, Steps
 from shared_core.prompt.assembler import Assembler
-from shared_core.prompt.frame import Frame, FramedSummary, with_summary
-from shared_core.prompt.hits import Hit
+from shared_core.prompt.fixed_part import FixedPart, WrittenSummary, with_summary
+from shared_core.prompt.hits import Hit, Reason
 from shared_core.prompt.plan import Plan
-from shared_core.prompt.reasons import Reason
 from shared_core.prompt.template import defused
 from shared_core.prompt.window import Selection
 from shared_core.records import Position, Summary
@@ -36,15 +35,15 @@ class Summed:
     """The parts of a prompt that a summary changes.
 
     Attributes:
-        frame: the frame, with the summary if there is one.
+        fixed: the fixed part, with the summary if there is one.
         hits: what may be recalled; what the summary contains is marked.
-        selection: what is chosen of them for this frame; None: nothing was chosen yet.
+        selection: what is chosen of them for this fixed part; None: nothing was chosen yet.
         start: the index at which the window begins.
         notes: what could not be done.
         exists: whether there is a summary, even if it does not fit.
     """
 
-    frame: Frame
+    fixed: FixedPart
     hits: Sequence[Hit]
     selection: Selection | None = None
     start: int = 0
@@ -92,7 +91,7 @@ class RollingSummary:
         self.rules = rules
         self._lock = lock
         self._clock = clock
-        self._counter = assembler.framer.counter
+        self._counter = assembler.builder.counter
         self._busy = False
         self._failed: Note | None = None
         self._pause = 0
@@ -183,23 +182,23 @@ class RollingSummary:
         """
         chosen: Summed | None = None
         for summary in versions:
-            frame = self._frame_with(plan.frame, summary)
-            if frame.summary is None:
+            fixed = self._frame_with(plan.fixed, summary)
+            if fixed.summary is None:
                 break
-            chosen = self._select(plan, frame, _without_summarized(normalized(frame.summary.said), hits))
+            chosen = self._select(plan, fixed, _without_summarized(normalized(fixed.summary.said), hits))
             if plan.path.index_of(summary.upto) < chosen.start:
                 break
-        return replace(chosen or self._select(plan, plan.frame, hits), exists=bool(versions))
+        return replace(chosen or self._select(plan, plan.fixed, hits), exists=bool(versions))
 
-    def _select(self, plan: Plan, frame: Frame, hits: Sequence[Hit]) -> Summed:
-        selection = self.assembler.select(frame, plan.turns, hits)
+    def _select(self, plan: Plan, fixed: FixedPart, hits: Sequence[Hit]) -> Summed:
+        selection = self.assembler.select(fixed, plan.turns, hits)
         start = min((turn.entries[0].order for turn in selection.window.kept), default=plan.end)
-        return Summed(frame, hits, selection, start)
+        return Summed(fixed, hits, selection, start)
 
-    def _frame_with(self, asked: Frame, summary: Summary) -> Frame:
+    def _frame_with(self, asked: FixedPart, summary: Summary) -> FixedPart:
         said = self._text(summary)
-        text = self.assembler.template.render_summary(defused(said, self.assembler.framer.fences))
-        written = FramedSummary(said, text, summary.messages)
+        text = self.assembler.template.render_summary(defused(said, self.assembler.builder.fences))
+        written = WrittenSummary(said, text, summary.messages)
         return with_summary(asked, written, self._size)
 
     def _text(self, summary: Summary) -> str:
@@ -218,17 +217,17 @@ class RollingSummary:
         """
         previous = versions[0] if versions else None
         first = plan.path.index_of(previous.upto) + 1 if previous is not None else 0
-        if self.rules.summarizer is None or start <= first or (plan.frame.answers and not urgent):
+        if self.rules.summarizer is None or start <= first or (plan.fixed.answers and not urgent):
             return None
-        if plan.frame.room <= 0 and not urgent:
+        if plan.fixed.left <= 0 and not urgent:
             return None  # the question alone fills the prompt; what it pushed out may return
         said = self._text(previous) if previous is not None else None
         room = self.rules.call_tokens - (self._counter(said) if said else 0)
         waiting = read_waiting(
             self.live, plan.path, first, start - 1, room=room, counter=self._counter,
-            without={entry.message.turn_id for entry in plan.frame.stays},
+            without={entry.message.turn_id for entry in plan.fixed.stays},
         )  # fmt: skip
-        enough = 0 if urgent else min(RENEW_SHARE * plan.frame.open, room / 2)
+        enough = 0 if urgent else min(RENEW_SHARE * plan.fixed.beside_pinned, room / 2)
         if not waiting.inputs or (waiting.ends and waiting.tokens < enough):
             return None
         if self._failed is not None and self._pause and not urgent:

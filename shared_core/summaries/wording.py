@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from shared_core.messages import Message
 from shared_core.plugins.base import TokenCounter
-from shared_core.prompt.frame import word_end
+from shared_core.prompt.grounding import word_end
 from shared_core.prompt.template import folded, speaker
 
 SUMMARY_PROMPT = (

@@ -23,7 +23,7 @@ from shared_core import (
     ToolCall,
 )
 from shared_core.formats.fields import ROLE_NAMES
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import CallableCounter, as_counter, message_tokens, tools_tokens
 

@@ -17,7 +17,7 @@ from shared_core.__main__ import main
 from shared_core.doors.cli.app import run
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.reasons import Reason
+from shared_core.prompt.hits import Reason
 
 ROOT = Path(__file__).parents[2]
 CALL = {"id": "c1", "type": "function", "function": {"name": "book", "arguments": '{"nights": 3}'}}

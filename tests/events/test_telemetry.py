@@ -19,7 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from shared_core import AsyncInfiniteMemory, BudgetError, InfiniteMemory, Message
 from shared_core.events import MemoryEvent, Stage
 from shared_core.events.telemetry import CAPTURE, DURATION_BUCKETS, MOST_IDS, OpenTelemetryEvents, captures_content
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 from shared_core.testing import HashingEmbedder
 from tests.events.test_events import SECRET, SMALL, talk
 from tests.support.scripted_embedder import ScriptedEmbedder

@@ -11,7 +11,7 @@ from shared_core.doors.openai_proxy.inspector.request_ring import LONGEST, Reque
 from shared_core.doors.view.page_data import BEGINNING
 from shared_core.events import Note
 from shared_core.prompt.context import ContextReport, ReportLine
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.hits import Kind, Reason
 
 REPORT = ContextReport(budget=10, reserve=0, lines=())
 USERS = ("ann", "ben", None)

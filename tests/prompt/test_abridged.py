@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.messages import CUT, Payload
-from shared_core.prompt.abridged import MEDIA_LEFT_OUT, abridged, tokens_without_media, with_results, without_media
+from shared_core.prompt.window import MEDIA_LEFT_OUT, abridged, tokens_without_media, with_results, without_media
 from shared_core.session.turns import Entry, Turn
 from shared_core.strippers import TOOL_RESULTS, strip
 from shared_core.tokens import body_tokens

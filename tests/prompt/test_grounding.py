@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from shared_core import Grounding, GroundingItem, InfiniteMemory, Message
 from shared_core.messages import CUT
-from shared_core.prompt.frame import FittedGrounding, fit_grounding, render_grounding, with_grounding
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.grounding import FittedGrounding, fit_grounding, render_grounding, with_grounding
+from shared_core.prompt.hits import Kind, Reason
 from shared_core.strippers import set_apart
 from shared_core.tokens import CallableCounter
 

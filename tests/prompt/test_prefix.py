@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shared_core import Context, InfiniteMemory, Message, RecallTemplate, ToolCall
 from shared_core.prompt.assembler import Placement
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.hits import Kind, Reason
 from shared_core.prompt.window import fit_window
 from shared_core.session.turns import Entry, Turn
 from shared_core.tokens import CallableCounter

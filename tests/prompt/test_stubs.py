@@ -8,7 +8,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message, ToolCall, sliding_window
 from shared_core.errors import BudgetError, MessageTooLargeError
-from shared_core.prompt.abridged import is_stub
+from shared_core.prompt.fixed_part import is_stub
 from shared_core.results import Reason
 from shared_core.tokens import CallableCounter
 

@@ -18,7 +18,7 @@ from shared_core import (
     sliding_window,
 )
 from shared_core.errors import MessageTooLargeError
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 from shared_core.results import Reason
 from shared_core.tokens import CallableCounter, as_counter, body_tokens, message_tokens
 

@@ -9,7 +9,7 @@ import pytest
 from shared_core import InfiniteMemory, Message
 from shared_core.prompt import report_lines
 from shared_core.prompt.context import ContextReport
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 from shared_core.recall.candidates import WEAK_SHOWN
 from shared_core.tokens import TiktokenCounter
 from tests.support.histories import CountingStore

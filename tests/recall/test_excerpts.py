@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, RecallTemplate
 from shared_core.prompt.context import Context
-from shared_core.prompt.reasons import Reason
+from shared_core.prompt.hits import Reason
 from shared_core.recall.excerpts import WHOLE, excerpt
 
 FILLER = "The weather was fine and we walked along the river for a while. "

@@ -9,7 +9,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.languages.language import Language
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 from shared_core.recall.excerpts import excerpt
 from shared_core.recall.query import DatePattern, parse_query, points_back, tells, with_parts
 from tests.support.languages import ENGLISH, FRENCH, GERMAN, ITALIAN, RUSSIAN, SPANISH

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, RecallTemplate, UnknownReferenceError
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 QUESTION = "What is the budget for the kitchen?"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 from shared_core.recall.query import (
     FADE,
     borrowed_terms,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import Context
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 from shared_core.recall.excerpts import EXCERPT_MARK, SHORTEST, excerpt_size, recalled_tokens
 from shared_core.recall.query import is_wide, parse_query
 from shared_core.recall.worth import WIDE, Bars

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import ContextReport
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.hits import Kind, Reason
 from shared_core.recall.query import parse_query
 from shared_core.recall.scope import ALL_SAMPLED
 from shared_core.recall.worth import (

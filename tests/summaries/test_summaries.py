@@ -17,7 +17,7 @@ from shared_core.errors import StoreError
 from shared_core.messages import Grounding
 from shared_core.plugins.base import SummarizerModel
 from shared_core.prompt.context import Context
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.hits import Kind, Reason
 from shared_core.records import Derived, Position, Summary
 from shared_core.stores import SQLiteStore
 from shared_core.summaries.wording import SUMMARY_PROMPT, instruction, shortened, transcript, without_middle

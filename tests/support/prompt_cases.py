@@ -12,8 +12,8 @@ from shared_core.errors import BudgetError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import Context
-from shared_core.prompt.frame import fit_grounding, render_grounding, with_grounding
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.grounding import fit_grounding, render_grounding, with_grounding
+from shared_core.prompt.hits import Kind
 from shared_core.stores import SQLiteStore
 from shared_core.tokens import message_tokens, tools_tokens
 from tests.support.scenarios import Scenario, Talk, new_memory

@@ -10,7 +10,7 @@ import pytest
 from shared_core.doors.view import gather
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 from tests.view.browser import Tab, browsing, needs_browser, quiet
 from tests.view.pages import NOON, Written
 

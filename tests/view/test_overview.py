@@ -23,7 +23,7 @@ from shared_core.doors.view.overview import (
 )
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 from tests.view.pages import NOON
 
 Node = dict[str, Any]

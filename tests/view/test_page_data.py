@@ -10,7 +10,7 @@ from shared_core.doors.view import gather, page, write_page
 from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message, ToolCall
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 from shared_core.stores import SQLiteStore
 from tests.view.pages import NOON, SETTINGS, store_a_tree
 

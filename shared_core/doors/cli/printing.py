@@ -17,8 +17,7 @@ from rich.text import Text
 from shared_core.formats.fields import Role
 from shared_core.messages import Message
 from shared_core.prompt.context import ContextReport
-from shared_core.prompt.hits import Hit
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Hit, Kind
 from shared_core.prompt.terminal import on_one_line, printable, printable_name, short_id
 
 PREVIEW_LIMIT = 20

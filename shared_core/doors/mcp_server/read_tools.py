@@ -36,8 +36,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.context import Context, ReportLine
-from shared_core.prompt.hits import Hit
-from shared_core.prompt.reasons import Kind, Reason
+from shared_core.prompt.hits import Hit, Kind, Reason
 from shared_core.prompt.template import speaker
 from shared_core.prompt.terminal import counted
 from shared_core.recall.excerpts import excerpt

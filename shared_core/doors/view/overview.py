@@ -8,7 +8,7 @@ from typing import Any
 
 from shared_core.doors.view.relevance import Band, closeness
 from shared_core.index.lines import SITTING_GAP
-from shared_core.prompt.reasons import Kind
+from shared_core.prompt.hits import Kind
 
 TITLE = 80
 """Characters of a title, as many as fit into a heading of two lines on a phone."""

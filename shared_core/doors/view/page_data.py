@@ -19,7 +19,7 @@ from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.context import Context, ContextReport, ReportLine
-from shared_core.prompt.reasons import PART, Kind, Reason
+from shared_core.prompt.hits import PART, Kind, Reason
 from shared_core.prompt.terminal import on_one_line
 from shared_core.records import After, Position, Record
 from shared_core.session.paths import Head

@@ -14,8 +14,7 @@ from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ReportLine
-from shared_core.prompt.hits import Hit
-from shared_core.prompt.reasons import Reason
+from shared_core.prompt.hits import Hit, Reason
 from shared_core.prompt.terminal import on_one_line
 from shared_core.records import MAIN
 from shared_core.store import Store
