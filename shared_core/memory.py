@@ -48,11 +48,10 @@ from shared_core.recall.settings import RecallRules
 from shared_core.recall.worth import Recall
 from shared_core.records import SessionInfo, Summary, title_of
 from shared_core.runtime.forks import Depth, fork_safe_lock
-from shared_core.session.checkout import Checkout, Stamps, Writer
+from shared_core.session.checkout import Checkout, Past, Stamps, Writer
 from shared_core.session.forget import ForgetVerbs
 from shared_core.session.live import LiveSession, Sizer
 from shared_core.session.message_sequence import MessageSequence
-from shared_core.session.past import Past, past_of
 from shared_core.sharing.files import FileVerbs
 from shared_core.store import ALL, Store, give_title
 from shared_core.stores import open_store
@@ -213,7 +212,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._checkout = Checkout(live, Writer(live, builder.counter, stamps), lock)
         rolling = RollingSummary(live, assembler, self._summing, lock, clock=stamps.time)
         self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
-        self._indexes = self._prompts.searcher.sessions
+        self._indexes = self._prompts.searcher.indexes
         self._checkout.writer.own_vectors = self._indexes.own_vectors
         self._events = EventSource(hook, live, self._indexes.is_cached)
         self._indexes.saved = self._events.snapshot
@@ -340,7 +339,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         live = self._checkout.live
         with self._lock:
             live.sync()
-            hidden = {entry.message.id for entry in live.prompt()} if live.replaced and not replaced else None
+            hidden = {entry.message.id for entry in live.system_prompt()} if live.replaced and not replaced else None
             return MessageSequence(self._store, live.key, live.path, prompt=hidden, replaced=live.replaced)
 
     def newest(self, limit: int) -> list[Message]:
@@ -465,7 +464,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         if as_of is None:
             return None
         with self._lock:
-            return past_of(self._checkout, self._indexes, as_of)
+            return self._checkout.past(as_of, self._indexes.end_at)
 
     def count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent: text, name, tool calls, media, grounding and framing."""

@@ -21,8 +21,8 @@ from shared_core.recall.reranking import RERANKED, Reranking
 from shared_core.recall.scope import Filter, reading
 from shared_core.recall.search import POOL_TOKENS, Searcher
 from shared_core.records import Summary
+from shared_core.session.checkout import Past
 from shared_core.session.live import LiveSession, OutdatedError
-from shared_core.session.past import Past
 from shared_core.summaries.rolling import LEFT_OUT, RollingSummary, Summed
 
 LARGE_BATCH = 256
@@ -120,7 +120,7 @@ class PromptBuilder:
         room = self.assembler.room_for_recall(plan.fixed, plan.turns) if question.strip() else 0
         if plan.window is None:
             with self._lock:
-                self.searcher.sessions.check()
+                self.searcher.indexes.check()
         if plan.window is None or not room:
             return Recalled()
         wanted = Filter(plan.path, plan.position, plan.sent, repeats=REPEATS, in_conversation=True, as_of=self.until)
@@ -203,21 +203,21 @@ class PromptBuilder:
                 new = np.setdiff1d(scope.pending(), rows)
                 scopes += [scope] if len(new) else []
                 rows = np.concatenate([rows, new])
-            embedder, total = self.searcher.sessions.embedder_choice().embedder, len(rows)
+            embedder, total = self.searcher.indexes.embedder_choice().embedder, len(rows)
         if embedder is not None:
             yield from self.searcher.backlog.steps(
                 scopes, embedder, batch=LARGE_BATCH, store=True, progress=lambda done: progress(done, max(total, done))
             )
-        for index in self.searcher.sessions.opened():
+        for index in self.searcher.indexes.opened():
             for vectors in index.vectors:
                 vectors.vectors.settle()
         with self._lock:
-            self.searcher.sessions.save_snapshots(least=1)
+            self.searcher.indexes.save_snapshots(least=1)
 
     def close(self, *, least: int) -> None:
         """Save snapshots, and stop background work. What the embedder returns after that is not stored."""
         self.searcher.backlog.closed = True
-        self.searcher.sessions.close(least=least)
+        self.searcher.indexes.close(least=least)
 
 
 def _mark(watch: Watch | None, stage: str) -> None:

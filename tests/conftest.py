@@ -16,7 +16,7 @@ from shared_core.plugins import calls  # noqa: E402
 from shared_core.recall import backlog  # noqa: E402
 from tests.support.histories import CountingStore  # noqa: E402
 
-calls.SECONDS = backlog.SECONDS = 3_600.0  # no test depends on the clock: questions wait for plug-ins
+calls.SECONDS = backlog.PATIENCE = 3_600.0  # no test depends on the clock: questions wait for plug-ins
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 

@@ -12,7 +12,7 @@ from shared_core.messages import Message
 from shared_core.records import MAIN, Branch, Position, Record
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
-from shared_core.session.system_prompt import is_prompt
+from shared_core.session.turns import is_prompt
 
 CHECKED = 64
 """How many messages of a trimmed history are compared with what is stored, before the newest one that is known."""

@@ -15,8 +15,7 @@ from shared_core.records import InTurn, Position, Record
 from shared_core.session.checkout import Checkout, if_unmoved, no_changes
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
-from shared_core.session.system_prompt import is_prompt, kept_of, said_of
-from shared_core.session.turns import Entry
+from shared_core.session.turns import Entry, is_prompt, kept_of, said_of
 
 Removed = Literal["keep", "leave_out"]
 """What happens to stored messages that a history lacks."""
@@ -189,8 +188,8 @@ class Matcher:
     def _prompt_at(self, position: Position | None) -> list[Entry]:
         """Return the system prompt at a position, None for what is checked out."""
         if position is None or self.live.ends_at(position):
-            return self.live.prompt()
-        return self.live.prompt_of(self.live.path_to(position))
+            return self.live.system_prompt()
+        return self.live.system_prompt_of(self.live.path_to(position))
 
     def _prompt_of(self, after: FollowedHistory, current: Sequence[Entry]) -> list[Message]:
         """Return the system messages of the part of a history that was followed before."""

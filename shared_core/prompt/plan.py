@@ -11,8 +11,7 @@ from shared_core.prompt.window import SKIP_LIMIT, Window, tokens_without_media, 
 from shared_core.records import Position, SessionState
 from shared_core.session.live import PAGE, LiveSession
 from shared_core.session.paths import Path
-from shared_core.session.system_prompt import FRONT, is_prompt
-from shared_core.session.turns import Entry, Turn, group_turns, turns_before
+from shared_core.session.turns import FRONT, Entry, Turn, group_turns, is_prompt, turns_before
 from shared_core.tokens import tools_tokens
 
 BEFORE_ALL = -1
@@ -140,7 +139,7 @@ class Planner:
         if self._searches_others or not fits:
             window = assembler.window(fixed, older, recall=assembler.room_for_recall(fixed, older))
         if fits and not live.replaced:  # the system prompt has room where it was said, if that was in mid-talk
-            said = {entry.message.id: entry for entry in live.prompt() if entry.turn_no >= 0}
+            said = {entry.message.id: entry for entry in live.system_prompt() if entry.turn_no >= 0}
             fixed = replace(fixed, stays=tuple(said.get(entry.message.id, entry) for entry in fixed.stays))
         position = live.path.at(stored.entries[0].order) if stored is not None else None
         orphans = tuple(entry for turn in unsent if whole for entry in turn.entries)

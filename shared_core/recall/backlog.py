@@ -24,8 +24,8 @@ Rows = npt.NDArray[np.int64]
 BATCH = 32
 """Texts embedded at a time for a question. As many are embedded before a question goes on, if it is in time."""
 
-SECONDS = 0.2
-"""How long a question waits for more than a batch, before the rest is embedded in the background."""
+PATIENCE = 0.2
+"""Seconds that a question waits for more than a batch, before the rest is embedded in the background."""
 
 MESSAGES, CHARACTERS = 512, 1 << 17
 """What is embedded before a question goes on if the embedder works `at_once`, which takes it about as long.
@@ -45,13 +45,13 @@ class Backlog:
         closed: whether the memory is closed or gone, so that nothing is embedded or kept any more.
 
     Args:
-        sessions: the open indexes, which hold the vectors.
+        indexes: the open indexes, which hold the vectors.
         lock: held while an index is used, never during a call of the embedder.
     """
 
-    def __init__(self, sessions: OpenIndexes, lock: AbstractContextManager[object]) -> None:
+    def __init__(self, indexes: OpenIndexes, lock: AbstractContextManager[object]) -> None:
         self.closed = False
-        self._sessions = sessions
+        self._indexes = indexes
         self._lock = lock
         self._wanted: Sequence[Scope] = ()
         self._running: list[Late[int]] = []
@@ -91,7 +91,7 @@ class Backlog:
         failed = [one.reply for one in ended if isinstance(one.reply, Failure)]
         notes += [Note(f"messages were not embedded: {one}", "embedder_failed") for one in failed]
         if failed:
-            self._sessions.live.share()  # another process, whose embedder works, may have embedded them
+            self._indexes.live.share()  # another process, whose embedder works, may have embedded them
         reply = yield self._request(embedder, waiting, self._seconds(scopes, embedder, waiting))
         if isinstance(reply, Late):
             self._running.append(reply)
@@ -101,12 +101,12 @@ class Backlog:
     def _seconds(self, scopes: Sequence[Scope], embedder: Embedder, waiting: int) -> float | None:
         """Return how long a question waits."""
         if not embedder.at_once:
-            return calls.SECONDS if waiting <= BATCH else SECONDS
+            return calls.SECONDS if waiting <= BATCH else PATIENCE
         if waiting <= BATCH:
             return None
         with self._lock:
             texts = sum(int(scope.session_index.columns["characters"][scope.pending()].sum()) for scope in scopes)
-        return None if waiting <= MESSAGES and texts <= CHARACTERS else SECONDS
+        return None if waiting <= MESSAGES and texts <= CHARACTERS else PATIENCE
 
     def _request(self, embedder: Embedder, waiting: int, seconds: float | None) -> Request[int]:
         steps = self._background_steps(embedder)
@@ -158,7 +158,7 @@ class Backlog:
                 count += yield from embed_rows(
                     scope.vectors, part, embedder,
                     partial(self._texts, scope, recent=not store), lock=self._lock, store=store,
-                    is_ours=partial(self._sessions.live.is_ours, session),
+                    is_ours=partial(self._indexes.live.is_ours, session),
                     wanted=lambda: not self.closed,
                 )  # fmt: skip
                 done += len(part)
@@ -172,14 +172,14 @@ class Backlog:
 
         `recent`: take messages that were read for this question from memory, where they may be forgotten since.
         """
-        sessions = self._sessions
+        indexes = self._indexes
         units = [scope.members(index) for index in scope.line.indices(rows.astype(np.int32)).tolist()]
-        read = sessions.live.records_of if recent else partial(read_at, sessions.live.store)
+        read = indexes.live.records_of if recent else partial(read_at, indexes.live.store)
         records = records_in([scope], [(0, index) for members in units for index in members], read)
         texts = []
         for members in units:
             said = [records[0, index].message for index in members if (0, index) in records]
-            texts.append(sessions.rules.text_of(said) if said else "")  # "": forgotten since; its vector is not stored
+            texts.append(indexes.rules.text_of(said) if said else "")  # "": forgotten since; its vector is not stored
         return texts
 
 

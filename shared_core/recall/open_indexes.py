@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from contextlib import suppress
 
+import numpy as np
+
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.cache import IndexCache, Key, Saved, SharedIndex
 from shared_core.index.session import SessionIndex
@@ -11,7 +13,7 @@ from shared_core.index.user import UserIndex
 from shared_core.recall.embedder_choice import EmbedderChoice, choose_embedder, words_alone
 from shared_core.recall.scope import RecallScope
 from shared_core.recall.settings import RecallRules
-from shared_core.records import SessionState
+from shared_core.records import ROOT, Position, SessionState
 from shared_core.session.live import LiveSession
 
 
@@ -112,6 +114,20 @@ class OpenIndexes:
         index: UserIndex = shared.refreshed(lambda rows: rows.follow(live.key))
         self.cache.note(shared, key)
         return index, index.vectors.get(space), index.of_others - {live.key}
+
+    def end_at(self, time: float) -> Position:
+        """Return where the branch ended before the first message that was said after a time, in seconds since 1970."""
+        live = self.live
+        if live.key is None:
+            return ROOT
+        index, _ = self.open(live.sync(), EmbedderChoice(None))
+        line = index.line(live.path)
+        later = np.flatnonzero(line.along(index.columns["times"]) > time)
+        if not len(later):
+            return live.path.head
+        before = index.positions(line.rows[: later[0]])
+        # What a merge brought in was not on this branch then.
+        return next((at for at in reversed(before) if not live.path.span_of(at).shift), ROOT)
 
     @property
     def is_open(self) -> bool:

@@ -129,8 +129,8 @@ class Searcher:
     def __init__(self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules) -> None:
         self.live = live
         self.rules = rules
-        self.sessions = OpenIndexes(live, rules)
-        self.backlog = Backlog(self.sessions, lock)
+        self.indexes = OpenIndexes(live, rules)
+        self.backlog = Backlog(self.indexes, lock)
         # A memory may be let go without being closed; the thread that embeds holds the backlog, but not this object.
         weakref.finalize(self, setattr, self.backlog, "closed", True)
         self._late: tuple[str, Late[Vectors]] | None = None
@@ -150,7 +150,7 @@ class Searcher:
 
     def _user_scope(self, wanted: Filter, dense: EmbedderChoice) -> Scope:
         """Return the scope of the user's other sessions, along their branches main."""
-        session_index, vectors, of_others = self.sessions.open_user(dense)
+        session_index, vectors, of_others = self.indexes.open_user(dense)
         with session_index.lock:
             line = session_index.main_line(self.live.key, wanted.as_of)
             # Question and turns in the prompt are those of this session only.
@@ -160,7 +160,7 @@ class Searcher:
         )  # fmt: skip
 
     def _scope(self, state: SessionState, path: Path, wanted: Filter, dense: EmbedderChoice) -> Scope:
-        session_index, vectors = self.sessions.open(state, dense)
+        session_index, vectors = self.indexes.open(state, dense)
         with session_index.lock:
             line = session_index.line(path)
             if wanted.before is not None:
@@ -175,7 +175,7 @@ class Searcher:
         session = self.live.key
         if session is None:
             return
-        dense = self.sessions.embedder_choice()
+        dense = self.indexes.embedder_choice()
         for branch in self.live.store.branches(session):
             yield self._scope(state, self.live.path_to(branch.head), Filter(), dense)
 
@@ -191,7 +191,7 @@ class Searcher:
             room: the approximate number of tokens to fill with messages.
         """
         with self._lock:
-            dense = self.sessions.embedder_choice_or_words(wanted.scope)
+            dense = self.indexes.embedder_choice_or_words(wanted.scope)
             scopes = self.scopes(state, wanted, dense)
             with reading(scopes):
                 query = parse_query(text, speakers(scopes), languages(scopes))

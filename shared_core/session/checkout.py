@@ -4,10 +4,12 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
+from math import inf
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
+from shared_core.arguments import moment
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.history.normal_form import says_the_same
 from shared_core.messages import Message, in_utc
@@ -15,8 +17,7 @@ from shared_core.plugins.base import TokenCounter
 from shared_core.records import Appended, Change, Draft, Expect, Move, Position, Record, VectorRows
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Head, Path, Span, read, resolve, unused_branch_name
-from shared_core.session.system_prompt import is_prompt, kept_of, said_together
-from shared_core.session.turns import Entry
+from shared_core.session.turns import Entry, is_prompt, kept_of, said_together
 from shared_core.tokens import body_tokens
 
 Changes = Callable[[str], Sequence[Change]]
@@ -153,7 +154,7 @@ class Writer:
         if not wanted or any(messages[index].id is not None for index in wanted):
             return {}
         self.live.sync()
-        prompt = self.live.prompt()
+        prompt = self.live.system_prompt()
         kept = kept_of([entry.message for entry in prompt], [messages[index] for index in wanted])
         return dict(zip(wanted, prompt[:kept], strict=False))
 
@@ -214,6 +215,18 @@ class Writer:
             return appended
 
 
+class Past(NamedTuple):
+    """Where a branch ended.
+
+    Attributes:
+        position: its last message then, or the root.
+        time: seconds since 1970, after which nothing counts that was said in other sessions.
+    """
+
+    position: Position
+    time: float
+
+
 class Checkout:
     """What one memory object has checked out, and the operations that all methods on the tree share.
 
@@ -270,6 +283,32 @@ class Checkout:
                 "give a message that was said on this branch"
             )
         return position
+
+    def past(self, as_of: date | str, end_at: Callable[[float], Position]) -> Past:
+        """Return the past that `as_of` means: up to a message, or before the first message said after a time.
+
+        Args:
+            as_of: a datetime, a date, which means the end of its day, ISO 8601 text, or the id of a message.
+            end_at: returns where the branch ended at a time, in seconds since 1970.
+
+        Raises:
+            TypeError: `as_of` is something else.
+            ValueError: a merge brought the message in.
+            UnknownReferenceError: the text is no time, and names no message of the branch.
+        """
+        expected = f"as_of={as_of!r}: expected a time, such as '2026-01-31' or a datetime, or the id of a message"
+        if not isinstance(as_of, date | str):
+            raise TypeError(expected)
+        self.live.sync()
+        if isinstance(as_of, str) and self.live.key is not None:
+            for record in self.store.get(self.live.key, [as_of]):
+                at = record.message.created_at
+                return Past(self.end_on_path(as_of), inf if at is None else at.timestamp())
+        try:
+            time = moment("as_of", as_of, end=True).timestamp()
+        except ValueError:
+            raise UnknownReferenceError(f"{expected} on this branch") from None
+        return Past(end_at(time), time)
 
     def stand(self, head: Head) -> None:
         """Check out a branch or a position."""

@@ -23,8 +23,7 @@ from shared_core.records import (
     SessionState,
 )
 from shared_core.session.paths import ROOT_PATH, Head, Path, Span, walk
-from shared_core.session.system_prompt import in_front, is_prompt, newest_prompt
-from shared_core.session.turns import Entry, Turn, group_turns
+from shared_core.session.turns import Entry, Turn, group_turns, in_front, is_prompt, newest_prompt
 from shared_core.store import Store
 from shared_core.tokens import body_tokens, message_tokens
 
@@ -310,27 +309,27 @@ class LiveSession:
     def _keep_staying(self, records: Sequence[Record]) -> None:
         """Note messages of every prompt that are new on the path. A system prompt replaces those before it."""
         stays = sorted([*self._stays, *self.entries(records)], key=lambda entry: entry.order)
-        current = self._newest_prompt([entry for entry in stays if is_prompt(entry.message)], self.path)
+        current = self._newest_system_prompt([entry for entry in stays if is_prompt(entry.message)], self.path)
         ids = {entry.message.id for entry in current}
         self._stays = [entry for entry in stays if not is_prompt(entry.message) or entry.message.id in ids]
         self.replaced += len(stays) - len(self._stays)
 
-    def _newest_prompt(self, prompts: Sequence[Entry], path: Path) -> list[Entry]:
+    def _newest_system_prompt(self, prompts: Sequence[Entry], path: Path) -> list[Entry]:
         """Return the current system prompt of a path: the newest of its own, else the newest of what was merged in."""
         if path.plain or len(prompts) < 2:
             return newest_prompt(prompts)
         own = walk(path.head, lambda segment: self.segment(segment)._replace(merged=None))
         return newest_prompt([entry for entry in prompts if own.covers(path.at(entry.order))] or prompts)
 
-    def prompt(self) -> list[Entry]:
+    def system_prompt(self) -> list[Entry]:
         """Return the system prompt of the path; empty if there is none."""
         return [entry for entry in self._stays if is_prompt(entry.message)]
 
-    def prompt_of(self, path: Path) -> list[Entry]:
+    def system_prompt_of(self, path: Path) -> list[Entry]:
         """Return the system prompt of another path of this session."""
         records = [record for record in self._staying() if path.covers(record.position)]
         prompts = [entry for entry in self.entries(records, path) if is_prompt(entry.message)]
-        return self._newest_prompt(sorted(prompts, key=lambda entry: entry.order), path)
+        return self._newest_system_prompt(sorted(prompts, key=lambda entry: entry.order), path)
 
     def _grow(self, head: Position) -> None:
         """Read the messages that were added at the head since the last call."""
@@ -381,7 +380,7 @@ class LiveSession:
         """
         pinned = dict.fromkeys(entry.message.turn_id or "" for entry in self._stays if entry.message.role != "system")
         system = [entry for entry in self._stays if entry.message.role == "system" and entry.message.pinned]
-        stays = [*in_front(self.prompt()), *system]
+        stays = [*in_front(self.system_prompt()), *system]
         for pinned_turn in pinned:
             turn = self.whole_turn(pinned_turn) if turn_id is None or pinned_turn != turn_id else None
             stays += turn.whole(self.sizer.size).entries if turn else ()

@@ -9,7 +9,7 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.records import Position, Record
 from shared_core.session.paths import PAGE, Path, Span, kept, read, resolve
-from shared_core.session.system_prompt import is_prompt
+from shared_core.session.turns import is_prompt
 from shared_core.store import Store
 
 

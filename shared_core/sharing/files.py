@@ -96,7 +96,7 @@ class FileVerbs:
                 )
             source = Source(live.key, live.user_id, live.session_id, live.head, branch)
             line = self._branch_path(branch) if chosen != "jsonl" else ROOT_PATH
-            prompt = {entry.message.id for entry in live.prompt_of(line)} if chosen == "openai" else None
+            prompt = {entry.message.id for entry in live.system_prompt_of(line)} if chosen == "openai" else None
         if chosen == "jsonl":
             return write_sessions(live.store, [source], path, vectors=vectors, rules=rules, progress=progress)
         record = MessageSequence(live.store, source.session, line, prompt=prompt, replaced=0)

@@ -10,7 +10,7 @@ from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.messages import Message, content_of
 from shared_core.records import MAIN, Branch, Draft, Newest, Position, Record, Restored, Segment
 from shared_core.session.paths import Head
-from shared_core.session.system_prompt import is_prompt, prompt_joined
+from shared_core.session.turns import is_prompt, prompt_joined
 from shared_core.sharing.format import NumberedLine
 from shared_core.sharing.importer import BATCH, Imported, ImportResult, Target, import_lines
 from shared_core.sharing.readers import Conversation, Entry, Foreign

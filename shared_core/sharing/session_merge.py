@@ -9,7 +9,7 @@ from shared_core.errors import InfiniteMemoryError
 from shared_core.messages import Message, content_of
 from shared_core.records import MAIN, Branch, Create, Move, Newest, Position, Record, Ref, Restored
 from shared_core.session.paths import EARLIER, Head
-from shared_core.session.system_prompt import is_prompt, prompt_joined
+from shared_core.session.turns import is_prompt, prompt_joined
 from shared_core.sharing.format import (
     BranchLine,
     FileRef,

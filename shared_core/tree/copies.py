@@ -15,7 +15,7 @@ from shared_core.reprs import short_repr
 from shared_core.session.checkout import Changes, Checkout, if_unmoved, with_move
 from shared_core.session.forget import groups_of_turn
 from shared_core.session.paths import Head, Path, Span, resolve
-from shared_core.session.system_prompt import said_together
+from shared_core.session.turns import said_together
 from shared_core.tree.branches import STASH_POP, lineage
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from shared_core import InfiniteMemory
 from shared_core.index import vectors as faiss_index
-from shared_core.index.vector_storage import ShortCodes
-from shared_core.index.vectors import VectorIndex
+from shared_core.index.vectors import ShortCodes, VectorIndex
 from shared_core.plugins.base import Vectors
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.index.vector_contract import Exact, IndexFactory, VectorContract
@@ -194,7 +193,7 @@ def test_closing_ends_the_work_and_forgetting_keeps_the_codes(monkeypatch: pytes
     with InfiniteMemory(embedder=HashingEmbedder(8)) as memory:
         memory.add(history(100))
         memory.index()
-        [vectors] = memory._prompts.searcher.sessions.opened()[0].vectors
+        [vectors] = memory._prompts.searcher.indexes.opened()[0].vectors
         codes = vectors.vectors._codes
         assert codes is not None
         memory.forget(ids=["m3"])
@@ -233,7 +232,7 @@ def test_a_forked_process_makes_its_own_codes(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_blocks_are_searched_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.index.vector_storage.BLOCK", 64)
+    monkeypatch.setattr("shared_core.index.vectors.BLOCK", 64)
     vectors, questions = talk(1_000)
     index, exact = filled(vectors), Exact(vectors)
     for start, stop in ((0, None), (0, 0), (0, 64), (64, 128), (130, 700), (960, 5_000), (999, 1_000)):

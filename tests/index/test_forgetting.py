@@ -118,5 +118,5 @@ def test_an_index_of_which_most_was_forgotten_is_read_anew(store: SQLiteStore) -
             memory.forget(ids=[f"m{number}"])
             found = [str(hit.message.id) for hit in memory.search("boat", 20)]
             assert sorted(found) == [f"m{later}" for later in range(number + 1, 9)]
-        (shared,) = memory._prompts.searcher.sessions.opened()
+        (shared,) = memory._prompts.searcher.indexes.opened()
         assert len(shared.rows) < 9

@@ -45,7 +45,7 @@ def found(memory: InfiniteMemory, query: str, **how: Any) -> list[tuple[str | No
 
 def anew(memory: InfiniteMemory) -> InfiniteMemory:
     """Return a memory that shares no index with others."""
-    memory._prompts.searcher.sessions.cache = IndexCache()
+    memory._prompts.searcher.indexes.cache = IndexCache()
     return memory
 
 
@@ -61,7 +61,7 @@ def bounded(store: Store, max_bytes: int) -> IndexCache:
 
 
 def indexes(memory: InfiniteMemory) -> list[SharedIndex]:
-    return memory._prompts.searcher.sessions.opened()
+    return memory._prompts.searcher.indexes.opened()
 
 
 def test_all_memories_on_a_store_share_the_index_of_a_session(store: Store) -> None:
@@ -138,7 +138,7 @@ def test_those_used_least_recently_go_and_none_in_use(store: Store) -> None:
             memory.search("item3")
         assert [indexes(memory)[0].rows for memory in kept] == rows
     for one in kept:
-        assert one._prompts.searcher.sessions.opened() == []
+        assert one._prompts.searcher.indexes.opened() == []
 
 
 def test_a_pool_saves_a_snapshot_in_the_background(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_what_a_merge_brought_in_is_a_sitting_of_its_own_on_either_line() -> Non
         memory.merge("side", "full")
         memory.add(Message.user("a river", id="m2"))
         live = memory._checkout.live
-        rows, _ = memory._prompts.searcher.sessions.open(live.sync(), EmbedderChoice(None))
+        rows, _ = memory._prompts.searcher.indexes.open(live.sync(), EmbedderChoice(None))
         user: UserIndex = SharedIndex(UserIndex(store, None)).refreshed(lambda index: index.follow(None))
         for index, line in ((rows, rows.line(live.path)), (user, user.main_line(None))):
             said = [position for _, position in index.places(line.rows)]

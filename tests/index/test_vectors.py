@@ -6,8 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from shared_core.index.vector_storage import Half
-from shared_core.index.vectors import PAIRED, VectorIndex
+from shared_core.index.vectors import PAIRED, Half, VectorIndex
 from shared_core.plugins.base import Vectors
 from tests.index.vector_contract import IndexFactory, VectorContract
 

@@ -86,7 +86,7 @@ def opened(embedder: Waiting, store: Any = None, **given: Any) -> InfiniteMemory
 @pytest.fixture(autouse=True)
 def no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """No question waits for more than a batch."""
-    monkeypatch.setattr(backlog, "SECONDS", 0.0)
+    monkeypatch.setattr(backlog, "PATIENCE", 0.0)
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ class TestMessages:
     def test_a_store_that_cannot_be_read_is_no_failure_of_the_embedder(
         self, embedder: Waiting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(backlog, "SECONDS", calls.SECONDS)
+        monkeypatch.setattr(backlog, "PATIENCE", calls.SECONDS)
 
         class Away(SQLiteStore):
             @override
@@ -275,7 +275,7 @@ class TestMessages:
             embedder.waits.wait()
             if not (child := os.fork()):
                 embedder.holds = ""
-                backlog.SECONDS = calls.SECONDS
+                backlog.PATIENCE = calls.SECONDS
                 late = memory.context(QUESTION).report
                 os._exit(0 if (late.pending, late.embedder) == (0, "hashing/16") else 1)
             assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -437,7 +437,7 @@ class TestAsynchronous:
             assert memory.context(QUESTION).report.pending == 0, "by sync code this time"
 
     def test_a_question_that_is_cancelled_cancels_its_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(backlog, "SECONDS", calls.SECONDS)
+        monkeypatch.setattr(backlog, "PATIENCE", calls.SECONDS)
 
         async def ask() -> None:
             embedder = AsyncWaiting()

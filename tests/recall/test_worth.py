@@ -178,7 +178,7 @@ def test_a_sample_of_cosines_serves_until_the_session_has_doubled() -> None:
             said += some
             memory.index()
             first = memory.context("Which thing was it?").report
-            vectors = memory._prompts.searcher.sessions.opened()[0].vectors[0]
+            vectors = memory._prompts.searcher.indexes.opened()[0].vectors[0]
             assert vectors is not None
             with pytest.MonkeyPatch.context() as patched:
                 patched.setattr(vectors.vectors, "unrelated", lambda rows, least=0: sampled.append(len(rows)))

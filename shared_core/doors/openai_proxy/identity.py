@@ -9,7 +9,7 @@ from shared_core.doors.serving.bearer_tokens import ANY_USER
 from shared_core.history.normal_form import fingerprint, normal_forms, says_the_same
 from shared_core.messages import Message
 from shared_core.records import After, Says, SessionKey
-from shared_core.session.system_prompt import said_of
+from shared_core.session.turns import said_of
 from shared_core.store import Store
 
 USER_HEADERS = ("x-user-id", "x-openwebui-user-id")
