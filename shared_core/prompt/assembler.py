@@ -53,6 +53,9 @@ and more, recalled text took at most 12,300 for 95 of 100 messages of the chats 
 LEAST_STEADY = 4_000
 """The window's tokens of which it leaves none. Providers cache nothing, or little, of prompts as short as these."""
 
+NOTHING_FITS = "nothing recalled: what may help does not fit"
+"""Why nothing is recalled where something is worth its tokens, and they are too many."""
+
 
 @dataclass(frozen=True)
 class Assembler:
@@ -345,8 +348,10 @@ class Assembler:
             notes: what could not be done.
             pending: how many messages have no vector yet.
             embedder: the key of the embedder whose vectors were used.
-            stopped: why recall ends where it does.
+            stopped: why recall ends where it does, unless that is the room or `top_k`.
         """
+        if any(candidate.reason in (Reason.NO_ROOM, Reason.TOP_K) for candidate in selection.candidates):
+            stopped = "" if selection.recalled else NOTHING_FITS
         notes = [*notes, *trimming_notes(fixed, reaches_all=selection.window.reaches_all)]
         report = ContextReport.with_lines_made_later(
             partial(report_lines, fixed, selection, tuple(orphans)), _totals(fixed, selection), budget=fixed.budget,

@@ -131,7 +131,7 @@ class ContextReport(_LinesLater):
         pending: messages in scope that have no vector yet and were ranked by words alone.
         degraded: what could not be done, as texts with `codes`; empty if everything worked.
         embedder: the key of the embedder whose vectors were used; None for words alone.
-        stopped: why recall ends where it does; empty if nothing was searched for, or if it takes all that fits.
+        stopped: why recall ends where it does; empty if nothing was searched for, or if as much is recalled as fits.
     """
 
     budget: int
@@ -284,7 +284,7 @@ class ContextReport(_LinesLater):
             return
         order = "in the reranker's order" if self.reranked else "best first"
         yield f"Recalled, {order}; > marks the best matches:"
-        asked = " ".join(line.text[:LONGEST] for line in self.lines if line.reason is Reason.QUESTION)
+        asked = next((line.text[:LONGEST] for line in self.lines if line.kind is Kind.QUESTION), "")
         words, found = {word.casefold() for word in WORD.findall(asked)}, self.found
         for line in self.best[:BEST]:
             day = f"  {line.at:%Y-%m-%d}" if line.at else ""

@@ -44,14 +44,11 @@ class Reason(StrEnum):
 
     # In the prompt
     ALWAYS_SENT = "always_sent", "always sent: a system or pinned message, or the tool schemas"
-    QUESTION = "question", "the question"
-    CURRENT_TURN = "current_turn", "said since the question was asked"
-    GROUNDING = "grounding", "retrieved for the question"
+    QUESTION = "question", "the question, what was retrieved for it, or what was said since"
     SUMMARY = "summary", "sums up older messages"
     NEWEST = "newest", "among the newest turns"
     RECALLED = "recalled", "matches the question"
-    NEWER = "newer", "says later what a match is about"
-    NEIGHBOUR = "neighbour", "shown for context around a match"
+    NEIGHBOUR = "neighbour", "goes with a match: said around it, or later about the same"
     WORDING = "wording", "the wording around what is recalled"
 
     # Not in the prompt
@@ -87,9 +84,8 @@ class Hit(NamedTuple):
         session_id: the session that holds it; empty in a prompt.
         entries: the message, or the messages of its turn, in order.
         reason: the decision on it; None if it may still be recalled.
-        matches: whether its own words or meaning match; others are found through their neighbours.
+        matches: whether its own words or meaning match; others are found through a match that they go with.
         grounding: whether only the words of its grounding match.
-        newer: whether it does not match the question itself, but says later what a match is about.
         id: the message's id.
         cut: ids of the messages of which it holds an excerpt.
         place: where it was found. For a turn, that is the message whose words match best.
@@ -102,7 +98,6 @@ class Hit(NamedTuple):
     reason: Reason | None = None
     matches: bool = True
     grounding: bool = False
-    newer: bool = False
     reranked: float | None = None
     entries: tuple[Entry, ...] = ()
     id: str | None = None
@@ -135,9 +130,7 @@ class Hit(NamedTuple):
 
     def why_recalled(self, entry: Entry) -> Reason:
         """Return why one of its messages is recalled."""
-        if not self.matches or entry.message.id != self.id:
-            return Reason.NEIGHBOUR
-        return Reason.NEWER if self.newer else Reason.RECALLED
+        return Reason.RECALLED if self.matches and entry.message.id == self.id else Reason.NEIGHBOUR
 
     def __repr__(self) -> str:
         known = {"source": self.source, "lexical": self.lexical, "dense": self.dense, "session_id": self.session_id}

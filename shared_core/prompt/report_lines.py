@@ -49,7 +49,7 @@ def report_lines(fixed: FixedPart, selection: Selection, orphans: Sequence[Entry
         if fixed.question.message.grounding is not None:
             fitted = fixed.grounding
             text = Message(role="user", id=fixed.question.message.id, content=fitted.text)
-            reason = Reason.GROUNDING if text.content else Reason.NO_ROOM if fitted.trimmed else Reason.NO_GROUNDING
+            reason = Reason.QUESTION if text.content else Reason.NO_ROOM if fitted.trimmed else Reason.NO_GROUNDING
             part = bool(text.content and (fitted.trimmed or fitted.shortened))
             ledger.put(text, Kind.GROUNDING, reason, fixed.grounding_tokens, included=bool(text.content), part=part)
     if fixed.summary is not None:
@@ -58,7 +58,7 @@ def report_lines(fixed: FixedPart, selection: Selection, orphans: Sequence[Entry
         ledger.put(said, Kind.SUMMARY, Reason.SUMMARY, fixed.summary.tokens)
     stubs = {entry.order for entry in fixed.stubbed}
     for entry in fixed.groups:
-        ledger.put(entry, Kind.QUESTION, Reason.CURRENT_TURN, entry.tokens, part=entry.order in stubs)
+        ledger.put(entry, Kind.QUESTION, Reason.QUESTION, entry.tokens, part=entry.order in stubs)
     ledger.put_all(fixed.left_out, Kind.QUESTION, Reason.NO_ROOM, included=False)
     _put_window(ledger, selection.window)
     ledger.put_all(orphans, Kind.WINDOW, Reason.INCOMPLETE, included=False)

@@ -274,7 +274,7 @@ class Reader:
         if new is None:
             return hits
         if new not in self._entries:
-            hits = [*hits, *self._taken([Hit(new, old.score, newer=True)])]
+            hits = [*hits, *self._taken([Hit(new, old.score, matches=False)])]
         order = self._entries[new].order if new in self._entries else None
         rank = next((rank for rank, hit in enumerate(hits) if order in [entry.order for entry in hit.entries]), best)
         if rank <= best:

@@ -163,7 +163,7 @@ class TestLessDetailInAPrompt:
             assert context.messages[-1].content == "H\n\nalpha\n\nbeta\n\ngamma\n\ndelta\n\nwhich?"
             assert context.report.degraded == ("3 of 4 retrieved passages given in less detail: they do not fit whole",)
             (line,) = [line for line in context.report.included if line.kind is Kind.GROUNDING]
-            assert (line.reason, line.part) == (Reason.GROUNDING, True)
+            assert (line.reason, line.part) == (Reason.QUESTION, True)
             assert context.report.total_tokens == len(context.messages[-1].content)
             memory.max_tokens = 25
             assert memory.context(self.ASKED).report.degraded == (

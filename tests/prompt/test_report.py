@@ -54,7 +54,7 @@ def test_the_full_form_has_every_line_and_says_what_the_codes_mean() -> None:
     assert [line[0] for line in lines[4 : 4 + len(LINES)]] == ["+"] * 8 + ["-"] * 3
     assert lines[4 + len(LINES) :] == [
         "",
-        "question      the question (1 line)",
+        "question      the question, what was retrieved for it, or what was said since (1 line)",
         "recalled      matches the question (7 lines)",
         "weak          matches the question too little to be worth its tokens (2 lines)",
         "no_room       did not fit beside what comes first (1 line)",

@@ -75,8 +75,8 @@ def test_if_not_even_stubs_fit_the_oldest_groups_go_and_the_report_says_so() -> 
         memory.add(messages)
         report = memory.context(max_tokens=2 + 33 + 11).report
     assert [(line.id, line.reason) for line in report.lines] == [
-        ("q", Reason.QUESTION), ("a1", Reason.CURRENT_TURN), ("t1.0", Reason.CURRENT_TURN), ("a2", Reason.CURRENT_TURN),
-        ("t2.0", Reason.CURRENT_TURN), ("a0", Reason.NO_ROOM), ("t0.0", Reason.NO_ROOM),
+        ("q", Reason.QUESTION), ("a1", Reason.QUESTION), ("t1.0", Reason.QUESTION), ("a2", Reason.QUESTION),
+        ("t2.0", Reason.QUESTION), ("a0", Reason.NO_ROOM), ("t0.0", Reason.NO_ROOM),
     ]  # fmt: skip
     assert report.total_tokens == report.budget == 46
     assert [line.text for line in report.lines if line.part] == [stub(30)]

@@ -314,7 +314,7 @@ class TestB11:
         def line(limit: int) -> tuple[bool, int]:
             (found,) = [line for line in by_turn([self.question], sized.name, limit).report.lines
                         if line.kind is Kind.GROUNDING]  # fmt: skip
-            assert found.reason is Reason.GROUNDING
+            assert found.reason is Reason.QUESTION
             return found.part, found.tokens
 
         whole = sized.count("\n\n".join([HEADER, "weak " * 40, "fair " * 40, "best", FOOTER, "when?"]))
