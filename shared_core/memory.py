@@ -22,7 +22,7 @@ from shared_core.arguments import (
     whole_number,
 )
 from shared_core.errors import UnknownReferenceError
-from shared_core.events import OnEvent, as_hook
+from shared_core.events import EventName, OnEvent, as_hook
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.formats.fields import Role
 from shared_core.history.followed import FollowedHistory
@@ -441,9 +441,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         return drive(steps)
 
     def context_steps(
-        self, question: str | MessageLike | None, *, system: SystemPrompt | None, tools: Sequence[Any] | None,
-        reserve_tokens: int | None, include_question: bool, max_tokens: int | None = None,
-        as_of: date | str | None = None,
+        self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
+        tools: Sequence[Any] | None = None, max_tokens: int | None = None, reserve_tokens: int | None = None,
+        include_question: bool = True, as_of: date | str | None = None,
     ) -> Steps[Context]:  # fmt: skip
         """Return the steps of `context`. The caller answers their requests, synchronously or asynchronously."""
         message = None if question is None else self._stripped([user_message("question", question)])[0]
@@ -507,8 +507,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         return drive(steps)
 
     def search_steps(
-        self, query: str, top_k: int, *, since: date | str | None, until: date | str | None,
-        role: Role | Sequence[Role] | None, scope: RecallScope | None = None, repeats: int | None = None,
+        self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
+        role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None, repeats: int | None = None,
         in_conversation: bool = False, as_of: date | str | None = None,
     ) -> Steps[list[Hit]]:  # fmt: skip
         """Return the steps of `search`; see `context_steps`."""
@@ -548,16 +548,18 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     def reindex(self, progress: Progress | None = None) -> None:
         """Embed the whole session with this memory's embedder, even if another made its vectors. Those stay stored."""
-        drive(self._index_steps(progress, anew=True))
+        drive(self._reindex_steps(progress))
 
-    def _index_steps(self, progress: Progress | None, *, anew: bool = False) -> Steps[None]:
+    def _index_steps(self, progress: Progress | None = None, *, name: EventName = "index") -> Steps[None]:
         if progress is not None:
             function("progress", progress, "(done, total) -> None")
-        if anew:
-            with self._lock:
-                self._indexes.accept_embedder()
-        watch = self._events.watch("reindex" if anew else "index")
-        yield from self._events.steps(watch, self._prompts.index_steps(progress or (lambda done, total: None)))
+        steps = self._prompts.index_steps(progress or (lambda done, total: None))
+        return self._events.steps(self._events.watch(name), steps)
+
+    def _reindex_steps(self, progress: Progress | None = None) -> Steps[None]:
+        with self._lock:
+            self._indexes.accept_embedder()
+        return self._index_steps(progress, name="reindex")
 
     # Summing up
 
