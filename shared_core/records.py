@@ -22,10 +22,6 @@ ROOT = Position(0, -1)
 """The position before the first message."""
 
 
-STAGED = 2**40
-"""Added to the numbers that segments and messages have in a stage, where they are seen together with a session's."""
-
-
 class Segment(NamedTuple):
     """An append-only run of messages.
 

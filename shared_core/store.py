@@ -567,55 +567,6 @@ class Store(ABC):
         readers that share this object. A method that raises in the block has done nothing, and the block may go on.
         """
 
-    def stage(self) -> int | None:
-        """Begin a session that is not listed, to be filled in several transactions; return its key.
-
-        It becomes a session by `publish`, or a part of one by `graft`. Stages that were left for a day are removed. By
-        default None: this store has none.
-        """
-        return None
-
-    def publish(self, names: Mapping[int, tuple[str | None, str]]) -> bool:
-        """Make stages sessions, each with a user and a name, all at once.
-
-        Returns:
-            False, and nothing is done, if there is such a session by now.
-
-        Raises:
-            StoreError: a stage was removed meanwhile.
-        """
-        return not names
-
-    def graft(
-        self, stage: int, session: int, segments: Sequence[Segment], *, grown: Mapping[int, int], depth: int = 0,
-        turns: int = 0,
-    ) -> Mapping[int, int]:  # fmt: skip
-        """Make the messages of a stage, and what they sum up, the newest ones of a session.
-
-        Segments and positions of the stage are given, and stored there as what messages sum up, with `STAGED` added to
-        their numbers; others are the session's. Vectors stay where they are.
-
-        Args:
-            stage: the key of the stage; it can only be removed afterwards.
-            session: the key of the session.
-            segments: the segments of the stage, in order, as they are in the session: with their parents and tips.
-            grown: segment of the stage -> that of the session which it is joined to if that still ends at its parent.
-            depth: added to the depths that messages have in the stage; `segments` are given as they are afterwards.
-            turns: added to the numbers of their turns.
-
-        Returns:
-            Segment of the stage -> segment of the session.
-
-        Raises:
-            DuplicateError: an id is stored in the session. Nothing is written.
-            UnknownReferenceError: there is no such stage. Nothing is written.
-        """
-        raise UnknownReferenceError(f"there is no stage {stage!r}")
-
-    def unstage(self, sessions: Collection[int]) -> None:
-        """Remove stages with all they hold; those that were published stay."""
-        return None
-
     def identity(self) -> str | None:
         """Return a text that all objects on this database share, and no others; by default None: it is not known."""
         return None

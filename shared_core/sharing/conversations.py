@@ -1,15 +1,14 @@
-"""Store the conversations of a file of another program: short ones together, a long one step by step."""
+"""Store the conversations of a file of another program: short ones together."""
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 from shared_core.errors import InputFileError
 from shared_core.records import title_of
 from shared_core.sharing.export import Progress
 from shared_core.sharing.foreign import Job, import_conversation
-from shared_core.sharing.importer import Imported, ImportResult, Target, is_large
-from shared_core.sharing.large_conversation import import_large
+from shared_core.sharing.importer import Imported, ImportResult, Target
 from shared_core.sharing.readers import Conversation, Entry
 from shared_core.store import give_title
 
@@ -52,19 +51,19 @@ def import_conversations(
     """
     read = [_read(one, job.format, target(one.id), skip_invalid) for one in entries]
     total = sum(map(_size, read))
+    if progress is not None:
+        progress(0, total)
     results: list[Imported] = []
     done = 0
     for group in _groups(read):
-        large = len(group) == 1 and is_large(_size(group[0]))
         stored: list[Imported] = []
-        with nullcontext() if large else job.store.transaction():
+        with job.store.transaction():
             for one in group:
                 if isinstance(one, ImportResult):
                     stored.append(Imported(one, None))
                     continue
                 shifted = job._replace(advance=_shifted(progress, done, total))
-                store = import_large if large else import_conversation
-                stored.append(store(shifted, one, target(one.id)))
+                stored.append(import_conversation(shifted, one, target(one.id)))
                 done += len(one.nodes)
                 if one.title and (session := job.store.session(*target(one.id))) is not None:
                     give_title(job.store, session, title_of(one.title))

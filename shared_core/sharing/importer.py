@@ -1,14 +1,13 @@
 """Import the lines of an export file into sessions of a store: all of them or nothing."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from typing_extensions import override
-
-from shared_core.errors import DuplicateError, InputFileError, StoreError, StoreUnavailableError, UnknownReferenceError
-from shared_core.records import Position, Record, VectorRows
+from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
+from shared_core.records import Record, VectorRows
 from shared_core.reprs import short_repr
 from shared_core.session.paths import Head
 from shared_core.sharing.export import Progress
@@ -31,7 +30,6 @@ from shared_core.sharing.format import (
     read_lines,
 )
 from shared_core.sharing.session_merge import CountTokens, RefMerger, SessionMerger
-from shared_core.sharing.session_tree import SessionTree
 from shared_core.store import Store
 
 
@@ -79,14 +77,11 @@ class ImportResult:
         return fields | lists
 
 
-LARGE = 5_000
-"""The messages of a file that is not imported in one transaction."""
-
-ATTEMPTS = 3
-"""How often a large file is imported without a lock, while others change what it meets; then one is held."""
-
 BATCH = 500
 """Lines that are looked up together."""
+
+SECONDS = 5e-5
+"""How long other writers wait for each message of an import; a machine of 2024 takes somewhat less."""
 
 
 class Target(NamedTuple):
@@ -134,6 +129,7 @@ def import_export(
     Raises:
         InputFileError: the file is invalid; the store is unchanged.
     """
+    deque(read_lines(path), maxlen=0)  # so that nobody waits for a file that is invalid
     return import_lines(
         store, path, lambda: read_lines(path), destination, format=FORMAT, total=total, count_tokens=count_tokens,
         progress=progress, check=check,
@@ -154,9 +150,7 @@ def import_lines(
 ) -> list[Imported]:
     """Import the sessions that some lines describe into a store: all of them or nothing.
 
-    While a large file is read, others may write: what it adds is kept in stages, which nobody sees until the last line
-    has been read. A transaction then makes them sessions, or parts of the sessions that are there. If others have
-    stored one of its messages by then, or have forgotten something, all of it is done again.
+    All of it is one transaction, during which other writers wait; see `seconds_held`.
 
     Args:
         store: the store to import into.
@@ -173,33 +167,17 @@ def import_lines(
         InputFileError: the file is invalid; the store is unchanged.
     """
     file = _FileInfo(os.fspath(path), format, total)
-    for _ in range(ATTEMPTS if is_large(total) else 0):
-        importer = _StagedImporter(store, file, destination, count_tokens, progress)
-        try:
-            return importer.add_all(lines(), check)
-        except NoStageError:
-            break
-        except MetOthersError:
-            continue
-        finally:
-            store.unstage(importer.stages)
+    if progress is not None:
+        progress(0, total)
     with store.transaction():
         done = _Importer(store, file, destination, count_tokens, progress).add_lines(lines())
         check(done)
     return done
 
 
-def is_large(total: int) -> bool:
-    """Return whether so many messages are imported step by step."""
-    return total >= LARGE
-
-
-class NoStageError(Exception):
-    """The store has no stages, or a session of the file exists and never held anything."""
-
-
-class MetOthersError(Exception):
-    """What others have stored or forgotten meanwhile changes what an import does."""
+def seconds_held(messages: int) -> float:
+    """Estimate for how long an import of so many messages keeps other writers waiting."""
+    return messages * SECONDS
 
 
 class _Importer:
@@ -254,14 +232,10 @@ class _Importer:
         if target in self._targets:
             raise file_error(self._file.name, self._number, LineError(f"is a second session for {target.session_id!r}"))
         self._targets.add(target)
-        self._merger = self._open(target)
+        self._session = self._store.create_session(*target)
+        self._merger = SessionMerger(self._store, self._session, self._count_tokens)
         self._ref_merger = None
         self._spaces = line.spaces
-
-    def _open(self, target: Target) -> SessionMerger:
-        """Return the merger of the session to import into."""
-        self._session = self._store.create_session(*target)
-        return SessionMerger(self._store, self._session, self._count_tokens)
 
     def _add_batch(self) -> None:
         assert self._merger is not None
@@ -281,7 +255,7 @@ class _Importer:
             self._structure(merger, line)
             return
         if self._ref_merger is not None:
-            raise _late_message()
+            raise LineError("comes after the branches; messages come first")
         merger.message(line, stored)
         self._passed += 1
 
@@ -345,141 +319,6 @@ class _Importer:
             created=merger.tree.empty,
         )
         return Imported(result, refs.head)
-
-
-class _Waiting(NamedTuple):
-    """A session that is there already, whose messages have been read.
-
-    Attributes:
-        number: the index of its result.
-        target: the session.
-        session: its key.
-        merger: the merger that added the messages to a stage.
-        names: the lines of its branches, tags and stashes.
-        spaces: its vector spaces.
-    """
-
-    number: int
-    target: Target
-    session: int
-    merger: SessionMerger
-    names: list[NumberedLine]
-    spaces: Sequence[str]
-
-
-class _StagedImporter(_Importer):
-    """Imports sessions line by line into stages, outside of a transaction.
-
-    The branches of a session that is there already are merged at the end, when nobody else can move them.
-
-    Attributes:
-        stages: the stages that were made.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        file: _FileInfo,
-        destination: Destination,
-        count_tokens: CountTokens,
-        progress: Progress | None,
-    ) -> None:
-        super().__init__(store, file, destination, count_tokens, progress)
-        self.stages: list[int] = []
-        self._created: dict[int, Target] = {}
-        self._waiting: list[_Waiting] = []
-        self._names: list[NumberedLine] = []
-        self._trees: list[SessionTree] = []
-
-    def add_all(self, lines: Iterable[NumberedLine], check: Check) -> list[Imported]:
-        """Process all lines, publish the stages and return the results.
-
-        Raises:
-            NoStageError: this file cannot be imported by stages. Nothing is stored.
-            MetOthersError: others changed what it meets. Nothing is stored.
-        """
-        try:
-            done = self.add_lines(lines)
-        except (InputFileError, UnknownReferenceError):
-            if any(tree.outdated for tree in self._trees):  # what a line refers to may have been forgotten
-                raise MetOthersError from None
-            raise
-        with self._store.transaction():
-            moves = [self._graft(one, done) for one in self._waiting]
-            check(done)
-            if not self._store.publish(self._created):
-                raise MetOthersError
-        for one, moved in zip(self._waiting, moves, strict=True):
-            one.merger.tree.move_vectors(moved)
-            self._session, self._spaces = one.session, one.spaces
-            self._use_spaces()
-        return done
-
-    @override
-    def _open(self, target: Target) -> SessionMerger:
-        session, stage = self._store.session(*target), self._store.stage()
-        if stage is None:
-            raise NoStageError
-        self.stages.append(stage)
-        if session is None:
-            self._created[stage], self._session = target, stage
-            return SessionMerger(self._store, stage, self._count_tokens)
-        self._session, self._names = session, []
-        merger = SessionMerger(self._store, session, self._count_tokens, stage)
-        self._trees.append(merger.tree)
-        if merger.tree.empty:
-            raise NoStageError
-        return merger
-
-    @override
-    def _add_line(self, merger: SessionMerger, numbered: NumberedLine, stored: Record | None) -> None:
-        line = numbered.line
-        waits = merger.tree.stage is not None and isinstance(
-            line, BranchLine | TagLine | StashLine | MoveLine | HeadLine
-        )
-        if waits:
-            self._names.append(numbered)
-        elif merger.tree.stage is not None and self._names and isinstance(line, MessageLine):
-            raise _late_message()
-        else:
-            super()._add_line(merger, numbered, stored)
-
-    @override
-    def end_session(self) -> None:
-        """Keep the result of a session, or what will be it."""
-        if self._merger is None or self._target is None or self._merger.tree.stage is None:
-            return super().end_session()
-        self._add_batch()
-        self._merger.tree.flush()
-        number = len(self.done)
-        self._waiting.append(_Waiting(number, self._target, self._session, self._merger, self._names, self._spaces))
-        self.done.append(Imported(ImportResult(self._file.format, self._target.session_id), None))
-        self._merger = None
-
-    def _graft(self, one: _Waiting, done: list[Imported]) -> Callable[[Position], Position]:
-        """Make a stage a part of its session, with the branches; return where its positions are then."""
-        tree = one.merger.tree
-        if tree.outdated:
-            raise MetOthersError
-        self._session, self._merger, self._ref_merger = one.session, one.merger, None
-        for self._number, line in one.names:
-            with _LocatedErrors(self):
-                self._structure(one.merger, line)
-        refs = self._refs
-        with _LocatedErrors(self):
-            refs.finish()
-        try:
-            moved = tree.graft()
-        except DuplicateError:
-            raise MetOthersError from None
-        with _LocatedErrors(self):
-            refs.graft(moved)
-        done[one.number] = self._result(one.target, one.merger, refs)
-        return moved
-
-
-def _late_message() -> LineError:
-    return LineError("comes after the branches; messages come first")
 
 
 class _LocatedErrors:

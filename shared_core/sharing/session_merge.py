@@ -35,7 +35,7 @@ FORGOTTEN_PAGE = 10_000
 
 
 class SessionMerger:
-    """Adds the messages and merges of one session, line by line: in a transaction of the store, or to a stage.
+    """Adds the messages and merges of one session, line by line: in a transaction of the store.
 
     A message is known if its id is stored with the same content after the same position. If its id is stored with
     anything else, the message gets another id. That id is a digest of its content and its parent, so the message is
@@ -45,7 +45,6 @@ class SessionMerger:
         store: the store to import into.
         session: the key of the session to import into.
         count_tokens: counts the tokens of a message that is stored.
-        stage: the stage that is filled; see `SessionTree`.
 
     Attributes:
         tree: the session, as it grows.
@@ -56,8 +55,8 @@ class SessionMerger:
         forgotten: how many messages were left out because they had been forgotten here.
     """
 
-    def __init__(self, store: Store, session: int, count_tokens: CountTokens, stage: int | None = None) -> None:
-        self.tree = SessionTree(store, session, stage)
+    def __init__(self, store: Store, session: int, count_tokens: CountTokens) -> None:
+        self.tree = SessionTree(store, session)
         self.renamed: dict[str, str] = {}
         self.positions = PositionMap(self.tree, self.renamed)
         self.new = self.known = self.forgotten = 0
@@ -223,7 +222,6 @@ class RefMerger:
         self._named: set[str] = set()
         self._named_tags: set[str] = set()
         self._pending: list[_Name] = []
-        self._changes: list[_Name] = []
         self.branches: dict[str, str] = {}
         self.head: Head | None = None
 
@@ -351,21 +349,6 @@ class RefMerger:
 
     def _write(self) -> None:
         pending, self._pending = self._pending, []
-        if self._merger.tree.stage is not None:
-            self._changes += pending
-            return
-        self._store_all(pending)
-
-    def graft(self, moved: Callable[[Position], Position]) -> None:
-        """Write what was noted while there was a stage, whose positions are elsewhere now."""
-        for one in self._changes:
-            if self._pending and type(one) is not type(self._pending[0]):
-                self._store_all(self._pending)
-                self._pending = []
-            self._pending.append(_moved(one, moved))
-        self._store_all(self._pending)
-
-    def _store_all(self, pending: Sequence[_Name]) -> None:
         branches = tuple(one for one in pending if isinstance(one, Branch))
         refs = tuple(one for one in pending if isinstance(one, Ref))
         changes = [one for one in pending if isinstance(one, Create | Move)]
@@ -378,22 +361,6 @@ class RefMerger:
             if not isinstance(error, InfiniteMemoryError):
                 raise
             raise LineError(f"cannot be stored: {error}") from None
-
-
-def _moved(one: _Name, moved: Callable[[Position], Position]) -> _Name:
-    """Return a change or a ref with other positions."""
-    match one:
-        case Create():
-            return one._replace(at=moved(one.at))
-        case Move():
-            return one._replace(to=moved(one.to))
-        case Branch():
-            return one._replace(head=moved(one.head))
-        case Ref():
-            position, base = one.position, one.base
-            return one._replace(
-                position=None if position is None else moved(position), base=None if base is None else moved(base)
-            )
 
 
 def _checked_name(name: str) -> str:

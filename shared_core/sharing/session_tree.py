@@ -3,14 +3,12 @@
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from itertools import chain, islice
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from shared_core.messages import Message
-from shared_core.records import MAIN, STAGED, Newest, Position, Record, Restored, Segment, Stretch, VectorRows
+from shared_core.records import MAIN, Newest, Position, Record, Restored, Segment, Stretch, VectorRows
 from shared_core.session.paths import Span, walk
 from shared_core.sharing.ancestors import Ancestors
 from shared_core.sharing.format import MAX_NUMBER, LineError, VectorValue
@@ -24,36 +22,28 @@ MAX_CROSSED = 100_000
 
 
 class SessionTree:
-    """Adds positions to a session: inside a transaction of the store, or with a stage, step by step.
-
-    With a stage, nobody sees what was added until `graft`. The segments and messages of the stage have numbers above
-    `STAGED`, and those of the session never grow, so that others may add to them meanwhile.
+    """Adds positions to a session, inside a transaction of the store.
 
     Args:
         store: the store that holds the session.
         session: the session's key.
-        stage: the key of a stage, which holds nothing yet. None: what is added is written to the session itself.
 
     Attributes:
         empty: whether the session never held anything.
-        epoch: the session's when the import began.
         root: the position before its first message.
         last_seq: the sequence number of its newest message when the import began.
         ancestors: what leads to each of its positions.
     """
 
-    def __init__(self, store: Store, session: int, stage: int | None = None) -> None:
+    def __init__(self, store: Store, session: int) -> None:
         self.store = store
         self.session = session
-        self.stage = stage
         state = store.state(session, MAIN)
         branches = store.branches(session)
-        self._first = store.stats(session)["segments"]  # the number of segments that were there before
-        self._count = self._first if stage is None else STAGED + 1
-        self.empty = state.last_seq == 0 == state.epoch and self._first == 1 == len(branches)
+        self._count = store.stats(session)["segments"]
+        self.empty = state.last_seq == 0 == state.epoch and self._count == 1 == len(branches)
         self.empty = self.empty and not any(store.refs(session, kind, limit=1) for kind in ("tag", "stash", "move"))
-        self.epoch, self.last_seq = state.epoch, state.last_seq
-        self._seq = state.last_seq if stage is None else STAGED
+        self.last_seq = self._seq = state.last_seq
         self._segments: dict[int, Segment] = {}
         first = next(branch.head for branch in branches if branch.name == MAIN)
         self.root = Position(walk(first, self.segment).spans[0].segment, -1)
@@ -63,7 +53,6 @@ class SessionTree:
         self._answers: dict[int, tuple[int, int, Newest | None]] = {}
         self._crossed = 0
         self._changed: dict[int, Segment] = {}
-        self._continued: dict[int, int] = {}
         self._records: list[Record] = []
         self._covers: list[tuple[Position, Stretch]] = []
         self._vectors: dict[str, list[tuple[Position, str, bytes]]] = {}
@@ -79,32 +68,19 @@ class SessionTree:
     @property
     def segments(self) -> Iterator[Segment]:
         """All segments, in order of creation."""
-        added = range(self._first if self.stage is None else STAGED + 1, self._count)
-        return map(self.segment, chain(range(self._first), added))
+        return map(self.segment, range(self._count))
 
     def is_added(self, record: Record) -> bool:
         """Return whether a message was added here."""
-        return record.seq > (self.last_seq if self.stage is None else STAGED)
+        return record.seq > self.last_seq
 
     def get(self, ids: Sequence[str]) -> list[Record]:
         """Return the messages with these ids, including those that were added here and written."""
-        found = self.store.get(self.session, ids)
-        if self.stage is None:
-            return found
-        added = list(map(_above, self.store.get(self.stage, ids)))
-        known = {record.message.id for record in added}  # others may have stored one of them meanwhile
-        return added + [record for record in found if record.message.id not in known]
+        return self.store.get(self.session, ids)
 
     def count(self, stretch: Stretch) -> int:
         """Return how many messages a stretch holds."""
-        session, (number, _) = self._holder(Position(stretch.segment, 0))
-        return self.store.count(session, [stretch._replace(segment=number)])
-
-    def _holder(self, position: Position) -> tuple[int, Position]:
-        """Return the session that holds a position, and the position there."""
-        if self.stage is None or position.segment <= STAGED:
-            return self.session, position
-        return self.stage, _below(position)
+        return self.store.count(self.session, [stretch])
 
     def before(self, position: Position) -> Position:
         """Return the first parent of a position; the root if there is none."""
@@ -127,19 +103,15 @@ class SessionTree:
     def next_position(self, position: Position, *, fork: bool) -> Position:
         """Return the position after another one.
 
-        It is in the same segment, or in a new one if it is a fork or if the segment already continues. With a stage, a
-        segment of the session continues in a new one, which is joined to it at the end if it has not grown by then.
+        It is in the same segment, or in a new one if it is a fork or if the segment already continues.
 
         Raises:
             LineError: there are too many positions.
         """
         segment = self.segment(position.segment)
         number = position.segment
-        if fork or position.depth != segment.tip or number in self._continued:
+        if fork or position.depth != segment.tip:
             number = self._open(position)
-        elif self.stage is not None and number <= STAGED:
-            self._continued[number] = self._open(position)
-            number = self._continued[number]
         return self.extend(number, position.depth + 1)
 
     def extend(self, number: int, tip: int) -> Position:
@@ -242,8 +214,7 @@ class SessionTree:
         upto = stretch.upto
         while upto >= stretch.start:
             most = min(PAGE, upto - stretch.start + 1)
-            session, end = self._holder(Position(stretch.segment, upto))
-            records = self.store.newest(session, end, most)
+            records = self.store.newest(self.session, Position(stretch.segment, upto), most)
             records = [record for record in records if record.position.depth >= stretch.start]
             found = next((record for record in records if record.message.role == "user"), None)
             if found is not None or not records:
@@ -286,84 +257,10 @@ class SessionTree:
         if not self._records and not self._changed:
             return
         grown = sorted(self._changed.values(), key=lambda segment: segment.segment)
-        if self.stage is None:
-            self.store.restore(self.session, Restored(tuple(grown), tuple(self._records), tuple(self._covers)))
-            for space, rows in self._vectors.items():
-                self.store.keep(self.session, VectorRows(space, rows))
-        else:
-            self._flush_to(self.stage, grown)
-        self._changed, self._records, self._covers, self._vectors = {}, [], [], {}
-
-    def _flush_to(self, stage: int, grown: Sequence[Segment]) -> None:
-        """Write what was added to the stage, where a segment has no parent: that may be one of the session."""
-        segments = tuple(Segment(one.segment - STAGED, None, one.tip) for one in grown)
-        records = tuple(replace(one, position=_below(one.position), seq=one.seq - STAGED) for one in self._records)
-        covers = tuple((_below(position), stretch) for position, stretch in self._covers)
-        self.store.restore(stage, Restored(segments, records, covers))
+        self.store.restore(self.session, Restored(tuple(grown), tuple(self._records), tuple(self._covers)))
         for space, rows in self._vectors.items():
-            self.store.keep(stage, VectorRows(space, [(_below(one), hash_, vector) for one, hash_, vector in rows]))
-
-    # Ending with a stage
-
-    @property
-    def outdated(self) -> bool:
-        """Whether something of the session has been forgotten since the import began."""
-        return self.store.state(self.session).epoch != self.epoch
-
-    def reparent(self, position: Position, depth: int) -> None:
-        """Let the first segment that was added begin after another position, `depth` deeper; it is the only one."""
-        self.flush()
-        own = self._segments[STAGED + 1]
-        self._segments[STAGED + 1] = own._replace(parent=position, tip=own.tip + depth)
-        self._continued = {position.segment: STAGED + 1}
-
-    def graft(self, *, depth: int = 0, turns: int = 0) -> Callable[[Position], Position]:
-        """Move what was added from the stage to the session, inside a transaction of the store.
-
-        Args:
-            depth: how much deeper it is there.
-            turns: how much larger its numbers of turns are there.
-
-        Returns:
-            A function that returns where a position of this tree is in the session.
-
-        Raises:
-            DuplicateError: an id was stored in the session meanwhile.
-        """
-        assert self.stage is not None
-        self.flush()
-        added = [self._segments[number] for number in range(STAGED + 1, self._count)]
-        grown = {number: into for into, number in self._continued.items()}
-        numbers = self.store.graft(self.stage, self.session, added, grown=grown, depth=depth, turns=turns)
-
-        def moved(position: Position) -> Position:
-            number = numbers.get(position.segment)
-            return position if number is None else Position(number, position.depth + depth)
-
-        return moved
-
-    def move_vectors(self, moved: Callable[[Position], Position]) -> None:
-        """Move the vectors that were added, once the messages are in the session; page by page."""
-        assert self.stage is not None
-        for space in reversed(self.store.spaces(self.stage)):
-            rows = self.store.vectors(self.stage, space)
-            while page := list(islice(rows, PAGE)):
-                values = [(moved(_over(position)), hash_, vector) for position, hash_, vector in page if hash_]
-                self.store.keep(self.session, VectorRows(space, values))
-
-
-def _over(position: Position) -> Position:
-    """Return the number that a position of a stage has outside of it."""
-    return Position(position.segment + STAGED, position.depth)
-
-
-def _below(position: Position) -> Position:
-    """Return the number that a position has in its stage."""
-    return Position(position.segment - STAGED, position.depth)
-
-
-def _above(record: Record) -> Record:
-    return replace(record, position=_over(record.position), seq=record.seq + STAGED)
+            self.store.keep(self.session, VectorRows(space, rows))
+        self._changed, self._records, self._covers, self._vectors = {}, [], [], {}
 
 
 def _vector(value: VectorValue) -> bytes:

@@ -304,25 +304,6 @@ class CountedStore(Store):
         """See `Store`."""
         return self._noted("transaction").transaction()
 
-    def stage(self) -> int | None:
-        """See `Store`."""
-        return self._noted("stage").stage()
-
-    def graft(
-        self, stage: int, session: int, segments: Sequence[Segment], *, grown: Mapping[int, int], depth: int = 0,
-        turns: int = 0,
-    ) -> Mapping[int, int]:  # fmt: skip
-        """See `Store`."""
-        return self._noted("graft").graft(stage, session, segments, grown=grown, depth=depth, turns=turns)
-
-    def publish(self, names: Mapping[int, tuple[str | None, str]]) -> bool:
-        """See `Store`."""
-        return self._noted("publish").publish(names)
-
-    def unstage(self, sessions: Collection[int]) -> None:
-        """See `Store`."""
-        self._noted("unstage").unstage(sessions)
-
     def identity(self) -> str | None:
         """See `Store`."""
         return self._noted("identity").identity()

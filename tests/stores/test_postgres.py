@@ -1,6 +1,5 @@
 """What several users of one PostgreSQL database do to each other, and what is as on SQLite."""
 
-import json
 import os
 import threading
 from contextlib import closing
@@ -9,16 +8,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from shared_core import PostgresStore, SQLiteStore
+from shared_core import PostgresStore
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.records import MAIN, Draft, Position, Snapshot, VectorRows
-from shared_core.sharing import foreign, importer, large_conversation, session_tree
-from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
-from shared_core.stores.postgres import grafts
 from shared_core.stores.postgres.joint_reads import SPANS
 from shared_core.testing.oracle import ALL, Session, draft, drafts
-from tests.sharing.test_staged_merges import PART, Case, own
 from tests.stores.postgres_server import Server
 from tests.support.documents import blocks_of, run
 from tests.support.histories import stored_ids
@@ -112,63 +107,6 @@ def test_a_full_pool_is_unavailable(address: str) -> None:
             thread.join()
         assert "larger pool_size" in str(refused[0])
         assert store.sessions() == []
-
-
-# Imports
-
-
-def test_a_stage_is_seen_when_it_is_published_and_its_rows_go_with_it(
-    address: str, server: Server, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("shared_core.stores.postgres.stages.REMOVED", 2)
-    with closing(PostgresStore(address)) as store:
-        one, two, old = (store.stage() for _ in range(3))
-        assert one is not None
-        assert two is not None
-        assert old is not None
-        for key in (one, two):
-            store.append(key, MAIN, drafts("u1", "a1", "u2"))
-        assert (store.sessions(), store.overview(), store.main_states()) == ([], [], [])
-        store.create_session(None, "taken")
-        assert store.publish({one: ("ann", "a"), two: (None, "taken")}) is False
-        assert store.publish({one: ("ann", "a")}) is True
-        store.unstage([one, two])
-        assert [info.messages for info in store.overview()] == [3]
-        store.database.outside("UPDATE {s}.names SET created_at = created_at - interval '2 days' WHERE NOT listed")
-        fresh = store.stage()
-        assert fresh is not None
-        with pytest.raises(StoreError):
-            store.publish({old: (None, "b")})
-        keys = server.run("SELECT session FROM infinite_memory.sessions ORDER BY session", database=database)
-        assert keys == [(one,), (store.session(None, "taken"),), (fresh,)]
-        assert server.run("SELECT DISTINCT session FROM infinite_memory.messages", database=database) == [(one,)]
-
-
-def test_a_large_import_into_a_session_is_that_of_sqlite(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By way of a stage, whose messages become a part of the session."""
-    case: Case = own(tmp_path)
-    export_sessions(case.database, tmp_path / "before.jsonl", vectors=True)
-    held = []
-    with closing(PostgresStore(address, partitions=2)) as server, closing(SQLiteStore(":memory:")) as plain_import:
-        for store, large in ((server, PART), (plain_import, 10**9)):
-            import_sessions(store, tmp_path / "before.jsonl")
-            with monkeypatch.context() as sizes:
-                sizes.setattr(importer, "LARGE", large)
-                for module in (importer, foreign, large_conversation):
-                    sizes.setattr(module, "BATCH", PART)
-                sizes.setattr(session_tree, "PAGE", PART)
-                sizes.setattr(grafts, "_PAGE", 7)
-                import_sessions(store, case.file)
-                assert import_sessions(store, case.file)[0].known
-            export_sessions(store, tmp_path / "after.jsonl", vectors=True)
-            lines = map(json.loads, (tmp_path / "after.jsonl").read_text(encoding="utf-8").splitlines()[:-1])
-            held.append([{key: value for key, value in line.items() if key != "created_at"} for line in lines])
-        with server.database.reading() as rows:
-            left = rows.run("SELECT count(*) FROM {s}.names WHERE NOT listed", None)
-    assert held[0] == held[1]
-    assert left == [(0,)]
 
 
 # What is read together

@@ -12,7 +12,7 @@ import pytest
 
 from shared_core import PostgresStore
 from shared_core.errors import InfiniteMemoryError
-from shared_core.records import MAIN, STAGED, Delete, Drop, Merge, Position, Put, Rename, Segment, VectorRows
+from shared_core.records import MAIN, Delete, Drop, Merge, Position, Put, Rename, VectorRows
 from shared_core.store import Store
 from shared_core.stores.postgres.connections import adapt
 from shared_core.testing.oracle import Session, drafts
@@ -26,7 +26,7 @@ PARTITIONS = 4
 
 OTHERS = (
     "INSERT INTO infinite_memory.names "
-    "SELECT n, CASE WHEN n % 2 = 0 THEN 'ann' ELSE 'u' || n END, 's' || n, true, now() "
+    "SELECT n, CASE WHEN n % 2 = 0 THEN 'ann' ELSE 'u' || n END, 's' || n "
     "FROM generate_series(1000000, 1020000) AS n"
 )
 """Other sessions, half of them of the same user, so that it makes a difference to look at all of them."""
@@ -61,11 +61,6 @@ def use_everything(store: PostgresStore, name: str, user: str) -> None:
             call(store, key)
         except InfiniteMemoryError:
             continue
-    stage = store.stage()
-    assert stage is not None
-    store.append(stage, MAIN, drafts("u77"))
-    store.graft(stage, key, [Segment(STAGED, Position(0, 1), 2)], grown={}, depth=2)
-    store.unstage([stage])
 
 
 @pytest.mark.parametrize("user", ["postgres", "planner"])

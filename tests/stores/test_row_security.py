@@ -85,6 +85,8 @@ def guarded(server: Server) -> Iterator[Guarded]:
     server.run('CREATE ROLE "the app\'s" LOGIN')
     with closing(PostgresStore(server.address("guarded"), partitions=3)) as owner:
         owner.grant("the app's")
+        # Keys that are no other number of a session, see `without_numbers`.
+        server.run("ALTER SEQUENCE infinite_memory.numbers RESTART 1000", database="guarded")
         keys: dict[str | None, int] = {}
         for user in ("ann", "bob", None):
             keys[user] = owner.create_session(user, "s")
@@ -142,8 +144,6 @@ WITH_KEY: dict[str, Callable[[Store, int], object]] = {
         key, Restored(segments=(Segment(7, None, 0),), branches=(Branch("old", FIRST),), forgotten=("u9",))
     ),
     "transaction": lambda store, key: in_transaction(store, key),
-    "graft": lambda store, key: store.graft(key, key, [], grown={}),
-    "unstage": lambda store, key: store.unstage([key]),
     "forget": lambda store, key: (
         store.forget(key, [FIRST], stale=[LAST]), store.forget(key, [], branches=True)
     ),
@@ -161,25 +161,15 @@ WITH_USER: dict[str, tuple[Callable[[Store, str | None], object], object]] = {
     "overview": (lambda store, user: store.overview(user), []),
     "main_states": (lambda store, user: store.main_states(user), []),
     "main_changes": (lambda store, user: store.main_changes(user).states, []),
-    "publish": (lambda store, user: publish(store, user), REFUSED),
 }
 
 # What names neither, and has tests of its own here or elsewhere.
-WITHOUT = {"sessions_named", "stage", "scrub", "backup", "close", "for_user", "identity"}
+WITHOUT = {"sessions_named", "scrub", "backup", "close", "for_user", "identity"}
 
 
 def in_transaction(store: Store, key: int) -> object:
     with store.transaction():
         return store.find(key, After(0, ALL)), store.branches(key), store.keep(key, Snapshot("index", b"third"))
-
-
-def publish(store: Store, user: str | None) -> bool:
-    stage = store.stage()
-    assert stage is not None
-    try:
-        return store.publish({stage: (user, "published")})
-    finally:
-        store.unstage([stage])
 
 
 def outcome(call: Callable[[], object]) -> object:
@@ -218,13 +208,10 @@ def test_what_names_nobody_finds_ones_own(guarded: Guarded) -> None:
         for found in (store.sessions(), store.sessions_named("s"), [one for one, _ in store.main_states()]):
             assert [(one.key, one.user_id) for one in found] == [(guarded.keys[user], user)]
         assert [one.user_id for one in store.overview()] == [user]
-        stage = store.stage()
-        assert stage is not None
-        store.unstage([stage])
     nothing = guarded.guarded
     assert (nothing.sessions(), nothing.sessions_named("s"), nothing.overview(), nothing.main_states()) == ([],) * 4
     with pytest.raises(StoreError, match="row-level security"):
-        nothing.stage()
+        nothing.create_session("ann", "other")
     assert "owner" in str(nothing.scrub())
 
 
@@ -242,7 +229,7 @@ def test_with_ones_own_key_everything_is_as_for_the_owner(guarded: Guarded) -> N
         assert mine != unknown or method in SILENT, f"{method} finds nothing"
 
 
-SILENT = {"check_absent", "graft", "unstage", "forget"}
+SILENT = {"check_absent", "forget"}
 """Methods that return the same whether there is such a session or not."""
 
 

@@ -25,8 +25,6 @@ def fill(store: Store) -> None:
                 memory.add(Message.user("not yet embedded", id="new"))
             if user is None:
                 memory.forget(ids=["m1"])
-    stage = store.stage()
-    assert stage is not None
 
 
 @pytest.fixture(params=["sqlite", "memory", pytest.param("postgres", marks=pytest.mark.server)])

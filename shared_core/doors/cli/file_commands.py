@@ -3,8 +3,8 @@
 import os
 import time
 import webbrowser
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -18,15 +18,19 @@ from shared_core.doors.view import gather, write_page
 from shared_core.doors.view.page_data import QUESTIONS
 from shared_core.memory import InfiniteMemory
 from shared_core.prompt.terminal import printable
+from shared_core.sharing.export import Progress
 from shared_core.sharing.files import SUFFIXES, FileFormat, SeveralSessionsError, export_sessions, import_sessions
 from shared_core.sharing.format import is_ours
-from shared_core.sharing.importer import ImportResult
+from shared_core.sharing.importer import ImportResult, seconds_held
 from shared_core.sharing.readers import FORMATS
 from shared_core.sharing.redact import Redact, drop_grounding, drop_tool_results, replace_names
 from shared_core.stores import open_store, read_address
 from shared_core.stores.sqlite.backup import restore
 
 file_commands = typer.Typer()
+
+ANNOUNCED = 1.0
+"""The seconds from which on an import says that others wait for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,7 @@ def _import_one(options: ImportOptions, file: str, chats: list[str] | None, form
     is_ours(file)  # so that a file that cannot be read does not create a store
     with InfiniteMemory(options.store, session_id=options.session, user_id=options.user) as memory:
         try:
-            with progress("storing") as advance:
+            with _storing() as advance:
                 return memory.import_file(file, session=chats[0] if chats else None, format=format, progress=advance)
         except SeveralSessionsError as error:
             raise typer.BadParameter(
@@ -119,11 +123,25 @@ def _import_all(options: ImportOptions, file: str, **settings: Any) -> tuple[lis
     """Import conversations into sessions of their own; return what is stored, and whether Ctrl-C ended the import."""
     stored: list[ImportResult] = []
     try:
-        with progress("storing") as advance:
+        with _storing() as advance:
             import_sessions(options.store, file, progress=advance, on_session=stored.append, **settings)
     except KeyboardInterrupt:
         return stored, True
     return stored, False
+
+
+@contextmanager
+def _storing() -> Iterator[Progress]:
+    """Provide a progress bar for an import, which first says for how long it keeps other writers waiting."""
+    with progress("storing") as bar:
+
+        def advance(done: int, total: int) -> None:
+            seconds = seconds_held(total)
+            if not done and seconds >= ANNOUNCED:
+                say(f"storing {count(total)}; other programs that write wait for up to {seconds:.0f} s")
+            bar(done, total)
+
+        yield advance
 
 
 def _index(options: ImportOptions, result: ImportResult, embedder: str | None) -> dict[str, Any]:

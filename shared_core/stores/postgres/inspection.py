@@ -66,7 +66,7 @@ _OWN_CHECKS = (
 _OWN = {
     "{tips}": "{s}.segments",
     "{live}": "true",
-    "{sessions}": "(SELECT session, user_id, session_id FROM {s}.names WHERE listed)",
+    "{sessions}": "{s}.names",
 }
 """What stands in statements for every database, and what is here in its place."""
 

@@ -116,7 +116,7 @@ _OVERVIEW = (
     "FROM {s}.names AS n, "
     "LATERAL (SELECT created_at FROM {s}.messages AS m WHERE m.session = n.session ORDER BY seq LIMIT 1) AS f, "
     "LATERAL (SELECT created_at FROM {s}.messages AS m WHERE m.session = n.session ORDER BY seq DESC LIMIT 1) AS l "
-    "WHERE n.listed "
+    "WHERE true "
 )
 _TITLES = (
     f"SELECT {COLUMNS} FROM unnest(%(sessions)s::bigint[]) AS w (session), LATERAL (SELECT * FROM {{s}}.messages AS u "

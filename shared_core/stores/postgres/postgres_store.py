@@ -36,18 +36,15 @@ from shared_core.records import (
 )
 from shared_core.store import ALL
 from shared_core.stores.damages import Mend
-from shared_core.stores.grafts import Graft
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.appends import AppendCall, Appends
 from shared_core.stores.postgres.database import Database
 from shared_core.stores.postgres.derived_tables import DerivedTables
 from shared_core.stores.postgres.failures import unknown_outcome
-from shared_core.stores.postgres.grafts import graft
 from shared_core.stores.postgres.inspection import PostgresInspector, mend_tables
 from shared_core.stores.postgres.joint_reads import JointReads
 from shared_core.stores.postgres.row_security import setting_of
 from shared_core.stores.postgres.schema import SCHEMA, SCRUBBED
-from shared_core.stores.postgres.stages import abandoned, insert_stage, name_stages, remove_part
 from shared_core.stores.postgres.transactions import NO_USER
 from shared_core.stores.tree_rules import begin, checked_ids
 from shared_core.stores.tree_store import TreeStore
@@ -300,42 +297,6 @@ class PostgresStore(TreeStore):
         """See `Store`."""
         with self._reading() as rows:
             return rows.forgotten_since(session, epoch)
-
-    @repeating
-    def stage(self) -> int | None:
-        """See `Store`."""
-        with self._writing() as rows:
-            session = insert_stage(rows, self._user_id)
-            begin(rows, session)
-            left = abandoned(rows)
-        self.unstage(left)
-        return session
-
-    @repeating
-    def publish(self, names: Mapping[int, tuple[str | None, str]]) -> bool:
-        """See `Store`."""
-        with self._writing() as rows:
-            return name_stages(rows, names)
-
-    @repeating
-    def graft(
-        self, stage: int, session: int, segments: Sequence[Segment], *, grown: Mapping[int, int], depth: int = 0,
-        turns: int = 0,
-    ) -> Mapping[int, int]:  # fmt: skip
-        """See `Store`."""
-        with self._writing() as rows:
-            return graft(rows, stage, session, Graft(segments, grown, depth, turns))
-
-    def unstage(self, sessions: Collection[int]) -> None:
-        """See `Store`."""
-        for session in sessions:
-            while not self._removed(session):
-                pass
-
-    @repeating
-    def _removed(self, session: int) -> bool:
-        with self._writing() as rows:
-            return remove_part(rows, session)
 
     def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
         """See `Store`."""

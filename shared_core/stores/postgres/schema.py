@@ -60,14 +60,12 @@ MIGRATIONS: list[Migration] = [
             # Ids of messages, segments and branches are counted in the row of their session. This counts what has to be
             # unique in the database.
             "CREATE SEQUENCE {s}.numbers AS bigint",
-            # A stage of an import is not listed. Two sessions that swap names need a name in between: no text that
-            # somebody gives has a mark like the ones used for these, see `texts.MARK`.
+            # Two sessions that swap names need a name in between: no text that somebody gives has a mark like the one
+            # used for these, see `texts.MARK`.
             """CREATE TABLE {s}.names (
                 session bigint NOT NULL PRIMARY KEY,
                 user_id text COLLATE "C",
                 session_id text COLLATE "C" NOT NULL,
-                listed boolean NOT NULL,
-                created_at timestamptz NOT NULL,
                 UNIQUE NULLS NOT DISTINCT (user_id, session_id))""",
             "CREATE INDEX names_session_id ON {s}.names (session_id)",
             # Whoever writes to a session locks its row before anything is read: what the row counts has no gaps.

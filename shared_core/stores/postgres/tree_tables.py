@@ -27,13 +27,13 @@ from shared_core.stores.rows import BranchEnd, Rows
 _check = partial(check_row, FORM)
 
 # Not IS NOT DISTINCT FROM, for which PostgreSQL uses no index.
-_SESSION = "SELECT session FROM {s}.names WHERE listed AND session_id = %(name)s AND user_id = %(user)s"
-_SESSION_OF_NOBODY = "SELECT session FROM {s}.names WHERE listed AND session_id = %(name)s AND user_id IS NULL"
-_SESSIONS = "SELECT session, user_id, session_id FROM {s}.names WHERE listed "
+_SESSION = "SELECT session FROM {s}.names WHERE session_id = %(name)s AND user_id = %(user)s"
+_SESSION_OF_NOBODY = "SELECT session FROM {s}.names WHERE session_id = %(name)s AND user_id IS NULL"
+_SESSIONS = "SELECT session, user_id, session_id FROM {s}.names "
 # Sessions are looked up one by one (LIMIT 1), each in its own partition: a join may search all of every partition.
 _HOLDING = (
     "SELECT session, user_id, session_id FROM {s}.names, LATERAL (SELECT 1 FROM {s}.messages AS m "
-    'WHERE m.session = names.session AND m.id = %(wanted)s COLLATE "C" LIMIT 1) AS held WHERE listed '
+    'WHERE m.session = names.session AND m.id = %(wanted)s COLLATE "C" LIMIT 1) AS held WHERE true '
 )
 _OF_USERS = "AND (user_id = ANY(%(users)s::text[]) OR %(nobody)s AND user_id IS NULL) "
 
@@ -56,7 +56,7 @@ _MAIN_STATES = (
     "FROM {s}.names AS n JOIN {s}.sessions AS s USING (session) "
     "JOIN {s}.branches AS b ON b.session = n.session AND b.name = %(main)s "
     "JOIN {s}.segments AS g ON g.session = n.session AND g.segment = b.segment "
-    "WHERE n.listed AND (b.segment, coalesce(b.depth, g.tip)) <> (%(segment)s, %(depth)s) "
+    "WHERE (b.segment, coalesce(b.depth, g.tip)) <> (%(segment)s, %(depth)s) "
 )
 # The oldest transaction that is still running, and which life of which server this is: a crash gives numbers out again.
 _MOMENT = (
@@ -71,7 +71,7 @@ _CHANGED = (
     "SELECT s.session, n.user_id, n.session_id, s.last_seq, s.epoch, s.version, b.segment, b.depth "
     "FROM (SELECT * FROM {s}.sessions AS o WHERE {user} AND o.changed >= %(since)s::bigint "
     "AND o.changed < pg_snapshot_xmax(pg_current_snapshot())::text::bigint OFFSET 0) AS s, "
-    "LATERAL (SELECT * FROM {s}.names AS o WHERE o.session = s.session AND o.listed AND {named} OFFSET 0) AS n "
+    "LATERAL (SELECT * FROM {s}.names AS o WHERE o.session = s.session AND {named} OFFSET 0) AS n "
     "LEFT JOIN LATERAL (SELECT h.segment, coalesce(h.depth, g.tip) AS depth FROM "
     "(SELECT * FROM {s}.branches AS o WHERE o.session = s.session AND o.name = %(main)s OFFSET 0) AS h, "
     "LATERAL (SELECT tip FROM {s}.segments AS o WHERE o.session = s.session AND o.segment = h.segment OFFSET 0) AS g "
@@ -168,20 +168,20 @@ class TreeTables(Rows):
 
     def sessions(self, user_ids: Collection[str | None] | None, after: int = 0, limit: int = 2**31) -> list[SessionKey]:
         """See `Rows`."""
-        sql = f"{_SESSIONS}AND session > %(after)s "
+        sql = f"{_SESSIONS}WHERE session > %(after)s "
         found = self._of_users(sql, {"after": after, "limit": max(limit, 0)}, user_ids, "session LIMIT %(limit)s")
         return [_session_key(row) for row in found]
 
     def users(self, after: str | None, limit: int) -> list[str]:
         """See `Rows`."""
         more = "user_id > %(after)s" if after is not None else "user_id IS NOT NULL"
-        sql = f"SELECT DISTINCT user_id FROM {{s}}.names WHERE listed AND {more} ORDER BY user_id LIMIT %(limit)s"
+        sql = f"SELECT DISTINCT user_id FROM {{s}}.names WHERE {more} ORDER BY user_id LIMIT %(limit)s"
         found = self.run(sql, None, {"after": FORM.optional(after), "limit": max(limit, 0)})
         return [plain(user) for (user,) in found]
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
         """See `Rows`."""
-        found = self.run(f"{_SESSIONS}AND session_id = %(name)s ORDER BY session", None, {"name": text(session_id)})
+        found = self.run(f"{_SESSIONS}WHERE session_id = %(name)s ORDER BY session", None, {"name": text(session_id)})
         return [_session_key(row) for row in found]
 
     def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
@@ -232,14 +232,10 @@ class TreeTables(Rows):
             raise UnknownReferenceError(f"there is a session {session_id!r} already")
         return session
 
-    def claim_session(self, user_id: str | None, session_id: str, *, listed: bool = True) -> int | None:
+    def claim_session(self, user_id: str | None, session_id: str) -> int | None:
         """Insert a session; return None if there is one of this name, also one that was inserted meanwhile."""
-        sql = (
-            "INSERT INTO {s}.names VALUES ({next}, %(user)s, %(name)s, %(listed)s, now()) "
-            "ON CONFLICT DO NOTHING RETURNING session"
-        )
-        name = text(session_id) if listed else session_id
-        found = self.run(sql, None, {"user": FORM.optional(user_id), "name": name, "listed": listed})
+        sql = "INSERT INTO {s}.names VALUES ({next}, %(user)s, %(name)s) ON CONFLICT DO NOTHING RETURNING session"
+        found = self.run(sql, None, {"user": FORM.optional(user_id), "name": text(session_id)})
         for (session,) in found:
             self.run(_INSERT_SESSION, session, {"user": FORM.optional(user_id)})
             return int(session)

@@ -15,7 +15,6 @@ from shared_core.stores.sqlite.damage import read_leniently
 from shared_core.stores.sqlite.database_file import connect_to_read, refuse_foreign, refuse_newer, version_of
 from shared_core.stores.sqlite.message_rows import record_of
 from shared_core.stores.sqlite.schema import MIGRATIONS
-from shared_core.stores.sqlite.stages import IS_STAGE
 
 _SMALLEST = 40
 """Bytes that a message takes at least, which bounds how many a damaged number can make us look for."""
@@ -32,7 +31,7 @@ _OBJECTS = "SELECT name, type, sql FROM sqlite_master WHERE name <> 'sqlite_sequ
 _REMADE = ("index", "view", "trigger")
 _AFTERWARDS = {
     # Whatever changed without the trigger has not been told.
-    "sessions_news": ("UPDATE sessions SET changed = (SELECT max(changed) + 1 FROM sessions) WHERE ident >= '['",)
+    "sessions_news": ("UPDATE sessions SET changed = (SELECT max(changed) + 1 FROM sessions)",)
 }
 """What follows from rows, and so can be made again, and what has to be done then."""
 
@@ -127,10 +126,6 @@ class DamagedFile:
             if isinstance(name, str | bytes) and isinstance(user, str | bytes | None):
                 found[number] = SessionKey(number, None if user is None else plain(user), plain(name))
         return found
-
-    def stages(self) -> set[int]:
-        """Return the sessions in which an import that was killed, or is running, keeps something."""
-        return {row[0] for row in self.scan(f"SELECT session FROM sessions WHERE {IS_STAGE}")}
 
     # Messages
 

@@ -156,9 +156,6 @@ class _Reader:
             for _ in self._file.scan(sql):
                 pass
         self._read_messages()
-        for stage in self._file.stages():
-            found.sessions.pop(stage, None)
-            found.counts.pop(stage, None)
         if not self._without_view:  # otherwise, it can be asked once the view is made again
             self._inspect()
         for error in self._file.errors:

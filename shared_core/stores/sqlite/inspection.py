@@ -15,14 +15,13 @@ from shared_core.stores.row_values import WRONG, vector_checksum
 from shared_core.stores.sqlite.connection import plain, transaction
 from shared_core.stores.sqlite.damage import read_leniently
 from shared_core.stores.sqlite.database_file import connect
-from shared_core.stores.sqlite.tree_rows import PUBLISHED
 
 _PAGE = 1_000
 _OWN = {
     "{s}.": "",
     "{tips}": "tips",
     "{live}": "x.live = 1",
-    "{sessions}": f"(SELECT session, user_id, session_id FROM sessions WHERE {PUBLISHED})",
+    "{sessions}": "sessions",
 }
 """What stands in statements for every database, and what is here in its place."""
 

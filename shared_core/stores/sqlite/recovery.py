@@ -56,7 +56,7 @@ def recover(source: Path, path: Path) -> None:
     try:
         with reading(source) as file, closing(_Readable(file)) as readable, closing(SQLiteStore(path)) as store:
             keys = file.sessions()
-            for number in sorted({*keys, *readable.sessions()} - file.stages()):
+            for number in sorted({*keys, *readable.sessions()}):
                 key = keys.get(number, SessionKey(number, None, f"recovered-{number}"))
                 with store.transaction():
                     _Session(file, readable, store, key).recover()

@@ -29,9 +29,8 @@ MIGRATIONS: list[Migration] = [
                 changed INTEGER NOT NULL DEFAULT 0)""",
             "CREATE INDEX sessions_user ON sessions (user_id, session)",
             "CREATE INDEX sessions_changed ON sessions (changed)",
-            # Stages have no news, as they are deleted: the largest number must never fall back.
             """CREATE TRIGGER sessions_news AFTER UPDATE OF ident, user_id, session_id, least_seq, epoch, changes
-                ON sessions WHEN new.ident >= '[' BEGIN
+                ON sessions BEGIN
                 UPDATE sessions SET changed = (SELECT max(changed) + 1 FROM sessions) WHERE session = new.session;
                 END""",
             # A merge is a position of its own, not a message: forgetting a message cannot undo it.

@@ -10,7 +10,7 @@ from shared_core.stores.row_values import shown_record, span_of
 from shared_core.stores.sqlite.connection import plain, text
 from shared_core.stores.sqlite.damage import damaged
 from shared_core.stores.sqlite.message_rows import COLUMNS
-from shared_core.stores.sqlite.tree_rows import FORM, PUBLISHED, TreeRows
+from shared_core.stores.sqlite.tree_rows import FORM, TreeRows
 
 # The first and the last message are ends of an index, and the count reads that index alone.
 _OF_SESSION = "FROM messages AS m INDEXED BY messages_seq WHERE m.session = s.session"
@@ -59,7 +59,7 @@ def _titled(info: SessionInfo, said: Sequence[Message]) -> SessionInfo:
 
 def _sessions(rows: TreeRows, user_ids: Collection[str | None]) -> Iterator[tuple[SessionInfo, int]]:
     users: list[tuple[str | bytes | None, ...]] = [(None if one is None else text(one),) for one in set(user_ids)]
-    condition = f"WHERE {PUBLISHED}" + (" AND s.user_id IS ?" if users else "")
+    condition = "WHERE s.user_id IS ?" if users else ""
     for values in users or [()]:
         for key, *fields in rows.fetch(_SESSIONS + condition, values):
             if fields[2]:

@@ -2,27 +2,22 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from sqlite3 import Connection
 from types import TracebackType
 
 from shared_core.arguments import one_of
-from shared_core.errors import StoreError
-from shared_core.records import Forgotten, Position, Segment, SessionInfo, Stretch
+from shared_core.records import Forgotten, Position, SessionInfo, Stretch
 from shared_core.store import ALL
-from shared_core.stores.grafts import Graft
 from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
-from shared_core.stores.sqlite.grafts import graft
 from shared_core.stores.sqlite.inspection import SQLiteInspector
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.session_rows import overview
-from shared_core.stores.sqlite.stages import AT_ONCE, abandoned, insert_stage, name_stages, remove_part
-from shared_core.stores.tree_rules import begin
 from shared_core.stores.tree_store import TreeStore
 
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
@@ -84,7 +79,6 @@ class SQLiteStore(TreeStore):
     def __init__(self, path: str | Path, *, durability: str = "full") -> None:
         self._db = Database(path, synchronous=_SYNCHRONOUS[one_of("durability", durability, tuple(_SYNCHRONOUS))])
         self._reads = _Reading(self._db)
-        self._remove_abandoned()
 
     @property
     def path(self) -> Path | None:
@@ -136,47 +130,6 @@ class SQLiteStore(TreeStore):
     def transaction(self) -> AbstractContextManager[None]:
         """See `Store`."""
         return self._db.joining()
-
-    def stage(self) -> int | None:
-        """See `Store`."""
-        with self._db.writing() as connection:
-            session = insert_stage(connection)
-            begin(SQLiteRows(connection), session)
-            left = abandoned(connection)
-        self.unstage(left)
-        return session
-
-    def publish(self, names: Mapping[int, tuple[str | None, str]]) -> bool:
-        """See `Store`."""
-        with self._db.writing() as connection:
-            return name_stages(connection, names)
-
-    def graft(
-        self, stage: int, session: int, segments: Sequence[Segment], *, grown: Mapping[int, int], depth: int = 0,
-        turns: int = 0,
-    ) -> Mapping[int, int]:  # fmt: skip
-        """See `Store`."""
-        with self._db.writing() as connection:
-            return graft(SQLiteRows(connection), stage, session, Graft(segments, grown, depth, turns))
-
-    def unstage(self, sessions: Collection[int]) -> None:
-        """See `Store`."""
-        for session in sessions:
-            gone = False
-            while not gone:
-                with self._db.writing() as connection:
-                    gone = remove_part(connection, session)
-
-    def _remove_abandoned(self) -> None:
-        """Remove a part of what imports that were killed have left; the next opening, or import, goes on with it."""
-        with self._reads as rows:
-            left = abandoned(rows.connection)
-        with suppress(StoreError):  # somebody else is writing, or the file cannot be written
-            for session in left[:1]:
-                for _ in range(AT_ONCE):
-                    with self._db.writing() as connection:
-                        if remove_part(connection, session):
-                            break
 
     def forget(
         self, session: int, positions: Sequence[Position], *, stale: Sequence[Position] = (), branches: bool = False

@@ -30,9 +30,6 @@ FORM = RowForm(text, plain, damaged)
 
 _check = partial(check_row, FORM)
 
-PUBLISHED = "ident >= '['"
-"""The condition for a session that is not the stage of an import: an `ident` is JSON of a list, that of a stage not."""
-
 _HOLDS = "EXISTS (SELECT 1 FROM messages AS m WHERE m.session = sessions.session AND m.{column} = ?)"
 
 _STATE = (
@@ -48,7 +45,7 @@ _STATE = (
 _MAIN_STATES = (
     "SELECT session, user_id, session_id, last_seq, epoch, changes, segment, depth "
     "FROM sessions JOIN states USING (session, epoch, changes) JOIN heads USING (session) "
-    f"WHERE {PUBLISHED} AND name = ? AND (segment, depth) != (?, ?)"
+    "WHERE name = ? AND (segment, depth) != (?, ?)"
 )
 _MOMENT = "SELECT (SELECT coalesce(max(text), 0) FROM texts), (SELECT coalesce(max(changed), 0) FROM sessions)"
 _CHANGED = (
@@ -57,7 +54,7 @@ _CHANGED = (
     "(SELECT depth FROM heads WHERE session = s.session AND name = ?1) "
     "FROM (SELECT session FROM messages INDEXED BY messages_text WHERE text > ?2 "
     "UNION SELECT session FROM sessions INDEXED BY sessions_changed WHERE changed > ?3) AS w "
-    f"CROSS JOIN sessions AS s ON s.session = w.session WHERE {PUBLISHED} AND s.user_id IS ?4 ORDER BY s.session"
+    "CROSS JOIN sessions AS s ON s.session = w.session WHERE s.user_id IS ?4 ORDER BY s.session"
 )
 _END = (
     "SELECT segment, depth, tip, goes_on, "
@@ -158,26 +155,26 @@ class TreeRows(Rows):
 
     def sessions(self, user_ids: Collection[str | None] | None, after: int = 0, limit: int = 2**31) -> list[SessionKey]:
         """See `Rows`."""
-        sql = f"SELECT session, user_id, session_id FROM sessions WHERE session > ? AND {PUBLISHED}"
+        sql = "SELECT session, user_id, session_id FROM sessions WHERE session > ?"
         found = self._of_users(sql, (after,), user_ids, max(limit, 0))
         return [_session_key(*row) for row in found]
 
     def users(self, after: str | None, limit: int) -> list[str]:
         """See `Rows`."""
         more = "user_id > ?2" if after is not None else "user_id NOT NULL"
-        sql = f"SELECT DISTINCT user_id FROM sessions WHERE {more} AND {PUBLISHED} ORDER BY user_id LIMIT ?1"
+        sql = f"SELECT DISTINCT user_id FROM sessions WHERE {more} ORDER BY user_id LIMIT ?1"
         values = (max(limit, 0), *(() if after is None else (text(after),)))
         return [plain(row[0]) for row in self.connection.execute(sql, values)]
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
         """See `Rows`."""
-        sql = f"SELECT session, user_id, session_id FROM sessions WHERE session_id = ? AND {PUBLISHED} ORDER BY session"
+        sql = "SELECT session, user_id, session_id FROM sessions WHERE session_id = ? ORDER BY session"
         return [_session_key(*row) for row in self.connection.execute(sql, (text(session_id),))]
 
     def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
         """See `Rows`."""
         column, value = ("fingerprint", message) if isinstance(message, int) else ("id", text(message))
-        sql = f"SELECT session, user_id, session_id FROM sessions WHERE {PUBLISHED} AND {_HOLDS.format(column=column)}"
+        sql = f"SELECT session, user_id, session_id FROM sessions WHERE {_HOLDS.format(column=column)}"
         return [_session_key(*row) for row in self._of_users(sql, (value,), [user_id])]
 
     def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:

@@ -5,8 +5,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
-import pytest
-
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -105,23 +103,6 @@ class ChangeContract:
             known = told(known, answer)
             assert told(known, store.main_changes("ann", answer.mark)) == dict(store.main_states("ann"))
 
-    def test_an_import_that_is_given_up_hides_no_change(self, store: Store) -> None:
-        """What it wrote where nobody looks, and then removed, has counted no change that comes later."""
-        one = Session(store, "one", "ann")
-        one.append(MAIN, drafts("u1", "a1"))
-        for change in (Move(MAIN, Position(0, 0), ""), Create("side", Position(0, 0))):
-            stage = store.stage()
-            if stage is None:
-                pytest.skip("this store has no stages")
-            store.append(stage, MAIN, drafts("u1"))
-            for number in range(3):
-                store.change(stage, [Create(f"side {number}", Position(0, 0))])
-            follower = Follower(store, "ann")
-            follower.check()
-            store.unstage([stage])
-            store.change(one.key, [change])
-            follower.check()
-
     def test_what_is_undone_is_not_taken_for_read(self, store: Store) -> None:
         """A transaction sees what it has done itself; who asked in it knows everything after it was undone."""
         key = Session(store, "one", "ann").key
@@ -191,18 +172,5 @@ def _changes(store: Store, sessions: list[Session], other: int) -> list[Callable
         lambda: store.restore(two, Restored(branches=(Branch(MAIN, first),))),
         lambda: store.keep(two, VectorRows("space", [(first, "h", b"v")])),
         lambda: store.keep(two, Snapshot("a", b"x")),
-        lambda: _publish(store, "ann", "imported"),
-        lambda: _publish(store, None, "imported"),
         lambda: store.forget(two, [first], branches=True),
     ]  # fmt: skip
-
-
-def _publish(store: Store, user_id: str | None, session_id: str) -> None:
-    """Fill a session that nobody sees, where a store has such, and then give it its name."""
-    stage = store.stage()
-    if stage is None:
-        store.append(store.create_session(user_id, session_id), MAIN, drafts("u1", "a1"))
-    else:
-        store.append(stage, MAIN, drafts("u1", "a1"))
-        store.main_changes(user_id, None)
-        assert store.publish({stage: (user_id, session_id)})
