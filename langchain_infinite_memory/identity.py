@@ -11,7 +11,7 @@ from weakref import ref
 from langchain_core.runnables import RunnableConfig, ensure_config
 
 from shared_core.arguments import function, name_value, one_of
-from shared_core.field_errors import shown
+from shared_core.display import shown
 from shared_core.prompt.context import ContextReport
 from shared_core.runtime.forks import Depth, fork_safe_lock
 

@@ -18,9 +18,9 @@ from llama_index_infinite_memory.content import (
     unpack,
 )
 from llama_index_infinite_memory.strippers import EXECUTED
+from shared_core.display import shown
 from shared_core.doors.interop.content import arguments_object, arguments_text, function_call_id, legacy_call, text_mark
 from shared_core.doors.interop.values import UnstorableError, UnstorableWarning
-from shared_core.field_errors import shown
 from shared_core.formats.fields import Role
 from shared_core.messages import Message, Payload, ToolCall
 

@@ -17,8 +17,8 @@ from llama_index_infinite_memory.content import MEDIA_ARGUMENTS, MEDIA_TOKENS
 from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.arguments import suggestion, whole_number
+from shared_core.display import shown
 from shared_core.doors.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
-from shared_core.field_errors import shown
 from shared_core.plugins.base import Embedder, Reranker, Summarizer, SummarizerModel
 from shared_core.plugins.reranker import as_reranker as as_own_reranker
 from shared_core.pool import SessionPool

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from shared_core.display import shown
 from shared_core.errors import BudgetError
-from shared_core.field_errors import shown
 from shared_core.formats.fields import ROLE_NAMES, Role
 from shared_core.messages import Message, in_utc, one_message
 

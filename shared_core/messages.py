@@ -2,13 +2,14 @@
 
 import inspect
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from shared_core.field_errors import explained
-from shared_core.formats.fields import ROLE_NAMES, MessageFields, Role, own_copy, short
+from shared_core.display import explained, short
+from shared_core.formats.fields import ROLE_NAMES, MessageFields, Role, own_copy
 from shared_core.formats.openai_chat import write_chat
 from shared_core.formats.openai_responses import message_groups, read_group, write_items
 
@@ -422,3 +423,47 @@ def _not_a_message(given: Any) -> TypeError:
         f"expected messages, not {short(given)}: write Message.user(text), Message.assistant(text), or dicts such as "
         '{"role": "user", "content": text}'
     )
+
+
+# Short reprs of results: ids and counts instead of whole conversations
+
+SHOWN = 3
+"""Ids that are shown of a longer list."""
+
+TEXT_SHOWN = 60
+"""Characters of a text that are shown."""
+
+
+def short_repr(value: Any) -> str:
+    """Return the repr of a dataclass on one line: without defaults, and with the beginnings of lists and texts."""
+    shown = [
+        f"{field.name}={brief(getattr(value, field.name))}"
+        for field in fields(value)
+        if field.repr and (field.default is MISSING or getattr(value, field.name) != field.default)
+    ]
+    return f"{type(value).__name__}({', '.join(shown)})"
+
+
+def brief(value: Any) -> str:
+    """Return the repr of a value on one line, with the beginnings of lists and texts."""
+    match value:
+        case Message():
+            return f"<{value.role} {value.id}: {_text(value.content)}>"
+        case str():
+            return _text(value)
+        case Mapping():
+            return _list([f"{key!r}: {brief(each)}" for key, each in value.items()], "{}")
+        case tuple():
+            ids = [repr(each.id) if isinstance(each, Message) else brief(each) for each in value]
+            return _list(ids, "()")
+    return repr(value)
+
+
+def _text(text: str) -> str:
+    return repr(text if len(text) <= TEXT_SHOWN else f"{text[: TEXT_SHOWN - 1]}…")
+
+
+def _list(items: Sequence[str], brackets: str) -> str:
+    """Return the first items in brackets, and how many there are if that is more."""
+    more = [f"… {len(items):,} in all"] if len(items) > SHOWN else []
+    return f"{brackets[0]}{', '.join([*items[:SHOWN], *more])}{brackets[1]}"

@@ -18,8 +18,8 @@ from pydantic import (
 )
 
 from shared_core.arguments import file_path
+from shared_core.display import explained
 from shared_core.errors import InputFileError
-from shared_core.field_errors import explained
 
 __all__ = ["Question", "raise_any", "read_questions"]
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
+from shared_core.display import counted
 from shared_core.evaluation.figures import FEW, Lead, interval, percent, points
 from shared_core.evaluation.questions import Question
-from shared_core.prompt.terminal import counted
 
 __all__ = ["Answer", "Evaluation", "Outcome", "Place", "Sums"]
 

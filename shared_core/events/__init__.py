@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 from typing_extensions import override
 
 from shared_core.arguments import function
-from shared_core.reprs import short_repr
+from shared_core.messages import short_repr
 
 EventName = Literal[
     "context", "search", "add", "follow", "import_file", "forget", "fork", "merge", "cherry_pick", "rebase", "reset",

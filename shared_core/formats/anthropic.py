@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from shared_core.formats.fields import CallFields, MessageFields, short, write_each
+from shared_core.display import short
+from shared_core.formats.fields import CallFields, MessageFields, write_each
 from shared_core.formats.parts import CHAT_PARTS, chat_parts, check_parts, part_text, with_name
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")

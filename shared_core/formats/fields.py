@@ -4,6 +4,8 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from shared_core.display import short
+
 __all__ = [
     "ROLE_NAMES",
     "CallFields",
@@ -12,7 +14,6 @@ __all__ = [
     "Role",
     "own_copy",
     "role_named",
-    "short",
     "write_each",
 ]
 
@@ -33,9 +34,6 @@ ROLE_NAMES: Mapping[str, Role] = {
     "function": "tool",
 }
 """The names that programs give to those who speak, in small letters -> role of a `Message`."""
-
-MAX_SHOWN = 60
-"""Characters of a wrong value that an error message shows."""
 
 
 class CallFields(TypedDict):
@@ -68,12 +66,6 @@ class MessageFields(TypedDict, total=False):
     pinned: Any
     media_tokens: Any
     payload: PayloadFields | None
-
-
-def short(value: Any) -> str:
-    """Return the `repr` of a value, shortened for an error message."""
-    shown = repr(value)
-    return shown if len(shown) <= MAX_SHOWN else shown[: MAX_SHOWN - 3] + "..."
 
 
 def role_named(name: Any) -> Role:

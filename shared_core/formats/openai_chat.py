@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from shared_core.formats.fields import CallFields, MessageFields, own_copy, role_named, short
+from shared_core.display import short
+from shared_core.formats.fields import CallFields, MessageFields, own_copy, role_named
 from shared_core.formats.parts import (
     CHAT_PARTS,
     OPENAI_FORMAT,

@@ -4,7 +4,8 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from shared_core.formats.fields import ROLE_NAMES, CallFields, MessageFields, own_copy, role_named, short
+from shared_core.display import short
+from shared_core.formats.fields import ROLE_NAMES, CallFields, MessageFields, own_copy, role_named
 from shared_core.formats.openai_chat import check_chat, custom_calls, read_chat
 from shared_core.formats.parts import (
     APPROVAL_REQUEST,

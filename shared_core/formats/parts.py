@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shared_core.formats.fields import MessageFields, PayloadFields, short
+from shared_core.display import short
+from shared_core.formats.fields import MessageFields, PayloadFields
 
 # What media cost in tokens, where only their kind is known.
 

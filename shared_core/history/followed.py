@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from shared_core.messages import Message
+from shared_core.messages import Message, short_repr
 from shared_core.records import Position, Record
-from shared_core.reprs import short_repr
 
 
 @dataclass(frozen=True, slots=True)

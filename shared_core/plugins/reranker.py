@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from shared_core.display import shown
 from shared_core.errors import RerankerError, require
-from shared_core.field_errors import shown
 from shared_core.plugins import calls
 from shared_core.plugins.base import Reranker, RerankerModel
 from shared_core.plugins.calls import Request

@@ -11,6 +11,7 @@ from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
 from shared_core.arguments import whole_number
+from shared_core.display import counted, on_one_line, preview
 from shared_core.events import Note
 from shared_core.formats.anthropic import anthropic_request
 from shared_core.formats.fields import Role, write_each
@@ -18,7 +19,6 @@ from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
 from shared_core.messages import Message, fields_of
 from shared_core.prompt.hits import PART, Kind, Reason
-from shared_core.prompt.terminal import counted, on_one_line, preview
 
 BAR_WIDTH = 50
 """Columns of the budget bar, where there is room for it."""

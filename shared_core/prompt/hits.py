@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
-from shared_core.messages import Message
-from shared_core.reprs import short
+from shared_core.messages import Message, brief
 from shared_core.session.turns import Entry
 
 
@@ -135,7 +134,7 @@ class Hit(NamedTuple):
     def __repr__(self) -> str:
         known = {"source": self.source, "lexical": self.lexical, "dense": self.dense, "session_id": self.session_id}
         fields = {"message": self.message, "score": self.score} | known if self.entries else self._asdict()
-        return f"Hit({', '.join(f'{name}={short(value)}' for name, value in fields.items())})"
+        return f"Hit({', '.join(f'{name}={brief(value)}' for name, value in fields.items())})"
 
 
 REASON = Hit._fields.index("reason")

@@ -9,8 +9,8 @@ from typing import Any
 from shared_core.arguments import moment, texts
 from shared_core.errors import UnknownReferenceError
 from shared_core.events.source import EventSource, Watch, reported
+from shared_core.messages import short_repr
 from shared_core.records import MAIN, After, InTurn, MadeFrom, Position, Record
-from shared_core.reprs import short_repr
 from shared_core.session.checkout import Checkout
 from shared_core.session.paths import Head, walk
 from shared_core.session.turns import Entry, tool_groups

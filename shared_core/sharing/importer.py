@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
+from shared_core.messages import short_repr
 from shared_core.records import Record, VectorRows
-from shared_core.reprs import short_repr
 from shared_core.session.paths import Head
 from shared_core.sharing.export import Progress
 from shared_core.sharing.format import (

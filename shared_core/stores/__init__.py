@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared_core.field_errors import shown
+from shared_core.display import shown
 from shared_core.store import Store
 from shared_core.stores.addresses import read_address, split_arguments, without_password
 from shared_core.stores.sqlite import SQLiteStore

@@ -9,9 +9,8 @@ from typing import Any
 
 from shared_core.arguments import text_value
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
-from shared_core.messages import Message
+from shared_core.messages import Message, short_repr
 from shared_core.records import MAIN, ROOT, Branch, Change, Create, Delete, Drop, Move, Position, Put, Rename
-from shared_core.reprs import short_repr
 from shared_core.session.checkout import Checkout
 from shared_core.session.paths import EARLIER, Head, Path, read, resolve, unused_branch_name
 from shared_core.tree.log import Lineage, LogEntry

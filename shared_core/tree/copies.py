@@ -9,9 +9,8 @@ from typing import Any
 from shared_core.errors import UnknownReferenceError
 from shared_core.history.forms import families
 from shared_core.history.normal_form import says_the_same
-from shared_core.messages import Message
+from shared_core.messages import Message, short_repr
 from shared_core.records import Change, Draft, Drop, InTurn, Move, Position, Put, Record, Ref
-from shared_core.reprs import short_repr
 from shared_core.session.checkout import Changes, Checkout, if_unmoved, with_move
 from shared_core.session.forget import groups_of_turn
 from shared_core.session.paths import Head, Path, Span, resolve

@@ -4,9 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared_core.messages import Message
+from shared_core.messages import Message, short_repr
 from shared_core.records import Position, Record, Segment
-from shared_core.reprs import short_repr
 from shared_core.store import Store
 
 

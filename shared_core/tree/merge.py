@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from shared_core.errors import StaleHeadError, UnknownReferenceError
-from shared_core.messages import Message
+from shared_core.messages import Message, short_repr
 from shared_core.plugins.base import Summarizer
 from shared_core.plugins.calls import Steps
 from shared_core.records import Draft, Merge, Move, Position, Stretch
-from shared_core.reprs import short_repr
 from shared_core.session.checkout import Changes, Checkout, if_unmoved, with_move
 from shared_core.session.paths import Head, Path, Span
 from shared_core.summaries.requests import (

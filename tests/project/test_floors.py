@@ -13,11 +13,10 @@ ROOT = Path(__file__).parents[2] / PACKAGE
 
 FLOORS = [
     "errors",
-    "field_errors",
+    "display",
     "formats",
     "messages",
     "strippers",
-    "reprs",
     "records",
     "runtime",
     "plugins",

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from shared_core.display import on_one_line, printable, printable_name
 from shared_core.doors.cli.lines import Lines
 from shared_core.doors.cli.options import CommonOptions
 from shared_core.doors.cli.printing import count, moment
 from shared_core.memory import InfiniteMemory
-from shared_core.prompt.terminal import on_one_line, printable, printable_name
 from shared_core.tree.branches import ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.merge import MergeResult

@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple, get_args
 
 import typer
 
+from shared_core.display import printable, printable_name
 from shared_core.doors.cli.answers import branch_lines, copied, merged, stash_line, taken_back
 from shared_core.doors.cli.error_words import in_words
 from shared_core.doors.cli.lines import Lines, whole_ids
@@ -18,7 +19,6 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.plugins.base import Summarizer
 from shared_core.prompt.context import ContextReport
-from shared_core.prompt.terminal import printable, printable_name
 from shared_core.tree.merge import How
 
 SHOWN = 20

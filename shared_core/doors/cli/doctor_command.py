@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from shared_core.display import printable, printable_name
 from shared_core.doors.cli.options import CommonOptions, with_options
 from shared_core.doors.cli.printing import count, progress
 from shared_core.operations.store_check import check_store
-from shared_core.prompt.terminal import printable, printable_name
 from shared_core.stores.damages import Damage
 from shared_core.stores.sqlite.recovery import recover
 

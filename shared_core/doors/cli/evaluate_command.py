@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from shared_core.display import printable
 from shared_core.doors.cli.options import BranchOptions, EmbedderName, MaxTokens, ReserveTokens, with_options
 from shared_core.doors.cli.printing import stages, write_json
 from shared_core.evaluation import evaluate
-from shared_core.prompt.terminal import printable
 
 evaluate_commands = typer.Typer()
 

@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 import typer
 
+from shared_core.display import printable
 from shared_core.doors.cli.options import CommonOptions, EmbedderName, MaxTokens, ReserveTokens, with_options
 from shared_core.doors.cli.printing import confirm, count, import_summary, progress, say, session_line, write_json
 from shared_core.doors.view import gather, write_page
 from shared_core.doors.view.page_data import QUESTIONS
 from shared_core.memory import InfiniteMemory
-from shared_core.prompt.terminal import printable
 from shared_core.sharing.export import Progress
 from shared_core.sharing.files import SUFFIXES, FileFormat, SeveralSessionsError, export_sessions, import_sessions
 from shared_core.sharing.format import is_ours

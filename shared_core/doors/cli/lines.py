@@ -8,11 +8,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from shared_core.display import printable_name, short_id
 from shared_core.doors.cli.printing import message_line
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.terminal import printable_name, short_id
 from shared_core.tree.log import LogEntry, draw
 
 Full = Annotated[bool, typer.Option("--full", help="Print whole lines and IDs on a terminal, too; pipes get them.")]

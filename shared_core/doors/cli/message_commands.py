@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from shared_core.display import printable
 from shared_core.doors.cli.lines import Full, Lines, whole_ids
 from shared_core.doors.cli.options import (
     AsOf,
@@ -40,7 +41,6 @@ from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.formats.fields import Role
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.terminal import printable
 
 GRAPH_LIMIT = 200
 """How many of the newest messages `log --graph` draws without `--limit`."""

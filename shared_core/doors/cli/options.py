@@ -11,12 +11,12 @@ from typing import Annotated, Any, NoReturn, Self
 
 import typer
 
+from shared_core.display import SHORT_ID, printable, short_id
 from shared_core.doors.cli.completion import branch_names, session_names
 from shared_core.doors.cli.printing import say, write_json
 from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.formats.fields import role_named
 from shared_core.memory import InfiniteMemory
-from shared_core.prompt.terminal import SHORT_ID, printable, short_id
 from shared_core.records import MAIN, Change, Drop, Put
 from shared_core.stores import open_store, store_exists, without_password
 from shared_core.tokens import TokenFallbackWarning

@@ -14,11 +14,11 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from shared_core.display import on_one_line, printable, printable_name, short_id
 from shared_core.formats.fields import Role
 from shared_core.messages import Message
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Hit, Kind
-from shared_core.prompt.terminal import on_one_line, printable, printable_name, short_id
 
 PREVIEW_LIMIT = 20
 """How many messages are listed before the user confirms that they are forgotten."""

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
+from shared_core.display import printable_name
 from shared_core.doors.cli.options import CommonOptions
 from shared_core.doors.cli.printing import table
 from shared_core.operations.store_stats import StoreStats, store_stats
-from shared_core.prompt.terminal import printable_name
 from shared_core.stores import open_store
 
 

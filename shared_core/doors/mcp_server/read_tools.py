@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from shared_core.display import counted
 from shared_core.doors.mcp_server.conversations import Conversations
 from shared_core.doors.mcp_server.limits import (
     MOST_BRANCHES,
@@ -38,7 +39,6 @@ from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.context import Context, ReportLine
 from shared_core.prompt.hits import Hit, Kind, Reason
 from shared_core.prompt.template import speaker
-from shared_core.prompt.terminal import counted
 from shared_core.recall.excerpts import excerpt
 from shared_core.records import MAIN, SessionInfo
 

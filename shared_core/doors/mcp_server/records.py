@@ -4,10 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
+from shared_core.display import printable, printable_name, short_id
 from shared_core.messages import Message
 from shared_core.plugins.base import TokenCounter
 from shared_core.prompt.template import RecallTemplate, defused, folded, speaker
-from shared_core.prompt.terminal import printable, printable_name, short_id
 
 __all__ = ["ABOUT", "Packed", "Said", "beginning", "fenced", "pack", "quoted", "quoted_name", "said_in"]
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from shared_core.display import counted
 from shared_core.doors.mcp_server.conversations import Conversations, standing_at
 from shared_core.doors.mcp_server.limits import NAME, BranchName, MaxTokens, MessageId, Reference, SessionName, When
 from shared_core.doors.mcp_server.read_tools import branch_names, with_notes
@@ -26,7 +27,6 @@ from shared_core.doors.serving.confirmation import Confirmations
 from shared_core.errors import AmbiguousReferenceError, StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.terminal import counted
 from shared_core.records import MAIN
 from shared_core.tree.merge import How
 

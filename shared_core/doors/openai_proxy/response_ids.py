@@ -3,8 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from shared_core.display import short
 from shared_core.doors.openai_proxy.refusal import Refused
-from shared_core.formats.fields import short
 from shared_core.history.followed import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from shared_core.arguments import whole_number
+from shared_core.display import on_one_line
 from shared_core.doors.view.lanes import lay_out
 from shared_core.doors.view.overview import BANDS, overview
 from shared_core.doors.view.relevance import Band, band
@@ -20,7 +21,6 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.hits import PART, Kind, Reason
-from shared_core.prompt.terminal import on_one_line
 from shared_core.records import After, Position, Record
 from shared_core.session.paths import Head
 from shared_core.store import Store

@@ -8,13 +8,14 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from shared_core.arguments import one_of
+from shared_core.display import short
 from shared_core.errors import InputFileError
 from shared_core.sharing.format import LineError
 from shared_core.sharing.readers.anthropic_api import is_anthropic, read_anthropic
 from shared_core.sharing.readers.archive import is_archive, json_members
 from shared_core.sharing.readers.chatgpt import chatgpt_conversations, chatgpt_id, is_chatgpt, read_chatgpt
 from shared_core.sharing.readers.claude import claude_conversations, claude_id, is_claude, read_claude
-from shared_core.sharing.readers.conversation import Conversation, Entry, list_of, short
+from shared_core.sharing.readers.conversation import Conversation, Entry, list_of
 from shared_core.sharing.readers.frameworks import (
     is_langchain,
     is_simple_chat_store,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
+from shared_core.display import short
 from shared_core.errors import InputFileError
 from shared_core.formats.fields import Role
 from shared_core.messages import Message, ToolCall
@@ -21,7 +22,6 @@ from shared_core.sharing.readers.conversation import (
     message_of,
     payload_of,
     role_of,
-    short,
     time_of,
 )
 

@@ -11,18 +11,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from shared_core.display import short
 from shared_core.formats.fields import Role
 from shared_core.messages import Message, ToolCall
 from shared_core.sharing.format import LineError
-from shared_core.sharing.readers.conversation import (
-    EPOCH,
-    Builder,
-    Conversation,
-    message_of,
-    payload_of,
-    short,
-    time_of,
-)
+from shared_core.sharing.readers.conversation import EPOCH, Builder, Conversation, message_of, payload_of, time_of
 
 CHATGPT_FORMAT = "chatgpt/1"
 """The payload format for data of a node that `Message` has no field for."""

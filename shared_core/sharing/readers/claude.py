@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from shared_core.display import short
 from shared_core.sharing.format import LineError
 from shared_core.sharing.readers.anthropic_api import Piece, pieces_of
 from shared_core.sharing.readers.conversation import (
@@ -20,7 +21,6 @@ from shared_core.sharing.readers.conversation import (
     message_of,
     payload_of,
     role_of,
-    short,
     time_of,
 )
 

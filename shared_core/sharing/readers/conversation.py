@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from shared_core.display import short
 from shared_core.formats.fields import ROLE_NAMES, Role
 from shared_core.messages import Message, Payload
 from shared_core.records import MAIN
 from shared_core.sharing.format import MAX_NESTING, BranchLine, HeadLine, Line, LineError, MessageLine, SessionLine
-from shared_core.sharing.readers.openai import short as short
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

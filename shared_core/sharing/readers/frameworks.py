@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from shared_core.display import short
 from shared_core.sharing.format import LineError
-from shared_core.sharing.readers.openai import short
 
 LANGCHAIN_ROLES = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "function"}
 CHAT_ROLES = {"assistant": "assistant", "ai": "assistant", "system": "system"}

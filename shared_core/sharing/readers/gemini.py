@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+from shared_core.display import short
 from shared_core.errors import InputFileError
 from shared_core.messages import Message, ToolCall
 from shared_core.sharing.format import LineError
@@ -29,7 +30,6 @@ from shared_core.sharing.readers.conversation import (
     message_of,
     payload_of,
     role_of,
-    short,
     time_of,
 )
 

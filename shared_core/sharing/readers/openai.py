@@ -7,8 +7,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NoReturn
 
+from shared_core.display import short
 from shared_core.errors import InputFileError
-from shared_core.formats.fields import short as short
 from shared_core.formats.openai_chat import read_chat
 from shared_core.messages import Message, content_of, message_of
 from shared_core.sharing.format import LineError

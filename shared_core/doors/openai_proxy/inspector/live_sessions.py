@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
+from shared_core.display import on_one_line
 from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing, SeenRequest
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.serving.confirmation import Confirmations
@@ -15,7 +16,6 @@ from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ReportLine
 from shared_core.prompt.hits import Hit, Reason
-from shared_core.prompt.terminal import on_one_line
 from shared_core.records import MAIN
 from shared_core.store import Store
 
