@@ -16,12 +16,6 @@ from shared_core.store import Store
 Scalar = TypeVar("Scalar", bound=np.generic)
 Arrays = Mapping[str, npt.NDArray[Any]]
 
-ARRAY_BYTES = 300
-"""What a growing array takes besides its elements: two objects and a dictionary (CPython 3.11)."""
-
-ENTRY_BYTES = 150
-"""About what an entry of a dictionary takes, with its key and its value."""
-
 
 class GrowingArray(Generic[Scalar]):
     """An append-only array of one dtype.
@@ -44,11 +38,6 @@ class GrowingArray(Generic[Scalar]):
 
     def __len__(self) -> int:
         return self._size
-
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes it takes in memory."""
-        return self._buffer.nbytes + ARRAY_BYTES
 
     @property
     def values(self) -> npt.NDArray[Scalar]:
@@ -111,14 +100,9 @@ class TurnNumbers:
     def __len__(self) -> int:
         return len(self._codes) + len(self._new)
 
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes they take in memory."""
-        return self._codes.nbytes + self._numbers.nbytes + ENTRY_BYTES * len(self._new)
-
-    def fold(self) -> None:
-        """Move new numbers into the arrays, where they take a tenth of the memory."""
-        if self._new:
+    def fold(self, share: float) -> None:
+        """Move new numbers into the arrays, where they take a tenth of the memory, once they are more than a share."""
+        if len(self._new) > share * len(self._codes):
             arrays = self.arrays()
             self._codes, self._numbers = arrays["turn_codes"], arrays["turn_numbers"]
             self._new = {}
@@ -150,7 +134,7 @@ class TurnNumbers:
         return turns
 
 
-MAGIC = b"IMSNAP09"
+MAGIC = b"IMSNAP10"
 """The version of snapshots. Increment it when the meaning of arrays or terms changes: older ones are then rebuilt."""
 
 DIGEST_SIZE = 16

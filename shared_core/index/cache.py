@@ -20,9 +20,6 @@ from shared_core.store import Store
 MAX_BYTES = 2**30
 """What the indexes of a store may take by default: twelve sessions of 100,000 messages, or 30,000 of 20."""
 
-SHARED_BYTES = 1_500
-"""What an index takes in the cache besides itself."""
-
 Saved: TypeAlias = Callable[[int, float], None]
 Key: TypeAlias = int | tuple[str | None, str]
 """A session's key; or the user whose sessions an index holds together, and the space of their vectors."""
@@ -45,8 +42,6 @@ class SharedIndex:
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         self.nbytes = 0
         self._guard = fork_safe_lock(Depth.MOMENT)
-        self._counted: tuple[int, ...] = ()
-        self._size = 0
 
     def refreshed(self, refresh: Callable[[Any], bool]) -> Any:
         """Return the rows once `refresh` has brought them up to date; while it returns False, they are read anew."""
@@ -63,12 +58,8 @@ class SharedIndex:
         return list(self.rows.vectors.values())
 
     def size(self) -> int:
-        """Return about how many bytes it takes; counted anew if it has grown since the last call."""
-        counts = (len(self.rows), *[len(one.vectors) for one in self.vectors])
-        if counts != self._counted:
-            self._counted = counts
-            self._size = SHARED_BYTES + self.rows.nbytes + sum(one.nbytes for one in self.vectors)
-        return self._size
+        """Return about how many bytes it takes now."""
+        return self.rows.nbytes + sum(one.nbytes for one in self.vectors)
 
     def due(self, least: int) -> list[SessionIndex | SessionVectors]:
         """Return the parts of which a snapshot is due; see `SessionIndex.snapshot_due`."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import ARRAY_BYTES, Arrays, GrowingArray, code_of, distinct, find
+from shared_core.index.arrays import Arrays, GrowingArray, code_of, distinct, find
 from shared_core.index.lines import LinePrefix
 
 K1 = 0.9
@@ -138,32 +138,29 @@ class LexicalScores:
 
     def _work_out(self, blocks: Indices) -> None:
         """Score the blocks that are not scored yet."""
-        new = np.zeros(len(self._first), dtype=np.bool_)
-        new[blocks] = True
-        new &= self._first < 0
-        if not new.any():
+        new = distinct(blocks[self._first[blocks] < 0])
+        if not len(new):
             return
-        if new.all():  # nothing to choose, as in a short line
+        if len(new) == len(self._first):  # nothing to choose, as in a short line
             values, present = self._score(self._hits, self._hits.indices, np.arange(self._line.upto))
             self._first = BLOCK * np.arange(len(new))
             self._keep(np.arange(self._line.upto), values, present)
             return
         # With their adjacent blocks, the new blocks form a shorter line. Where its pieces meet, messages lend terms to
         # strangers, but only in the adjacent blocks, whose values are not kept.
-        near = new.copy()
-        near[1:] |= new[:-1]
-        near[:-1] |= new[1:]
-        around, fresh = np.flatnonzero(near), np.flatnonzero(new)
+        around = distinct(np.concatenate([new - 1, new, new + 1]))
+        around = around[(around >= 0) & (around < len(self._first))]
         indices = (around[:, np.newaxis] * BLOCK + np.arange(BLOCK)).ravel()
         indices = indices[: np.searchsorted(indices, self._line.upto)]
+        near = np.zeros(len(self._first), dtype=np.bool_)
+        near[around] = True
         inside = np.flatnonzero(near[self._blocks])
-        begins = np.empty(len(near), dtype=np.int64)  # each chosen block's first cell
-        begins[around] = BLOCK * np.arange(len(around))
-        cells = begins[self._blocks[inside]] + self._hits.indices[inside] % BLOCK
+        cells = around.searchsorted(self._blocks[inside]) * BLOCK + self._hits.indices[inside] % BLOCK
         hits = _Hits(self._hits.indices[inside], self._hits.weights[inside], self._hits.terms[inside])
         values, present = self._score(hits, cells, indices)
-        kept = np.flatnonzero(new[indices // BLOCK])
-        self._first[fresh] = len(self._values) + BLOCK * np.arange(len(fresh))
+        near[new] = False
+        kept = np.flatnonzero(~near[indices // BLOCK])
+        self._first[new] = len(self._values) + BLOCK * np.arange(len(new))
         self._keep(indices[kept], values[kept], present[kept])
 
     def _keep(self, indices: Indices, values: Floats, present: Floats) -> None:
@@ -261,29 +258,35 @@ MAX_ROWS = 1 << 24
 """A posting has 32 bits: the row in the upper 24, the frequency in the lower 8."""
 
 Packed = npt.NDArray[np.uint32]
-NEW_TERM_BYTES = 290
-"""About what a term takes that is not folded yet: its text, an entry of a dictionary, and an array (CPython 3.11)."""
 
 
-class Postings:
-    """The rows and frequencies of each term, in order of rows.
+class LexicalIndex:
+    """The terms of texts: the rows and frequencies of each term, in order of rows.
 
-    A 64-bit hash stands for a term. Those from a snapshot stay one array: splitting it for a million terms takes ten
-    times as long as reading it.
+    Rows are numbered from 0 as they are added. A 64-bit hash stands for a term. Those from a snapshot stay one array:
+    splitting it for a million terms takes ten times as long as reading it.
     """
 
     def __init__(self) -> None:
+        self._lengths: GrowingArray[np.int32] = GrowingArray(np.int32)
         self._codes = np.empty(0, dtype=np.int64)  # of the terms, ascending
         self._starts = np.zeros(1, dtype=np.int64)
         self._kept: Packed = np.empty(0, dtype=np.uint32)
         self._new: dict[str, array[int]] = {}
         self._added = 0
 
+    def __len__(self) -> int:
+        return len(self._lengths)
+
     @property
-    def nbytes(self) -> int:
-        """About how many bytes they take in memory."""
-        kept = self._codes.nbytes + self._kept.nbytes + self._starts.nbytes + ARRAY_BYTES
-        return kept + NEW_TERM_BYTES * len(self._new) + 4 * self._added
+    def size(self) -> int:
+        """How many rows of terms there are, of all terms together."""
+        return len(self._kept) + self._added
+
+    @property
+    def lengths(self) -> Ints:
+        """The number of terms per row."""
+        return self._lengths.values
 
     def fold(self, share: float) -> None:
         """Move new rows to those that are kept, once they are more than a share of them.
@@ -295,17 +298,21 @@ class Postings:
             self._codes, self._starts, self._kept = self._folded()
             self._new, self._added = {}, 0
 
-    def add(self, row: int, document: Mapping[str, int]) -> None:
-        """Append a row, given as its terms and their frequencies.
+    def add(self, documents: Iterable[Mapping[str, int]]) -> None:
+        """Append rows, each given as its terms and their frequencies.
 
         Raises:
             OverflowError: the session holds more than `MAX_ROWS` messages.
         """
-        if row >= MAX_ROWS:
-            raise OverflowError(f"a session holds at most {MAX_ROWS:,} messages")
-        for term, frequency in document.items():
-            self._new.setdefault(term, array("I")).append(row << FREQUENCY_BITS | min(frequency, MAX_FREQUENCY))
-        self._added += len(document)
+        lengths: list[int] = []
+        for row, document in enumerate(documents, start=len(self)):
+            if row >= MAX_ROWS:
+                raise OverflowError(f"a session holds at most {MAX_ROWS:,} messages")
+            for term, frequency in document.items():
+                self._new.setdefault(term, array("I")).append(row << FREQUENCY_BITS | min(frequency, MAX_FREQUENCY))
+            self._added += len(document)
+            lengths.append(sum(document.values()))
+        self._lengths.extend(lengths)
 
     def of_any(self, terms: Sequence[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.integer[Any]]]:
         """Return the rows that hold any of some terms in ascending order, and how often each holds them."""
@@ -335,69 +342,6 @@ class Postings:
         if term in self._new:
             packed = np.concatenate([packed, np.array(self._new[term], dtype=np.uint32)])
         return (packed >> FREQUENCY_BITS).astype(np.int32), (packed & MAX_FREQUENCY).astype(np.uint8)
-
-    def _folded(self) -> tuple[Indices, Indices, Packed]:
-        """Return the codes of all terms, where the rows of each begin, and the rows."""
-        new = {code_of(term): added for term, added in self._new.items()}
-        new_codes, new_sizes = np.fromiter(new, np.int64, len(new)), [len(added) for added in new.values()]
-        codes = distinct(np.append(self._codes, new_codes))
-        old, at = codes.searchsorted(self._codes), codes.searchsorted(new_codes)
-        sizes = np.zeros(len(codes), dtype=np.int64)
-        sizes[old] = np.diff(self._starts)
-        sizes[at] += np.array(new_sizes, dtype=np.int64)
-        starts = np.append(0, np.cumsum(sizes))
-        joined = np.empty(starts[-1], dtype=np.uint32)
-        moved = np.repeat(starts[old] - self._starts[:-1], np.diff(self._starts))
-        joined[np.arange(len(self._kept)) + moved] = self._kept
-        for end, added in zip(starts[at + 1].tolist(), new.values(), strict=True):
-            joined[end - len(added) : end] = added
-        return codes, starts, joined
-
-    def arrays(self, prefix: str = "") -> Arrays:
-        """Return the postings as plain arrays for a snapshot, whose names begin with a prefix."""
-        codes, starts, postings = self._folded()
-        return {f"{prefix}terms": codes, f"{prefix}starts": starts, f"{prefix}postings": postings}
-
-    @classmethod
-    def from_arrays(cls, arrays: Arrays, prefix: str = "") -> "Postings":
-        """Return the postings that `arrays` was made from, without copying."""
-        postings = cls()
-        postings._codes, postings._starts = arrays[f"{prefix}terms"], arrays[f"{prefix}starts"]
-        postings._kept = arrays[f"{prefix}postings"]
-        return postings
-
-
-class LexicalIndex:
-    """The lexical index of a session. Rows are numbered from 0 as they are added; there are at most 2**24."""
-
-    def __init__(self) -> None:
-        self._postings = Postings()
-        self._lengths: GrowingArray[np.int32] = GrowingArray(np.int32)
-
-    def __len__(self) -> int:
-        return len(self._lengths)
-
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes it takes in memory."""
-        return self._postings.nbytes + self._lengths.nbytes
-
-    def fold(self, share: float) -> None:
-        """See `Postings.fold`."""
-        self._postings.fold(share)
-
-    @property
-    def lengths(self) -> Ints:
-        """The number of terms per row."""
-        return self._lengths.values
-
-    def add(self, documents: Iterable[Mapping[str, int]]) -> None:
-        """Append rows, each given as its terms and their frequencies."""
-        lengths: list[int] = []
-        for row, document in enumerate(documents, start=len(self)):
-            self._postings.add(row, document)
-            lengths.append(sum(document.values()))
-        self._lengths.extend(lengths)
 
     def score(
         self, query: Iterable[str], line: LinePrefix, *, borrowed: Mapping[str, float] | None = None,
@@ -434,18 +378,18 @@ class LexicalIndex:
 
     def occurrences(self, terms: Iterable[str], line: LinePrefix, forms: Mapping[str, Sequence[str]]) -> Occurrences:
         """Return what a line holds of some terms, each counted together with its forms."""
-        sizes = {term: len(self._postings.on_line((term, *forms.get(term, ())), line)[1]) for term in terms}
+        sizes = {term: len(self.on_line((term, *forms.get(term, ())), line)[1]) for term in terms}
         return Occurrences(line.upto, line.terms, sizes)
 
     def occurs(self, term: str, line: LinePrefix) -> bool:
         """Return whether a message of a line contains a term."""
-        rows, _ = self._postings.of(term)
+        rows, _ = self.of(term)
         indices = line.indices(rows)
         return bool(np.any((indices >= 0) & (indices < line.upto)))
 
     def holding(self, term: str, line: LinePrefix) -> Indices:
         """Return the messages of a line that hold a term."""
-        return self._postings.on_line((term,), line)[1].astype(np.int64)
+        return self.on_line((term,), line)[1].astype(np.int64)
 
     def share_held(self, terms: Sequence[Sequence[str]], line: LinePrefix, indices: Indices) -> float:
         """Return the share of some terms, by their idf, that some messages of a line hold together; 0 of no terms.
@@ -455,27 +399,48 @@ class LexicalIndex:
             line: the line.
             indices: the messages.
         """
-        found = [self._postings.on_line(forms, line)[1] for forms in terms]
+        found = [self.on_line(forms, line)[1] for forms in terms]
         idf = np.array([idf_of(len(there), line.upto) for there in found])
-        held = np.array([bool(np.isin(indices, there).any()) for there in found], dtype=np.bool_)
+        # The few are looked for in the many: the other way round, NumPy would make a table of the many.
+        held = np.array([bool(np.isin(there, indices).any()) for there in found], dtype=np.bool_)
         return float(idf[held].sum() / max(float(idf.sum()), 1e-9))
 
     def _on_line(self, terms: Sequence[str], line: LinePrefix, mean: float) -> tuple[Indices, Floats]:
         """Return the indices at which any of some terms occurs on a line, and their frequency over the length norm."""
-        rows, indices, frequency = self._postings.on_line(terms, line)
+        rows, indices, frequency = self.on_line(terms, line)
         weights = frequency.astype(np.float32)
         weights /= np.float32(1 - B) + np.float32(B / mean) * self.lengths[rows].astype(np.float32)
         # NumPy indexes twice as fast with 64-bit integers as with 32-bit ones.
         return indices.astype(np.int64), weights
 
-    def arrays(self) -> Arrays:
-        """Return the index as plain arrays for a snapshot."""
-        return {"lengths": self.lengths, **self._postings.arrays()}
+    def _folded(self) -> tuple[Indices, Indices, Packed]:
+        """Return the codes of all terms, where the rows of each begin, and the rows."""
+        new = {code_of(term): added for term, added in self._new.items()}
+        new_codes, new_sizes = np.fromiter(new, np.int64, len(new)), [len(added) for added in new.values()]
+        codes = distinct(np.append(self._codes, new_codes))
+        old, at = codes.searchsorted(self._codes), codes.searchsorted(new_codes)
+        sizes = np.zeros(len(codes), dtype=np.int64)
+        sizes[old] = np.diff(self._starts)
+        sizes[at] += np.array(new_sizes, dtype=np.int64)
+        starts = np.append(0, np.cumsum(sizes))
+        joined = np.empty(starts[-1], dtype=np.uint32)
+        moved = np.repeat(starts[old] - self._starts[:-1], np.diff(self._starts))
+        joined[np.arange(len(self._kept)) + moved] = self._kept
+        for end, added in zip(starts[at + 1].tolist(), new.values(), strict=True):
+            joined[end - len(added) : end] = added
+        return codes, starts, joined
+
+    def arrays(self, prefix: str = "") -> Arrays:
+        """Return the index as plain arrays for a snapshot, whose names begin with a prefix."""
+        codes, starts, postings = self._folded()
+        arrays: Arrays = {"lengths": self.lengths, "terms": codes, "starts": starts, "postings": postings}
+        return {prefix + name: values for name, values in arrays.items()}
 
     @classmethod
-    def from_arrays(cls, arrays: Arrays) -> "LexicalIndex":
-        """Return the index that `arrays` was made from."""
+    def from_arrays(cls, arrays: Arrays, prefix: str = "") -> "LexicalIndex":
+        """Return the index that `arrays` was made from, without copying."""
         index = cls()
-        index._lengths = GrowingArray.of(arrays["lengths"])
-        index._postings = Postings.from_arrays(arrays)
+        index._lengths = GrowingArray.of(arrays[f"{prefix}lengths"])
+        index._codes, index._starts = arrays[f"{prefix}terms"], arrays[f"{prefix}starts"]
+        index._kept = arrays[f"{prefix}postings"]
         return index

@@ -40,12 +40,6 @@ class Line:
         self._last_strand = 0
 
     @property
-    def nbytes(self) -> int:
-        """About how many bytes it takes in memory."""
-        arrays = (self._rows, self._sittings, self._indices, self._terms, self._before_in_turn, self._last_of_turn)
-        return sum(array.nbytes for array in arrays)
-
-    @property
     def known(self) -> int:
         """How many rows of the index were known when the line was last extended."""
         return len(self._indices)

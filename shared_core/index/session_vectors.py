@@ -23,6 +23,9 @@ PART = 16_384
 """Vectors per part of a snapshot. Only the last part is written again when vectors are added, so that the time to save
 depends on what is new. A part of vectors of usual length is small enough to be stored and read in one piece."""
 
+SPACE_BYTES = 5_000
+"""What an index of vectors takes besides these: its objects, and those of FAISS."""
+
 PAGE = 5_000
 """Vectors read from the store at a time."""
 
@@ -73,8 +76,8 @@ class SessionVectors:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes they take in memory, with those of messages that are not stored yet."""
-        return self.vectors.nbytes + sum(len(data) + 200 for _, _, data in self._unsaved)
+        """About how many bytes they take in memory: half precision, with a twentieth for the codes of many."""
+        return SPACE_BYTES + (2 * self.dimension * 21 // 20 + 20) * len(self.vectors)
 
     def refresh(self) -> None:
         """Load the stored vectors. Call this once, after the rows have been refreshed."""

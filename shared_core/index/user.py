@@ -34,6 +34,9 @@ NO_SESSION = -1
 KEPT_LINES = 4
 """Lines kept in memory: each session that asks has one, without its own messages."""
 
+SESSION_BYTES = 1_700
+"""About what is kept of each session in memory."""
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -108,9 +111,7 @@ class UserIndex(SessionIndex):
     @property
     @override
     def nbytes(self) -> int:
-        with self.lock:
-            lines = sum(prefix.line.nbytes for prefix in self._mains.values())
-            return super().nbytes + lines + 1_500 * len(self.told) + 200 * len(self._numbers)
+        return super().nbytes + SESSION_BYTES * len(self.told)
 
     @override
     def anew(self) -> "UserIndex":

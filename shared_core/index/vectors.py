@@ -33,9 +33,6 @@ These then wait for more work, with a processor each. Measured for 128 rows of 2
 them instead of 8.
 """
 
-INDEX_BYTES = 4_000
-"""What an index of vectors takes besides these: its objects, and those of FAISS."""
-
 CHUNK = 8_192
 """Vectors coded at a time."""
 
@@ -101,12 +98,6 @@ class VectorIndex:
     def owners(self) -> Ints:
         """The row of each vector."""
         return self._owners.values
-
-    @property
-    def nbytes(self) -> int:
-        """About how many bytes it takes in memory, with a twentieth for the codes of a long one."""
-        arrays = (self._owners, self._further, self._first, self._pieces, self._has)
-        return sum(array.nbytes for array in arrays) + 2 * self.dimension * len(self) * 21 // 20 + INDEX_BYTES
 
     def add(self, rows: npt.ArrayLike, vectors: Vectors | Half) -> None:
         """Add unit vectors, shape (n, dimension), and the rows they belong to, shape (n,).
@@ -333,33 +324,29 @@ class HalfBlocks:
     def __init__(self, dimension: int) -> None:
         self.dimension = dimension
         self._size = 0
-        self._blocks: list[Any] = []
+        self._blocks: list[tuple[Any, Half]] = []  # FAISS's index of each block, and its memory as an array
 
     def add(self, vectors: Half) -> None:
         """Append vectors, shape (n, dimension)."""
         for part in np.split(vectors, range(BLOCK - self._size % BLOCK, len(vectors), BLOCK)):
             number, start = divmod(self._size, BLOCK)
             end = start + len(part)
-            if number == len(self._blocks):
-                self._blocks.append(self._new_block(len(part)))
-            elif self._blocks[number].codes.size() < end * 2 * self.dimension:
-                self._blocks[number] = self._grown(self._blocks[number], start, end)
-            _view(self._blocks[number])[start:end] = part
-            self._blocks[number].ntotal = end
+            index, values = self._blocks[number] if start else self._new_block(len(part))
+            if len(values) < end:  # concurrent readers still hold the smaller block
+                before, (index, values) = values, self._new_block(min(max(2 * start, end), BLOCK))
+                values[:start] = before[:start]
+            values[start:end] = part
+            index.ntotal = end
+            self._blocks[number:] = [(index, values)]
             self._size += len(part)
 
-    def _new_block(self, room: int) -> Any:
+    def _new_block(self, room: int) -> tuple[Any, Half]:
         with single_threaded_faiss() as faiss:
             kind = faiss.ScalarQuantizer.QT_fp16
-            block = faiss.IndexScalarQuantizer(self.dimension, kind, faiss.METRIC_INNER_PRODUCT)
-            block.codes.resize(room * 2 * self.dimension)
-        return block
-
-    def _grown(self, block: Any, size: int, needed: int) -> Any:
-        """Return a larger block with the same vectors. Concurrent readers still hold the old one."""
-        grown = self._new_block(min(max(2 * size, needed), BLOCK))
-        _view(grown)[:size] = _view(block)[:size]
-        return grown
+            index = faiss.IndexScalarQuantizer(self.dimension, kind, faiss.METRIC_INNER_PRODUCT)
+            index.codes.resize(room * 2 * self.dimension)
+            memory = faiss.rev_swig_ptr(index.codes.data(), index.codes.size())
+        return index, memory.view(np.float16).reshape(-1, self.dimension)
 
     def take(self, numbers: Numbers) -> Vectors:
         """Return some vectors, shape (len(numbers), dimension)."""
@@ -367,22 +354,22 @@ class HalfBlocks:
 
     def halves(self, numbers: Numbers) -> Half:
         """Return some vectors as they are kept, shape (len(numbers), dimension)."""
-        if len(self._blocks) == 1 and len(numbers):
-            block = self._blocks[0]  # hold it: a concurrent `add` may replace it
-            return _view(block).take(numbers, axis=0)
-        halves, blocks = np.empty((len(numbers), self.dimension), dtype=np.float16), list(self._blocks)
+        blocks = list(self._blocks)  # held: a concurrent `add` may replace one
+        if len(blocks) == 1 and len(numbers):
+            return blocks[0][1].take(numbers, axis=0)
+        halves = np.empty((len(numbers), self.dimension), dtype=np.float16)
         order = np.argsort(numbers, kind="stable")
         cuts = np.searchsorted(numbers[order], np.arange(1, len(blocks)) * BLOCK)
         for number, here in enumerate(np.split(order, cuts)):
             if len(here):
-                halves[here] = _view(blocks[number])[numbers[here] - number * BLOCK]
+                halves[here] = blocks[number][1][numbers[here] - number * BLOCK]
         return halves
 
     def nearest(self, query: Vectors, top_k: int, allowed: Mask | None) -> tuple[Numbers, Vectors]:
         """Return the numbers and cosines of the nearest allowed vectors, best first."""
         found = [
-            self._nearest_in(block, number * BLOCK, query, top_k, allowed)
-            for number, block in enumerate(list(self._blocks))
+            self._nearest_in(index, number * BLOCK, query, top_k, allowed)
+            for number, (index, _) in enumerate(list(self._blocks))
         ]
         numbers, cosines = (np.concatenate(column) for column in zip(*found, strict=True))
         best = np.argsort(-cosines, kind="stable")[:top_k]
@@ -402,14 +389,6 @@ class HalfBlocks:
             cosines, numbers = index.search(query.reshape(1, -1), min(top_k, index.ntotal), params=parameters)
         there = numbers[0] >= 0
         return numbers[0][there] + start, cosines[0][there]
-
-
-def _view(block: Any) -> Half:
-    """Return the memory of a block as an array. It is valid while the block is held and not resized."""
-    import faiss
-
-    view: Half = faiss.rev_swig_ptr(block.codes.data(), block.codes.size()).view(np.float16).reshape(-1, block.d)
-    return view
 
 
 class ShortCodes:

@@ -359,7 +359,7 @@ def grounding_hits(groups: Sequence[Sequence[str]], scopes: Sequence[Scope]) -> 
     """
     hits: list[Hit] = []
     for number, scope in enumerate(scopes):
-        lengths = scope.line.along(scope.session_index.columns["apart"])
+        lengths = scope.line.along(scope.session_index.grounding.lengths)
         if not lengths.any():
             continue
         share = _shares(groups, scope, lengths)
