@@ -14,7 +14,7 @@ from langchain_infinite_memory.token_counters import TextCounter, as_token_count
 from shared_core.arguments import suggestion
 from shared_core.doors.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
 from shared_core.memory import InfiniteMemory
-from shared_core.plugins.base import Reranker, Summarizer, SummarizerModel
+from shared_core.plugins.base import INPUT_TOKENS, Reranker, Summarizer, SummarizerModel
 from shared_core.plugins.reranker import as_reranker as as_own_reranker
 from shared_core.strippers import PASTED_CONTEXT
 from shared_core.summaries.wording import SUMMARY_PROMPT
@@ -72,20 +72,23 @@ def memory_settings(
 
 
 @overload
-def as_summarizer(model: Runnable[Any, Any], *, prompt: str = ...) -> SummarizerModel: ...
+def as_summarizer(model: Runnable[Any, Any], *, prompt: str = ..., input_tokens: int = ...) -> SummarizerModel: ...
 
 
 @overload
-def as_summarizer(model: Given, *, prompt: str = ...) -> Given: ...
+def as_summarizer(model: Given, *, prompt: str = ..., input_tokens: int = ...) -> Given: ...
 
 
-def as_summarizer(model: SummarizerLike, *, prompt: str = SUMMARY_PROMPT) -> Summarizer:
+def as_summarizer(
+    model: SummarizerLike, *, prompt: str = SUMMARY_PROMPT, input_tokens: int = INPUT_TOKENS
+) -> Summarizer:
     """Return a summarizer for `InfiniteMemory(summarizer=...)` and for `merge(..., summarizer=...)`.
 
     Args:
         model: a chat model, or another `Runnable` that takes a text and returns a message or a text; or a function of
             the summary so far (or None) and messages of the engine, which is returned as it is.
         prompt: what the model is told; `{previous}` and `{messages}` are filled in. A merge asks a question of its own.
+        input_tokens: the largest input of one call of the model, in tokens. The summary may take an eighth of it.
 
     Raises:
         TypeError: it is none of these.
@@ -98,7 +101,7 @@ def as_summarizer(model: SummarizerLike, *, prompt: str = SUMMARY_PROMPT) -> Sum
     async def acomplete(text: str) -> str:
         return _text(await model.ainvoke(text, _not_streamed()))
 
-    return ModelSummarizer(lambda text: _text(model.invoke(text, _not_streamed())), acomplete, prompt)
+    return ModelSummarizer(lambda text: _text(model.invoke(text, _not_streamed())), acomplete, prompt, input_tokens)
 
 
 def _not_streamed() -> RunnableConfig:

@@ -19,7 +19,7 @@ from llama_index_infinite_memory.strippers import Stripper
 from shared_core.arguments import suggestion, whole_number
 from shared_core.display import shown
 from shared_core.doors.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
-from shared_core.plugins.base import Embedder, Reranker, Summarizer, SummarizerModel
+from shared_core.plugins.base import INPUT_TOKENS, Embedder, Reranker, Summarizer, SummarizerModel
 from shared_core.plugins.reranker import as_reranker as as_own_reranker
 from shared_core.pool import SessionPool
 from shared_core.summaries.wording import SUMMARY_PROMPT
@@ -221,36 +221,37 @@ def refuse_unknown(given: Mapping[str, Any]) -> None:
 
 
 @overload
-def as_summarizer(llm: BaseLLM, *, prompt: str = ...) -> SummarizerModel: ...
+def as_summarizer(llm: BaseLLM, *, prompt: str = ..., input_tokens: int = ...) -> SummarizerModel: ...
 
 
 @overload
-def as_summarizer(llm: Given, *, prompt: str = ...) -> Given: ...
+def as_summarizer(llm: Given, *, prompt: str = ..., input_tokens: int = ...) -> Given: ...
 
 
-def as_summarizer(llm: SummarizerLike, *, prompt: str = SUMMARY_PROMPT) -> Summarizer:
+def as_summarizer(llm: SummarizerLike, *, prompt: str = SUMMARY_PROMPT, input_tokens: int = INPUT_TOKENS) -> Summarizer:
     """Return a summarizer for `InfiniteMemory(summarizer=...)` and for `merge(..., summarizer=...)`.
 
     Args:
         llm: any `LLM`; or a function of the summary so far (or None) and messages of the engine, which is returned as
             it is.
         prompt: what the model is told; `{previous}` and `{messages}` are filled in. A merge asks a question of its own.
+        input_tokens: the largest input of one call of the model, in tokens. The summary may take an eighth of it.
 
     Raises:
         TypeError: it is neither.
     """
     if isinstance(llm, BaseLLM):
-        return _model_summarizer(llm, prompt)
+        return _model_summarizer(llm, prompt, input_tokens)
     if isinstance(llm, type) or not callable(llm):
         raise TypeError(f"summarizer must be an LLM or a function, not {llm!r}")
     return llm
 
 
-def _model_summarizer(llm: BaseLLM, prompt: str) -> SummarizerModel:
+def _model_summarizer(llm: BaseLLM, prompt: str, input_tokens: int) -> SummarizerModel:
     async def acomplete(text: str) -> str:
         return (await llm.acomplete(text)).text
 
-    return ModelSummarizer(lambda text: llm.complete(text).text, acomplete, prompt)
+    return ModelSummarizer(lambda text: llm.complete(text).text, acomplete, prompt, input_tokens)
 
 
 # Reranking

@@ -14,7 +14,6 @@ from shared_core.plugins.embedders import as_embedder
 from shared_core.plugins.pieces import evenly
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.fixed_part import FixedPartBuilder, KeepGrounding, OnOverflow
-from shared_core.prompt.grounding import Shorten
 from shared_core.prompt.window import Fill
 from shared_core.records import Newest
 from shared_core.session.turns import Entry, Size, Turn, assign_turns, group_turns, tool_groups, turns_before
@@ -25,8 +24,7 @@ def sliding_window(
     messages: Sequence[MessageLike], *, max_tokens: int, reserve_tokens: int = 0,
     token_counter: TokenCounter | Callable[[str], int] | str | None = None,
     unit: Literal["turn", "message"] = "turn", window_turns: int | None = None, fill: Fill = "stop",
-    keep_grounding: KeepGrounding = "newest",
-    shorten_grounding: Shorten | None = None, on_overflow: OnOverflow = "raise",
+    keep_grounding: KeepGrounding = "newest", on_overflow: OnOverflow = "raise",
 ) -> list[Message]:  # fmt: skip
     """Return the newest messages that fit, oldest first, ready to be sent. The given list is not changed.
 
@@ -43,7 +41,6 @@ def sliding_window(
         window_turns: the largest number of units beside the newest turn, as in `InfiniteMemory`.
         fill: how units fill the window, as in `InfiniteMemory`.
         keep_grounding: which user messages keep their grounding, as in `InfiniteMemory`.
-        shorten_grounding: gives passages in less detail, as in `InfiniteMemory`.
         on_overflow: what happens to a question that does not fit, as in `InfiniteMemory`.
 
     Raises:
@@ -54,7 +51,7 @@ def sliding_window(
     prompt_budget(max_tokens, reserve_tokens)
     listed = message_list(messages)
     one_of("unit", unit, ("turn", "message"))
-    builder = FixedPartBuilder(as_counter(token_counter), keep_grounding, on_overflow, shorten_grounding)
+    builder = FixedPartBuilder(as_counter(token_counter), keep_grounding, on_overflow)
     assembler = Assembler(builder, fill=fill, recall_tokens=0, window_turns=window_turns)
     entries = _entries_of(listed, assembler.size)
     turns = group_turns(entries)

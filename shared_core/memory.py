@@ -36,7 +36,6 @@ from shared_core.plugins.reranker import as_reranker
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
 from shared_core.prompt.fixed_part import FixedPartBuilder, KeepGrounding, OnOverflow
-from shared_core.prompt.grounding import Shorten
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.plan import Ask
 from shared_core.prompt.template import RecallTemplate
@@ -56,7 +55,7 @@ from shared_core.sharing.files import FileVerbs
 from shared_core.store import ALL, Store, give_title
 from shared_core.stores import open_store
 from shared_core.strippers import Stripper, strip, stripper_list
-from shared_core.summaries.requests import SummaryRules
+from shared_core.summaries.requests import as_summarizer
 from shared_core.summaries.rolling import RollingSummary
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.tree.verbs import TreeVerbs
@@ -80,7 +79,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     It calls no model except its embedder and, if you pass them, the summarizer and the reranker.
 
     The arguments stand in four groups: what every program sets, up to `embedder`; recall, up to `recall_template`;
-    summaries, the next two; and what few programs set, from `window_turns` on.
+    summaries, the next one; and what few programs set, from `window_turns` on.
 
     Args:
         store: where messages are stored. A path opens an SQLite database, which is created if it does not exist
@@ -126,9 +125,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         recall_template: the wording around recalled text and the summary, and the size of excerpts. None: the default
             `RecallTemplate`.
         summarizer: sums up what has left the window, given the previous summary (None the first time) and the messages
-            since then. It may be a coroutine function. None: nothing is summed up.
-        summarizer_tokens: the largest input of one call of the summarizer, in tokens, the previous summary included.
-            The summary itself may take an eighth of it, without the wording around it; a longer one is cut.
+            since then. It may be a coroutine function, or a `SummarizerModel`, which says how much it can read. None:
+            nothing is summed up.
         window_turns: the largest number of turns in the window beside the question, such as 1 for the last exchange
             alone; recall brings what matters of the rest. None: tokens alone limit the window.
         fill: how turns fill the window. `"steady"` ends it at the first turn that does not fit, and leaves up to a
@@ -138,9 +136,6 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             tries older ones.
         keep_grounding: which user messages keep their grounding in the prompt: the `"newest"`, `"all"`, `"none"`, or
             the newest n, as an int.
-        shorten_grounding: a function that returns the text of a `GroundingItem` in less detail, such as its title. If
-            grounding does not fit, passages are given so, the weakest first, before any is dropped. It may be called
-            several times for a question; an empty or longer text changes nothing. None: passages are whole or dropped.
         on_overflow: what happens if the question does not fit: `"raise"` raises a `MessageTooLargeError`, `"keep"`
             sends it anyway and says so in the report.
         strippers: set apart text that only serves one turn when a message is stored, such as documents pasted around a
@@ -169,10 +164,10 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         embed_text: EmbedText | None = None, reranker: Reranker | str | None = None,
         placement: Placement = "grounding", recall_template: RecallTemplate | None = None,
         # Summaries
-        summarizer: Summarizer | None = None, summarizer_tokens: int = 4000,
+        summarizer: Summarizer | None = None,
         # Advanced
         window_turns: int | None = None, fill: Fill = "steady", keep_grounding: KeepGrounding = "newest",
-        shorten_grounding: Shorten | None = None, on_overflow: OnOverflow = "raise",
+        on_overflow: OnOverflow = "raise",
         strippers: Iterable[Stripper] = (), on_event: OnEvent | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:  # fmt: skip
@@ -188,10 +183,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             raise ValueError('scope="user": pass the user_id whose sessions are to be searched')
         template = recall_template or RecallTemplate()
         instance("recall_template", template, RecallTemplate)
-        self._summing = SummaryRules(summarizer, summarizer_tokens)
-        builder = FixedPartBuilder(
-            as_counter(token_counter), keep_grounding, on_overflow, shorten_grounding, template.fences
-        )
+        self._summarizer = as_summarizer(summarizer)
+        builder = FixedPartBuilder(as_counter(token_counter), keep_grounding, on_overflow, template.fences)
         assembler = Assembler(
             builder, fill=fill, placement=placement, template=template,
             recall_tokens=recall_tokens, top_k=top_k, window_turns=window_turns,
@@ -210,7 +203,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         live = LiveSession(opened, user_id, session_id, Sizer(builder.counter))
         self._store, self._lock = opened, lock
         self._checkout = Checkout(live, Writer(live, builder.counter, stamps), lock)
-        rolling = RollingSummary(live, assembler, self._summing, lock, clock=stamps.time)
+        rolling = RollingSummary(live, assembler, self._summarizer, lock, clock=stamps.time)
         self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
         self._indexes = self._prompts.searcher.indexes
         self._checkout.writer.own_vectors = self._indexes.own_vectors
@@ -581,7 +574,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         return drive(self._summary_steps())
 
     def _summary_steps(self) -> Steps[Summary | None]:
-        if self._prompts.rolling.rules.summarizer is None:
+        if self._summarizer is None:
             raise ValueError("summarize: this memory has no summarizer; pass summarizer= to InfiniteMemory")
         ask = Ask(None, self.max_tokens, self.reserve_tokens, system=prompt_text(self.system))
         return self._events.steps(self._events.watch("summarize"), self._prompts.summary_steps(ask))

@@ -97,10 +97,13 @@ class GroundingItem(_Value):
     Args:
         text: the passage.
         score: how well it matches the question. Passages with lower scores are trimmed first.
+        brief: the passage in less detail, such as its title: if the passages do not fit, the weakest are given so,
+            before any is left out. Empty: it is whole or left out.
     """
 
     text: str
     score: float | None = None
+    brief: str = ""
 
 
 class Grounding(_Value):

@@ -105,7 +105,7 @@ class PromptBuilder:
                 recalled = yield from self._recall_steps(plan, watch)
                 _mark(watch, "recall")
                 summed = Summed(plan.fixed, recalled.hits)
-                if self.rolling.rules.summarizer is not None and not plan.fits:
+                if self.rolling.summarizer is not None and not plan.fits:
                     summed = yield from self.rolling.steps(plan, recalled.hits)
                     _mark(watch, "summary")
                 return self._compose(plan, recalled, summed, watch)

@@ -49,8 +49,19 @@ message: a user message without an id, which no stored message lacks.
 """
 
 
+INPUT_TOKENS = 4_000
+"""The largest input of one call of a summarizer that says nothing else, in tokens."""
+
+
 class SummarizerModel(ABC):
-    """A summarizer that calls a model, and can be awaited without blocking the event loop."""
+    """A summarizer that calls a model, and can be awaited without blocking the event loop.
+
+    Attributes:
+        input_tokens: the largest input of one call, in tokens, the previous summary included. The summary itself may
+            take an eighth of it, without the wording around it; a longer one is cut. A plain function gets 4,000.
+    """
+
+    input_tokens: int = INPUT_TOKENS
 
     @abstractmethod
     def __call__(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, compress, takewhile
 from typing import Literal, get_args
 
-from shared_core.arguments import function, one_of, whole_number
+from shared_core.arguments import one_of, whole_number
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.events import Note
 from shared_core.formats.parts import OPENAI_FORMAT
-from shared_core.messages import GroundingItem, Message, Payload, join
+from shared_core.messages import Message, Payload, join
 from shared_core.plugins.base import TokenCounter
-from shared_core.prompt.grounding import FittedGrounding, Shorten, fit_grounding, with_grounding
+from shared_core.prompt.grounding import FittedGrounding, fit_grounding, with_grounding
 from shared_core.prompt.template import defused
 from shared_core.session.turns import Entry, Size, Turn, calls_of, chronological, tokens_of, tool_groups
 from shared_core.tokens import message_tokens
@@ -131,7 +131,6 @@ class FixedPartBuilder:
     counter: TokenCounter
     keep_grounding: KeepGrounding = "newest"
     on_overflow: OnOverflow = "raise"
-    shorten: Shorten | None = None
     fences: str = ""
 
     def __post_init__(self) -> None:
@@ -140,8 +139,6 @@ class FixedPartBuilder:
         else:
             whole_number("keep_grounding", self.keep_grounding, least=0)
         one_of("on_overflow", self.on_overflow, get_args(OnOverflow))
-        if self.shorten is not None:
-            function("shorten_grounding", self.shorten, "(item: GroundingItem) -> str")
 
     def fixed_part(
         self, *, budget: int, tools: int, stays: Sequence[Entry], current: Turn | None, shown: bool = True
@@ -203,25 +200,20 @@ class FixedPartBuilder:
             return fixed
         available = fixed.beside_pinned - tokens_of(fixed.groups)
         fitted = fit_grounding(
-            message.grounding, lambda text: self._sent(message, text) <= available, content=message.content,
-            shorten=None if self.shorten is None else lambda index: self._shortened(given.items[index]),
-        )  # fmt: skip
+            message.grounding, lambda text: self._sent(message, text) <= available, content=message.content
+        )
         tokens = self._sent(message, fitted.text) - fixed.question_tokens if fitted.text else 0
         return replace(fixed, grounding=fitted, grounding_tokens=tokens)
-
-    def _shortened(self, item: GroundingItem) -> str:
-        assert self.shorten is not None
-        text = self.shorten(item)
-        if not isinstance(text, str):
-            raise TypeError(f"shorten_grounding returned {text!r}; it must return a text")
-        return defused(text, self.fences)
 
     def safe(self, message: Message) -> Message:
         """Return a message in whose grounding the tags of `fences` are escaped."""
         grounding = message.grounding
         if grounding is None:
             return message
-        items = [item.model_copy(update={"text": defused(item.text, self.fences)}) for item in grounding.items]
+        items = [
+            item.model_copy(update={"text": defused(item.text, self.fences), "brief": defused(item.brief, self.fences)})
+            for item in grounding.items
+        ]
         around = {name: defused(getattr(grounding, name), self.fences) for name in ("header", "footer", "omitted_note")}
         safe = grounding.model_copy(update={"items": tuple(items), **around})
         return message if safe == grounding else message.replace(grounding=safe)

@@ -4,13 +4,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shared_core.messages import Grounding, GroundingItem, Message, join
+from shared_core.messages import Grounding, Message, join
 
 LONG_WORD = 40
 """At most this many characters are given up to cut between words."""
-
-Shorten = Callable[[GroundingItem], str]
-"""Returns the text of a passage in less detail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +58,13 @@ def _strongest_first(grounding: Grounding) -> list[int]:
     return sorted(grounding.filled, key=strength, reverse=True)
 
 
-def fit_grounding(
-    grounding: Grounding | None, fits: Callable[[str], bool], *, content: str = "",
-    shorten: Callable[[int], str] | None = None,
-) -> FittedGrounding:  # fmt: skip
-    """Trim grounding until it fits. Whole items are left out, weakest first; only the last remaining one is cut.
+def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool], *, content: str = "") -> FittedGrounding:
+    """Trim grounding until it fits. Items are given in less detail, then left out, weakest first; the last one is cut.
 
     Args:
         grounding: the grounding to trim.
         fits: returns whether a rendered grounding fits. If a text fits, a shorter one must fit as well.
         content: as for `render_grounding`.
-        shorten: returns the text of the item at an index in less detail. Before any item is left out, all are given so,
-            weakest first, as far as that makes them shorter.
 
     Returns:
         The longest version found that fits; empty if not even a part of the best item does.
@@ -84,12 +76,12 @@ def fit_grounding(
     if fits(whole):  # checked first: a note on omitted items may be longer than the items
         return FittedGrounding(whole)
     detailed = grounding.items
-    if shorten is not None and not grounding.surrounds:
-        briefer = _in_less_detail(grounding, order, shorten)
+    briefer = _in_less_detail(grounding, order)
+    if briefer:
         enough = bisect_left(briefer, True, key=lambda version: fits(version.render()))
         if enough < len(briefer):
             return FittedGrounding(briefer[enough].render(), shortened=enough + 1)
-        grounding = briefer[-1] if briefer else grounding
+        grounding = briefer[-1]
     # Counting tokens is the expensive part, so bisect instead of removing item by item.
     counts = range(1, len(order))
     kept = bisect_left(
@@ -103,13 +95,13 @@ def fit_grounding(
     return FittedGrounding(text, omitted=len(order) - bool(text), cut=bool(text))
 
 
-def _in_less_detail(grounding: Grounding, order: Sequence[int], shorten: Callable[[int], str]) -> list[Grounding]:
+def _in_less_detail(grounding: Grounding, order: Sequence[int]) -> list[Grounding]:
     """Return the grounding with its weakest item in less detail, then with two, and so on; `order` is best first."""
     items, versions = list(grounding.items), list[Grounding]()
     for index in reversed(order):
-        text = shorten(index)
-        if text and len(text) < len(items[index].text):
-            items[index] = items[index].model_copy(update={"text": text})
+        brief = items[index].brief
+        if brief and len(brief) < len(items[index].text):
+            items[index] = items[index].model_copy(update={"text": brief})
             versions.append(grounding.model_copy(update={"items": tuple(items)}))
     return versions
 

@@ -84,7 +84,10 @@ def _replaced_in_json(text: str, replaced: Callable[[str], str]) -> str:
 
 
 def _replaced_in_grounding(grounding: Grounding, replaced: Callable[[str], str]) -> Grounding:
-    items = tuple(GroundingItem(text=replaced(item.text), score=item.score) for item in grounding.items)
+    items = tuple(
+        GroundingItem(text=replaced(item.text), score=item.score, brief=replaced(item.brief))
+        for item in grounding.items
+    )
     return grounding.model_copy(
         update={"items": items, "header": replaced(grounding.header), "footer": replaced(grounding.footer)}
     )

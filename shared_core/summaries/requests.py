@@ -9,7 +9,7 @@ from typing import Any
 
 from shared_core.arguments import whole_number
 from shared_core.messages import Message
-from shared_core.plugins.base import Summarizer, SummarizerModel, TokenCounter
+from shared_core.plugins.base import INPUT_TOKENS, Summarizer, SummarizerModel, TokenCounter
 from shared_core.plugins.calls import Failure, Request, Steps
 from shared_core.records import Record
 from shared_core.session.live import LiveSession
@@ -151,33 +151,34 @@ def _whole_turns(inputs: Sequence[SummaryInput], most: int) -> int:
 
 
 SUMMARY_SHARE = 8
-"""The summary may take an eighth of `summarizer_tokens`: 500 tokens by default."""
+"""The summary may take an eighth of the input of a call: 500 tokens by default."""
 
 
-@dataclass(frozen=True)
-class SummaryRules:
-    """Settings of summaries; see the arguments of `InfiniteMemory`. `call_tokens` is `summarizer_tokens`.
+def as_summarizer(value: Summarizer | None) -> Summarizer | None:
+    """Return a summarizer.
 
     Raises:
-        TypeError: the summarizer cannot be called.
-        ValueError: a call is too small.
+        TypeError: it cannot be called.
+        ValueError: a call is too small for it.
     """
+    if value is not None and (isinstance(value, type) or not callable(value)):
+        raise TypeError(
+            f"summarizer={value!r}: expected a callable(previous_summary, messages) -> str; "
+            "as_summarizer of the LangChain or LlamaIndex package makes one of a model"
+        )
+    if isinstance(value, SummarizerModel):
+        whole_number("input_tokens", value.input_tokens, least=SUMMARY_SHARE)
+    return value
 
-    summarizer: Summarizer | None = None
-    call_tokens: int = 4_000
 
-    def __post_init__(self) -> None:
-        if self.summarizer is not None and (isinstance(self.summarizer, type) or not callable(self.summarizer)):
-            raise TypeError(
-                f"summarizer={self.summarizer!r}: expected a callable(previous_summary, messages) -> str; "
-                "as_summarizer of the LangChain or LlamaIndex package makes one of a model"
-            )
-        whole_number("summarizer_tokens", self.call_tokens, least=SUMMARY_SHARE)
+def input_tokens(summarizer: Summarizer | None) -> int:
+    """Return the largest input of one call."""
+    return summarizer.input_tokens if isinstance(summarizer, SummarizerModel) else INPUT_TOKENS
 
-    @property
-    def tokens(self) -> int:
-        """The largest size of a summary."""
-        return self.call_tokens // SUMMARY_SHARE
+
+def summary_tokens(summarizer: Summarizer | None) -> int:
+    """Return the largest size of a summary."""
+    return input_tokens(summarizer) // SUMMARY_SHARE
 
 
 def summary_request(summarizer: Summarizer, previous: str | None, messages: Sequence[Message]) -> Request[str]:
@@ -204,7 +205,7 @@ def _checked(reply: Any) -> str:
 
 
 def answer_steps(
-    summarizer: Summarizer, messages: Sequence[Message], question: str, rules: SummaryRules, counter: TokenCounter
+    summarizer: Summarizer, messages: Sequence[Message], question: str, counter: TokenCounter
 ) -> Steps[str]:
     """Yield requests for an answer to a question, from all messages, and return it.
 
@@ -216,11 +217,12 @@ def answer_steps(
         Exception: whatever the summarizer raises.
     """
     asked = Message.user(question)
-    room = rules.call_tokens - _line_tokens(asked, counter)
-    if room - rules.tokens <= LINE_TOKENS:
+    most, answer = input_tokens(summarizer), summary_tokens(summarizer)
+    room = most - _line_tokens(asked, counter)
+    if room - answer <= LINE_TOKENS:
         raise ValueError(
-            f"the question leaves no room for messages in a call of summarizer_tokens={rules.call_tokens!r}, of which "
-            f"{rules.tokens!r} are for the answer so far: shorten the prompt, or raise summarizer_tokens"
+            f"the question leaves no room for messages in a call of input_tokens={most!r}, of which {answer!r} are "
+            "for the answer so far: shorten the prompt, or raise the summarizer's input_tokens"
         )
     lines, before = deque(line for line in plain_lines(messages) if line.content.strip()), ""
     while True:
@@ -230,7 +232,7 @@ def answer_steps(
             raise reply.error
         if not lines:
             return reply
-        before = shortened(reply, rules.tokens, counter)
+        before = shortened(reply, answer, counter)
 
 
 def _batch(lines: deque[Message], room: int, counter: TokenCounter) -> list[Message]:

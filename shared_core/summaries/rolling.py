@@ -10,6 +10,7 @@ from itertools import islice
 
 from shared_core.errors import StoreError
 from shared_core.events import Note
+from shared_core.plugins.base import Summarizer
 from shared_core.plugins.calls import Failure, Request, Steps
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.fixed_part import FixedPart, WrittenSummary, with_summary
@@ -22,10 +23,11 @@ from shared_core.session.live import LiveSession, OutdatedError
 from shared_core.session.paths import Path, Span, beginning
 from shared_core.summaries.requests import (
     SummaryInput,
-    SummaryRules,
+    input_tokens,
     next_batch,
     read_waiting,
     summary_request,
+    summary_tokens,
 )
 from shared_core.summaries.wording import normalized, occurs_in, shortened
 
@@ -83,12 +85,12 @@ class RollingSummary:
     """Keeps the summaries of one memory up to date. Its arguments are parts of the memory."""
 
     def __init__(
-        self, live: LiveSession, assembler: Assembler, rules: SummaryRules, lock: AbstractContextManager[object], *,
-        clock: Callable[[], datetime],
+        self, live: LiveSession, assembler: Assembler, summarizer: Summarizer | None,
+        lock: AbstractContextManager[object], *, clock: Callable[[], datetime],
     ) -> None:  # fmt: skip
         self.live = live
         self.assembler = assembler
-        self.rules = rules
+        self.summarizer = summarizer
         self._lock = lock
         self._clock = clock
         self._counter = assembler.builder.counter
@@ -204,9 +206,9 @@ class RollingSummary:
     def _text(self, summary: Summary) -> str:
         """Return the text of a summary, cut to this memory's limit: another memory may have made it."""
         known = summary.counter is not None and summary.counter == self._counter.name
-        if known and summary.tokens is not None and summary.tokens <= self.rules.tokens:
+        if known and summary.tokens is not None and summary.tokens <= summary_tokens(self.summarizer):
             return summary.text
-        return shortened(summary.text, self.rules.tokens, self._counter)
+        return shortened(summary.text, summary_tokens(self.summarizer), self._counter)
 
     def _next_batch(
         self, plan: Plan, versions: Sequence[Summary], start: int, notes: list[Note], *, urgent: bool
@@ -217,12 +219,12 @@ class RollingSummary:
         """
         previous = versions[0] if versions else None
         first = plan.path.index_of(previous.upto) + 1 if previous is not None else 0
-        if self.rules.summarizer is None or start <= first or (plan.fixed.answers and not urgent):
+        if self.summarizer is None or start <= first or (plan.fixed.answers and not urgent):
             return None
         if plan.fixed.left <= 0 and not urgent:
             return None  # the question alone fills the prompt; what it pushed out may return
         said = self._text(previous) if previous is not None else None
-        room = self.rules.call_tokens - (self._counter(said) if said else 0)
+        room = input_tokens(self.summarizer) - (self._counter(said) if said else 0)
         waiting = read_waiting(
             self.live, plan.path, first, start - 1, room=room, counter=self._counter,
             without={entry.message.turn_id for entry in plan.fixed.stays},
@@ -235,7 +237,7 @@ class RollingSummary:
             notes.append(self._failed)
             return None
         inputs, upto = next_batch(waiting, room)
-        request = summary_request(self.rules.summarizer, said, [one.message for one in inputs])
+        request = summary_request(self.summarizer, said, [one.message for one in inputs])
         return _Batch(request, previous, inputs, upto)
 
     def _note_failure(self, error: Exception) -> Note:
@@ -252,11 +254,11 @@ class RollingSummary:
     def _new_summary(self, path: Path, batch: _Batch, reply: str | Failure, notes: list[Note]) -> Summary | Failure:
         if isinstance(reply, Failure):
             return reply
-        limit, counter = self.rules.tokens, self._counter
+        limit, counter = summary_tokens(self.summarizer), self._counter
         text = shortened(reply, limit, counter)
         if not text:
             return Failure(
-                "summarizer", ValueError(f"nothing of the summary fits into {limit} tokens: raise summarizer_tokens")
+                "summarizer", ValueError(f"nothing of the summary fits into {limit} tokens: raise its input_tokens")
             )
         if text != reply.strip():
             cut = f"the summary is cut: it has {counter(reply):,} tokens and may take {limit:,}"

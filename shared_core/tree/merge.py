@@ -12,10 +12,7 @@ from shared_core.plugins.calls import Steps
 from shared_core.records import Draft, Merge, Move, Position, Stretch
 from shared_core.session.checkout import Changes, Checkout, if_unmoved, with_move
 from shared_core.session.paths import Head, Path, Span
-from shared_core.summaries.requests import (
-    SummaryRules,
-    answer_steps,
-)
+from shared_core.summaries.requests import answer_steps
 
 CLIP = 280
 """Characters of a message in a digest."""
@@ -205,13 +202,10 @@ class _Sides:
 
 
 def merge(
-    checkout: Checkout, source: str, how: How, rules: SummaryRules, *, prompt: str | None = None,
-    summarizer: Summarizer | None = None,
-) -> Steps[MergeResult]:  # fmt: skip
+    checkout: Checkout, source: str, how: How, summarizer: Summarizer | None, *, prompt: str | None = None
+) -> Steps[MergeResult]:
     """Bring the messages of another branch to this one, all at once or not at all; see `TreeVerbs.merge`."""
-    if how not in ("squash", "three-way") and (prompt is not None or summarizer is not None):
-        raise ValueError(f"how={how!r} asks nothing: prompt and summarizer are for 'squash' and 'three-way'")
-    writer = _Writer(checkout, rules, summarizer or rules.summarizer)
+    writer = _Writer(checkout, summarizer)
     while True:
         with checkout.lock:
             sides = _sides(checkout, source)
@@ -302,14 +296,13 @@ class _Writer:
     """Writes the answers of squashes and three-way merges; `summarizer` is the one to call, if any."""
 
     checkout: Checkout
-    rules: SummaryRules
     summarizer: Summarizer | None
 
     def answer(self, messages: Sequence[Message], question: str) -> Steps[str]:
         """Yield the summarizer's requests and return what it wrote."""
         assert self.summarizer is not None
         counter = self.checkout.live.sizer.counter
-        return answer_steps(self.summarizer, messages, question, self.rules, counter)
+        return answer_steps(self.summarizer, messages, question, counter)
 
 
 def _squash(

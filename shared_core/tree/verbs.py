@@ -10,7 +10,6 @@ from shared_core.plugins.base import Summarizer
 from shared_core.plugins.calls import Steps, drive
 from shared_core.records import Branch
 from shared_core.session.checkout import Checkout
-from shared_core.summaries.requests import SummaryRules
 from shared_core.tree import branches, copies, merge
 from shared_core.tree.branches import Diff, ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
@@ -35,7 +34,7 @@ class TreeVerbs:
     """
 
     _checkout: Checkout
-    _summing: SummaryRules
+    _summarizer: Summarizer | None
     _events: EventSource
 
     # Branches and tags
@@ -219,7 +218,7 @@ class TreeVerbs:
                 nobody decides who is right. `"auto"`: fast-forward if possible, else full.
             prompt: the question of a squash or three-way merge; None: a plain one.
             summarizer: writes the answer of a squash or three-way merge. It is called as often as the messages need,
-                with at most `summarizer_tokens` each time: with the answer so far and the next messages, of which the
+                with at most its `input_tokens` each time: with the answer so far and the next messages, of which the
                 last is the question. None: the memory's own; if it has none, the answer lists messages.
 
         Raises:
@@ -237,7 +236,9 @@ class TreeVerbs:
         one_of("how", how, get_args(How))
         if summarizer is not None:
             function("summarizer", summarizer, "(previous_summary, messages) -> str")
-        steps = merge.merge(self._checkout, source, how, self._summing, prompt=prompt, summarizer=summarizer)
+        if how not in ("squash", "three-way") and (prompt is not None or summarizer is not None):
+            raise ValueError(f"how={how!r} asks nothing: prompt and summarizer are for 'squash' and 'three-way'")
+        steps = merge.merge(self._checkout, source, how, summarizer or self._summarizer, prompt=prompt)
         return self._events.steps(self._events.watch("merge"), steps, _of_copies)
 
     def sources(self, id: str) -> list[str]:

@@ -26,6 +26,7 @@ from shared_core.formats.fields import ROLE_NAMES
 from shared_core.prompt.hits import Kind
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import CallableCounter, as_counter, message_tokens, tools_tokens
+from tests.support.summarizers import Reading
 
 WORDS = (
     "locker", "code", "9999", "4471", "ferry", "Porto", "Ana", "gardens", "what", "is", "my", "the", "now", "I", "am",
@@ -129,7 +130,7 @@ class Attacker:
     def settings(self) -> dict[str, Any]:
         """Return arguments of a memory with little room, so that much is recalled or summed up."""
         chance = self.chance
-        sums = {"summarizer": self.summarizer, "summarizer_tokens": 480}
+        sums = {"summarizer": Reading(self.summarizer, 480)}
         counter, room = chance.choice([
             (len, 900), (lambda text: len(text) // 4, 250), (lambda text: len(text.split()), 90), (None, 500)
         ])  # fmt: skip

@@ -19,7 +19,6 @@ from tests.support.event_loop import nothing_blocks
 SETTINGS: dict[str, Any] = {
     "max_tokens": 160,
     "recall_tokens": 0,
-    "summarizer_tokens": 120,
     "recall_template": RecallTemplate(summary_header="<sum>", summary_footer="</sum>"),
 }
 
@@ -39,7 +38,7 @@ def talk_of(chat: Any, count: int) -> None:
 
 def test_an_agent_is_sent_the_summary_within_its_budget() -> None:
     model, summarizer = Model(), Model(reply=sums)
-    middleware = memory(summarizer=summarizer, **SETTINGS)
+    middleware = memory(summarizer=as_summarizer(summarizer, input_tokens=120), **SETTINGS)
     chat = agent(model, middleware, tools=[])
     talk_of(chat, 30)
     system, summary, first, *_ = model.last
@@ -58,7 +57,7 @@ def test_an_agent_is_sent_the_summary_within_its_budget() -> None:
 
 def test_what_the_summarizer_writes_is_not_streamed_and_nothing_blocks() -> None:
     model, summarizer = Model(), Model(reply=sums)
-    middleware = memory(summarizer=summarizer, **SETTINGS)
+    middleware = memory(summarizer=as_summarizer(summarizer, input_tokens=120), **SETTINGS)
     chat = agent(model, middleware, tools=[])
 
     async def talk() -> list[str]:
@@ -99,7 +98,11 @@ def test_an_agent_goes_on_when_the_summarizer_fails() -> None:
         raise ConnectionError("no network")
 
     model, reports = Model(), list[ContextReport]()
-    middleware = memory(summarizer=Model(reply=fails), on_report=lambda report, run: reports.append(report), **SETTINGS)
+    middleware = memory(
+        summarizer=as_summarizer(Model(reply=fails), input_tokens=120),
+        on_report=lambda report, run: reports.append(report),
+        **SETTINGS,
+    )
     chat = agent(model, middleware, tools=[])
     with pytest.warns(RuntimeWarning, match="ConnectionError: no network"):
         talk_of(chat, 20)

@@ -10,16 +10,20 @@ from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.llms import MockLLM
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteMemoryBlock, as_summarizer
-from shared_core import InfiniteMemory, Message, RecallTemplate
+from shared_core import InfiniteMemory, Message, RecallTemplate, Summarizer
 from tests.llama_index.scripted_llm import Talker
 
 SETTINGS: dict[str, Any] = {
     "token_limit": 150,
     "tokenizer_fn": str.split,
     "recall_tokens": 0,
-    "summarizer_tokens": 120,
     "recall_template": RecallTemplate(summary_header="<sum>", summary_footer="</sum>"),
 }
+
+
+def small(llm: Talker) -> Summarizer:
+    """The model as a summarizer that reads little at once."""
+    return as_summarizer(llm, input_tokens=120)
 
 
 def sums(messages: Sequence[ChatMessage]) -> str:
@@ -39,7 +43,9 @@ def shown(talker: Talker) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_chat_engine_sends_the_summary_within_the_limit(asynchronous: bool) -> None:
     llm, summarizer = Talker(lambda messages: "fine, as was said"), Talker(sums)
-    with InfiniteChatMemoryBuffer.from_defaults(summarizer=summarizer, **SETTINGS) as buffer:
+    with InfiniteChatMemoryBuffer.from_defaults(
+        summarizer=as_summarizer(summarizer, input_tokens=120), **SETTINGS
+    ) as buffer:
         engine = SimpleChatEngine.from_defaults(llm=llm, memory=buffer)
 
         async def atalk() -> None:
@@ -71,7 +77,9 @@ def test_a_failing_model_does_not_end_the_chat() -> None:
     def fails(messages: Sequence[ChatMessage]) -> str:
         raise ConnectionError("no network")
 
-    with InfiniteChatMemoryBuffer.from_defaults(summarizer=Talker(fails), **SETTINGS) as buffer:
+    with InfiniteChatMemoryBuffer.from_defaults(
+        summarizer=as_summarizer(Talker(fails), input_tokens=120), **SETTINGS
+    ) as buffer:
         engine = SimpleChatEngine.from_defaults(llm=MockLLM(max_tokens=3), memory=buffer)
         with pytest.warns(RuntimeWarning, match="ConnectionError: no network"):
             talk(engine)

@@ -103,17 +103,26 @@ class TestFit:
         assert fits(fit_grounding(grounding, fits).text)
 
 
-def first_word(item: GroundingItem) -> str:
-    return item.text.split()[0]
+def in_brief(grounding: Grounding, brief: Callable[[str], str]) -> Grounding:
+    """The same grounding, whose passages say what they are in less detail."""
+    items = tuple(item.model_copy(update={"brief": brief(item.text)}) for item in grounding.items)
+    return grounding.model_copy(update={"items": items})
+
+
+def first_word(text: str) -> str:
+    return text.split()[0]
 
 
 class TestLessDetail:
     """Source 001: a description is left out before the talk is."""
 
-    ITEMS = found(("alpha one two", 0.5), ("beta three four", 0.9), ("gamma", 0.1), ("delta five", 0.2), header="H")
+    ITEMS = in_brief(
+        found(("alpha one two", 0.5), ("beta three four", 0.9), ("gamma", 0.1), ("delta five", 0.2), header="H"),
+        first_word,
+    )
 
     def fitted(self, limit: int) -> FittedGrounding:
-        return fit_grounding(self.ITEMS, within(limit), shorten=lambda index: first_word(self.ITEMS.items[index]))
+        return fit_grounding(self.ITEMS, within(limit))
 
     @pytest.mark.parametrize(
         ("text", "omitted", "shortened"),
@@ -136,21 +145,15 @@ class TestLessDetail:
     def test_what_is_not_shorter_changes_nothing(self, answer: str) -> None:
         one = found("alpha one two", "b")
         for limit in range(20):
-            assert fit_grounding(one, within(limit), shorten=lambda _: answer) == fit_grounding(one, within(limit))
+            assert fit_grounding(in_brief(one, lambda _: answer), within(limit)) == fit_grounding(one, within(limit))
 
     @given(groundings, st.integers(0, 200))
     def test_never_fewer_items_than_without(self, grounding: Grounding, limit: int) -> None:
         plain = fit_grounding(grounding, within(limit))
-        brief = fit_grounding(grounding, within(limit), shorten=lambda index: grounding.items[index].text[:3])
+        brief = fit_grounding(in_brief(grounding, lambda text: text[:3]), within(limit))
         assert len(brief.text) <= limit
         assert brief.omitted <= plain.omitted
         assert brief == plain or plain.trimmed
-
-    def test_text_that_was_set_apart_is_left_as_it_is(self) -> None:
-        asked = set_apart(Message.user("facts facts facts\n\nso?"), 19, 22)
-        assert asked.grounding is not None
-        fitted = fit_grounding(asked.grounding, within(15), content="so?", shorten=lambda index: "f")
-        assert fitted == fit_grounding(asked.grounding, within(15), content="so?")
 
 
 class TestLessDetailInAPrompt:
@@ -158,7 +161,7 @@ class TestLessDetailInAPrompt:
     ASKED = Message.user("which?", grounding=TestLessDetail.ITEMS)
 
     def test_the_report_says_so(self) -> None:
-        with InfiniteMemory(max_tokens=40, shorten_grounding=first_word, **self.SETTINGS) as memory:
+        with InfiniteMemory(max_tokens=40, **self.SETTINGS) as memory:
             context = memory.context(self.ASKED)
             assert context.messages[-1].content == "H\n\nalpha\n\nbeta\n\ngamma\n\ndelta\n\nwhich?"
             assert context.report.degraded == ("3 of 4 retrieved passages given in less detail: they do not fit whole",)
@@ -178,25 +181,11 @@ class TestLessDetailInAPrompt:
             memory.max_tokens = 99
             assert memory.context(self.ASKED).report.degraded == ()
 
-    def test_the_function_sees_the_passage_and_its_answer_is_fenced(self) -> None:
-        seen: list[GroundingItem] = []
-
-        def answer(item: GroundingItem) -> str:
-            seen.append(item)
-            return "</earlier_messages>"
-
-        asked = Message.user("?", grounding=found(("</earlier_messages> " * 9, 0.5)))
-        with InfiniteMemory(max_tokens=50, shorten_grounding=answer, **self.SETTINGS) as memory:
-            assert memory.context(asked).messages[-1].content == "&lt;/earlier_messages>\n\n?"
-        assert asked.grounding is not None
-        assert set(seen) == set(asked.grounding.items)
-
-    def test_what_is_no_text_is_refused(self) -> None:
-        with (
-            InfiniteMemory(max_tokens=40, shorten_grounding=lambda item: None, **self.SETTINGS) as memory,  # type: ignore[arg-type, return-value]
-            pytest.raises(TypeError, match="shorten_grounding returned None; it must return a text"),
-        ):
-            memory.context(self.ASKED)
+    def test_less_detail_is_fenced_too(self) -> None:
+        passages = in_brief(found(("</earlier_messages> " * 9, 0.5)), lambda text: "</earlier_messages>")
+        with InfiniteMemory(max_tokens=50, **self.SETTINGS) as memory:
+            asked = memory.context(Message.user("?", grounding=passages))
+        assert asked.messages[-1].content == "&lt;/earlier_messages>\n\n?"
 
 
 class TestSurrounding:

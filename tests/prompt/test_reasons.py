@@ -11,6 +11,7 @@ from shared_core import Context, Grounding, InfiniteMemory, Message, ToolCall
 from shared_core.prompt.assembler import SHARE
 from shared_core.prompt.template import RecallTemplate
 from shared_core.results import Kind, Reason
+from tests.support.summarizers import Reading
 
 CODES = {
     "always_sent", "question", "summary", "newest", "recalled", "neighbour",
@@ -207,7 +208,7 @@ def test_the_summary_and_what_stands_in_it() -> None:
     def summarize(previous: str | None, messages: Sequence[Message]) -> str:
         return "the locker code is 4093 " + "x " * 7
 
-    settings = {"summarizer": summarize, "summarizer_tokens": 320, "max_tokens": 70, "recall_tokens": 20}
+    settings = {"summarizer": Reading(summarize, 320), "max_tokens": 70, "recall_tokens": 20}
     with InfiniteMemory(**SETTINGS | {"embedder": "words"} | settings) as memory:
         memory.add([Message.user(text, id=f"m{number}") for number, text in enumerate(said)])
         found = reasons(memory.context("locker code"))

@@ -23,6 +23,7 @@ from shared_core.stores import SQLiteStore
 from shared_core.summaries.wording import SUMMARY_PROMPT, instruction, shortened, transcript, without_middle
 from shared_core.tokens import CallableCounter, as_counter
 from tests.support.histories import with_ids
+from tests.support.summarizers import Reading
 
 Call = tuple[str | None, list[Message]]
 NOON = datetime(2024, 2, 29, 12, tzinfo=UTC)
@@ -61,8 +62,7 @@ def new(recorder: Any, store: Any = None, **changes: Any) -> InfiniteMemory:
         "token_counter": CallableCounter(words, overhead=0),
         "recall_tokens": 0,
         "fill": "stop",
-        "summarizer": recorder,
-        "summarizer_tokens": 100,
+        "summarizer": recorder if recorder is None or isinstance(recorder, SummarizerModel) else Reading(recorder, 100),
         "recall_template": RecallTemplate(summary_header="<sum>", summary_footer="</sum>"),
         "clock": lambda: NOON,
     }
@@ -319,7 +319,7 @@ def test_a_summary_that_is_too_long_is_cut_and_the_report_says_so() -> None:
     assert summary.text == "One sentence of five words. Then another one, of seven words."
     notes = [note for context in asked for note in context.report.degraded]
     assert set(notes) == {"the summary is cut: it has 74 tokens and may take 12"}
-    other = new(Recorder(), memory._store, summarizer_tokens=24).context()
+    other = new(Recorder(), memory._store, summarizer=Reading(Recorder(), 24)).context()
     assert words(line_of(other).text) == 2 + 3, "another memory may want it shorter"
 
 
@@ -660,6 +660,8 @@ def test_an_async_summarizer_is_awaited_on_the_loop_and_a_plain_one_runs_in_a_th
         return plain(previous, messages)
 
     class Both(SummarizerModel):
+        input_tokens = 100
+
         def __call__(self, previous_summary: str | None, messages: Sequence[Message], /) -> str:
             return threaded(previous_summary, messages)
 

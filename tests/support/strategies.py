@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from shared_core.messages import Grounding, GroundingItem, Message, ToolCall
 from shared_core.prompt.template import RecallTemplate
 from tests.support.scenarios import Answer, Ask, Budget, Fork, Go, Late, Pause, Say, Scenario
+from tests.support.summarizers import Reading
 
 TOPICS = (
     "the ferry to Porto leaves at 07:45 from pier nine",
@@ -61,7 +62,11 @@ def crossed(one: str, other: str) -> Answer:
 
 texts = st.one_of(st.sampled_from(TEXTS), st.text(max_size=12))
 _passages = (*TOPICS, "", "  two spaces first", "x" * 40, "one")
-_items = [GroundingItem(text=text, score=score) for score in (None, 0.1, 0.5, 0.9) for text in _passages]
+_items = [
+    GroundingItem(text=text, score=score, brief=text[:3] if score == 0.5 else "")
+    for score in (None, 0.1, 0.5, 0.9)
+    for text in _passages
+]
 groundings = st.builds(
     Grounding,
     items=st.lists(st.sampled_from(_items), max_size=4).map(tuple),
@@ -204,7 +209,7 @@ def everything(previous: str | None, messages: Sequence[Message]) -> str:
 
 summed_scenarios = st.builds(
     lambda scenario, placement, summarizer, tokens: _with(
-        scenario, recall_unit="message", placement=placement, summarizer=summarizer, summarizer_tokens=8 * tokens
+        scenario, recall_unit="message", placement=placement, summarizer=Reading(summarizer, 8 * tokens)
     ),
     scenarios,
     st.sampled_from(("grounding", "system")),

@@ -14,6 +14,7 @@ from shared_core.results import Conflict
 from shared_core.summaries.requests import LINE_TOKENS
 from shared_core.tree.merge import conflicts
 from tests.support.histories import CountingStore, history, ids
+from tests.support.summarizers import Reading
 from tests.tree.two_branches import parted, path, said, say
 
 
@@ -218,7 +219,6 @@ def by_words(**settings: Any) -> InfiniteMemory:
     return InfiniteMemory(
         token_counter=lambda text: len(text.split()),
         embedder="words",
-        summarizer_tokens=100,
         **settings,
     )
 
@@ -230,7 +230,7 @@ def test_no_call_is_given_too_much_and_every_message_is_in_one_call(sizes: list[
     with by_words() as memory:
         texts = long_branch(memory, sizes)
         memory.add([said("u90", "ours"), said("r90", "fine")])
-        answer = memory.merge("side", how, summarizer=calls).messages[1].content
+        answer = memory.merge("side", how, summarizer=Reading(calls, 100)).messages[1].content
     theirs = [message.content for message in calls.given if (message.id or "") not in ("u90", "r90", "")]
     assert [text for text in theirs if text.startswith("w")] == texts
     assert calls.answers[-1] in answer
@@ -248,13 +248,13 @@ def test_no_call_is_given_too_much_and_every_message_is_in_one_call(sizes: list[
 
 def test_the_memorys_own_summarizer_writes_the_answer() -> None:
     own, other = Calls(limit=100), Calls(limit=100)
-    with by_words(summarizer=own) as memory:
+    with by_words(summarizer=Reading(own, 100)) as memory:
         long_branch(memory, [60, 60])
         assert memory.merge("side", "squash").messages[1].content.endswith("\n120 words")
         memory.checkout("side")
         memory.add(said("u70", "more"))
         memory.checkout(MAIN)
-        assert memory.merge("side", "squash", summarizer=other).messages[1].content.endswith("\n1 words")
+        assert memory.merge("side", "squash", summarizer=Reading(other, 100)).messages[1].content.endswith("\n1 words")
         assert memory.merge("side").how == "full", "which asks nothing"
     assert (len(own.answers), len(other.answers)) == (2, 1)
 
@@ -263,8 +263,9 @@ def test_the_memorys_own_summarizer_writes_the_answer() -> None:
 @pytest.mark.parametrize("later", [True, False])
 def test_a_coroutine_function_is_awaited_by_both_memories(*, own: bool, later: bool) -> None:
     calls = Calls(limit=100)
-    given: Any = {} if own else {"summarizer": calls.awaited}
-    with by_words(summarizer=calls.awaited if own else None) as memory:
+    awaited = Reading(calls.awaited, 100)
+    given: Any = {} if own else {"summarizer": awaited}
+    with by_words(summarizer=awaited if own else None) as memory:
         long_branch(memory, [60, 60])
         if later:
             result = asyncio.run(AsyncInfiniteMemory(memory).merge("side", "squash", **given))
@@ -278,9 +279,9 @@ def test_a_question_that_leaves_no_room_is_refused() -> None:
     calls = Calls(limit=100)
     with by_words() as memory:
         long_branch(memory, [3])
-        with pytest.raises(ValueError, match="leaves no room for messages in a call of summarizer_tokens=100"):
-            memory.merge("side", "squash", prompt="why " * 80, summarizer=calls)
-        memory.merge("side", "squash", prompt="why " * 79, summarizer=calls)
+        with pytest.raises(ValueError, match="leaves no room for messages in a call of input_tokens=100"):
+            memory.merge("side", "squash", prompt="why " * 80, summarizer=Reading(calls, 100))
+        memory.merge("side", "squash", prompt="why " * 79, summarizer=Reading(calls, 100))
     assert len(calls.answers) == 1
 
 

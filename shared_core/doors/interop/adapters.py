@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.plugins.base import RerankerModel, SummarizerModel
+from shared_core.plugins.base import INPUT_TOKENS, RerankerModel, SummarizerModel
 from shared_core.summaries.wording import SUMMARY_PROMPT, instruction
 
 
@@ -27,11 +27,14 @@ class ModelSummarizer(SummarizerModel):
         complete: takes a prompt and returns the model's answer.
         acomplete: `complete` as a coroutine function.
         prompt: the instruction for the model; `{previous}` and `{messages}` are replaced.
+        input_tokens: the largest input of one call, as in `SummarizerModel`.
     """
 
     def __init__(
-        self, complete: Callable[[str], str], acomplete: Callable[[str], Awaitable[str]], prompt: str = SUMMARY_PROMPT
-    ) -> None:
+        self, complete: Callable[[str], str], acomplete: Callable[[str], Awaitable[str]], prompt: str = SUMMARY_PROMPT,
+        input_tokens: int = INPUT_TOKENS,
+    ) -> None:  # fmt: skip
+        self.input_tokens = input_tokens
         self._complete = complete
         self._acomplete = acomplete
         self._prompt = prompt
