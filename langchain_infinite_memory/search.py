@@ -24,7 +24,7 @@ from langchain_infinite_memory.threads import Hits, hits_steps
 from shared_core.arguments import instance, name_value, whole_number
 from shared_core.formats.fields import Role
 from shared_core.messages import Message
-from shared_core.plugins.calls import adrive, drive
+from shared_core.plugins.calls import arun_steps, run_steps
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.template import RecallTemplate
 from shared_core.tokens import as_counter
@@ -144,7 +144,7 @@ class HistoryRetriever(BaseRetriever):
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else whole_number("k", k, least=0)
         with self.store.use(*(key or self._key(ensure_config()))) as memory:
-            return _documents(drive(hits_steps(memory, query, wanted + 1, **self._limits())), query, wanted)
+            return _documents(run_steps(hits_steps(memory, query, wanted + 1, **self._limits())), query, wanted)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, key: Searchable | None = None,
@@ -152,7 +152,7 @@ class HistoryRetriever(BaseRetriever):
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else whole_number("k", k, least=0)
         async with self.store.ause(*(key or self._key(ensure_config()))) as memory:
-            return _documents(await adrive(hits_steps(memory, query, wanted + 1, **self._limits())), query, wanted)
+            return _documents(await arun_steps(hits_steps(memory, query, wanted + 1, **self._limits())), query, wanted)
 
     def _limits(self) -> dict[str, Any]:
         return {"since": self.since, "until": self.until, "role": self.role}
@@ -209,12 +209,12 @@ class SearchedSessions:
     def search(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Return what matches a query best."""
         with self.sessions.use(*self._key(thread)) as memory:
-            return drive(hits_steps(memory, query, top_k))
+            return run_steps(hits_steps(memory, query, top_k))
 
     async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Do what `search` does without blocking the event loop."""
         async with self.sessions.ause(*self._key(thread)) as memory:
-            return await adrive(hits_steps(memory, query, top_k))
+            return await arun_steps(hits_steps(memory, query, top_k))
 
     def _key(self, thread: Thread) -> Searchable:
         if self.sessions.only is not None:

@@ -35,7 +35,7 @@ from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.plugins.calls import Steps, adrive, drive
+from shared_core.plugins.calls import Steps, arun_steps, run_steps
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.hits import Hit, Kind
@@ -173,7 +173,7 @@ class ThreadMemory:
             ValueError: the memory cannot be used for this thread, such as one without a user with `scope="user"`.
         """
         with self._lent(thread, messages) as (run, listed), recall_run(_question(messages)) as recall:
-            prompt = drive(self._prompt_steps(run, thread, listed, given or ModelInput(messages)))
+            prompt = run_steps(self._prompt_steps(run, thread, listed, given or ModelInput(messages)))
             recall.report = prompt.report
             return prompt
 
@@ -182,7 +182,7 @@ class ThreadMemory:
     ) -> ThreadPrompt:
         """Do what `prompt` does without blocking the event loop."""
         async with self._alent(thread, messages) as (run, listed), arecall_run(_question(messages)) as recall:
-            prompt = await adrive(self._prompt_steps(run, thread, listed, given or ModelInput(messages)))
+            prompt = await arun_steps(self._prompt_steps(run, thread, listed, given or ModelInput(messages)))
             recall.report = prompt.report
             return prompt
 
@@ -260,12 +260,12 @@ class ThreadMemory:
     def search(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Return what matches a query best on the line that a list stands on."""
         with self._lent(thread, messages) as (run, listed):
-            return drive(self._search_steps(run, thread, listed, query, top_k))
+            return run_steps(self._search_steps(run, thread, listed, query, top_k))
 
     async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Do what `search` does without blocking the event loop."""
         async with self._alent(thread, messages) as (run, listed):
-            return await adrive(self._search_steps(run, thread, listed, query, top_k))
+            return await arun_steps(self._search_steps(run, thread, listed, query, top_k))
 
     def _search_steps(self, run: RunMemory, thread: Thread, listed: StateList, query: str, top_k: int) -> Steps[Hits]:
         self._stand(run, thread, listed)
@@ -367,7 +367,7 @@ class ThreadMemory:
 
 
 def hits_steps(memory: InfiniteMemory, query: str, top_k: int, **limits: Any) -> Steps[Hits]:
-    """Return the steps of a search, which `drive` and `adrive` take; `limits` are those of `InfiniteMemory.search`.
+    """Return the steps of a search, for `run_steps` or `arun_steps`; `limits` are those of `InfiniteMemory.search`.
 
     What was said again and again, such as a question that is asked every day, is found once.
     """

@@ -27,7 +27,7 @@ from shared_core.aio import AsyncInfiniteMemory
 from shared_core.arguments import instance, name_value, one_of
 from shared_core.formats.fields import Role
 from shared_core.memory import InfiniteMemory
-from shared_core.plugins.calls import adrive, drive
+from shared_core.plugins.calls import arun_steps, run_steps
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.hits import Hit
 from shared_core.session.forget import ForgetResult
@@ -213,7 +213,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
             ValueError: `initial_token_count` exceeds the limit.
         """
         question = self._question(input, initial_token_count)
-        return self._answer(question, drive(prompt_steps(self._conversation, question)))
+        return self._answer(question, run_steps(prompt_steps(self._conversation, question)))
 
     @traced
     async def aget(self, input: Input = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
@@ -221,7 +221,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         if type(self).get is not InfiniteChatMemoryBuffer.get:
             return await self._in_order(lambda: self.get(input, initial_token_count=initial_token_count, **kwargs))
         question = await self._in_order(self._question, input, initial_token_count)
-        context = await adrive(prompt_steps(self._conversation, question))
+        context = await arun_steps(prompt_steps(self._conversation, question))
         return await asyncio.to_thread(self._answer, question, context)
 
     def _question(self, given: Input, initial: int) -> Question:
@@ -299,7 +299,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def explain(self, input: Input = None, initial_token_count: int = 0) -> ContextReport:
         """Return the report on what `get` returns for the same arguments; without any, for those of its last call."""
         given = (input, initial_token_count) if input is not None or initial_token_count else self._conversation.last
-        return drive(prompt_steps(self._conversation, self._question(*given))).report
+        return run_steps(prompt_steps(self._conversation, self._question(*given))).report
 
     def forget(self, ids: Sequence[str] | None = None, *, session: bool = False) -> ForgetResult:
         """Erase messages from all branches, from files and from `chat_store`.

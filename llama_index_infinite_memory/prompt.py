@@ -91,7 +91,7 @@ def _written(conversation: Conversation, stored: Message) -> int:
 
 
 def prompt_steps(conversation: Conversation, question: Question) -> Steps[Context]:
-    """Return the steps to the engine's prompt for a question, which `drive` and `adrive` take.
+    """Return the steps to the engine's prompt for a question, which `run_steps` and `arun_steps` take.
 
     In a tool loop, every round asks for the same prompt, so the newest one is kept, unless the next one may be better,
     because more will be embedded by then.

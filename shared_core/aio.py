@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 from shared_core.arguments import SystemPrompt
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.plugins.calls import Steps, adrive
+from shared_core.plugins.calls import Steps, arun_steps
 from shared_core.runtime.threads import beside, threads_of
 
 Arguments = ParamSpec("Arguments")
@@ -38,7 +38,7 @@ def in_steps(
     @wraps(method)
     async def call(self: "AsyncInfiniteMemory", /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
         begun = await self._threads.run(partial(steps, self._memory), *args, **kwargs)
-        return await adrive(begun, self._threads.run)
+        return await arun_steps(begun, self._threads.run)
 
     return call
 

@@ -11,7 +11,7 @@ from shared_core.index.vectors import dot
 from shared_core.messages import Message, MessageLike, message_list
 from shared_core.plugins.base import Embedder, TokenCounter
 from shared_core.plugins.embedders import as_embedder
-from shared_core.plugins.pieces import evenly
+from shared_core.plugins.embedding import evenly
 from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.fixed_part import FixedPartBuilder, KeepGrounding, OnOverflow
 from shared_core.prompt.window import Fill

@@ -30,7 +30,7 @@ from shared_core.history.matcher import Removed, follow
 from shared_core.messages import Message, MessageLike, message_list, one_message
 from shared_core.pipeline import Progress, PromptBuilder
 from shared_core.plugins.base import Embedder, Reranker, Summarizer, TokenCounter
-from shared_core.plugins.calls import Steps, drive
+from shared_core.plugins.calls import Steps, run_steps
 from shared_core.plugins.embedders import as_embedder
 from shared_core.plugins.reranker import as_reranker
 from shared_core.prompt.assembler import Assembler, Placement
@@ -431,7 +431,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             question, system=system, tools=tools, max_tokens=max_tokens, reserve_tokens=reserve_tokens,
             include_question=include_question, as_of=as_of,
         )  # fmt: skip
-        return drive(steps)
+        return run_steps(steps)
 
     def context_steps(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
@@ -497,7 +497,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             query, top_k, since=since, until=until, role=role, scope=scope, repeats=repeats,
             in_conversation=in_conversation, as_of=as_of,
         )  # fmt: skip
-        return drive(steps)
+        return run_steps(steps)
 
     def search_steps(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
@@ -537,11 +537,11 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         Raises:
             EmbedderError: the embedder failed; vectors made before that are stored.
         """
-        drive(self._index_steps(progress))
+        run_steps(self._index_steps(progress))
 
     def reindex(self, progress: Progress | None = None) -> None:
         """Embed the whole session with this memory's embedder, even if another made its vectors. Those stay stored."""
-        drive(self._reindex_steps(progress))
+        run_steps(self._reindex_steps(progress))
 
     def _index_steps(self, progress: Progress | None = None, *, name: EventName = "index") -> Steps[None]:
         if progress is not None:
@@ -571,7 +571,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             ValueError: this memory has no summarizer, or the summarizer returned nothing.
             Exception: whatever the summarizer raises.
         """
-        return drive(self._summary_steps())
+        return run_steps(self._summary_steps())
 
     def _summary_steps(self) -> Steps[Summary | None]:
         if self._summarizer is None:

@@ -58,8 +58,8 @@ class Recalled:
 class PromptBuilder:
     """Builds prompts, searches and indexes for one memory.
 
-    Its steps are generators that yield a request where a model is needed, so that each is written once: `drive` answers
-    the requests, and `adrive` awaits the answers.
+    Its steps are generators that yield a request where a model is needed, so that each is written once: `run_steps`
+    answers the requests, and `arun_steps` awaits the answers.
 
     Args:
         live: the session.

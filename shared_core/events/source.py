@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from shared_core.events import EventName, MemoryEvent, Note, Outcome, SafeHook, Stage
 from shared_core.messages import Message
 from shared_core.plugins.calls import Failure, Late, Plugin, Request, Steps
-from shared_core.plugins.vectors import Embedded
+from shared_core.plugins.embedding import Embedded
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.window import Selection

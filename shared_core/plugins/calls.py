@@ -147,7 +147,7 @@ Steps: TypeAlias = Generator[Request[Any], Any, Result]
 """Work that yields a request wherever a plug-in is needed, and returns its result: written once for both memories."""
 
 
-def drive(steps: Steps[Result]) -> Result:
+def run_steps(steps: Steps[Result]) -> Result:
     """Answer every request of some steps and return their result."""
     reply: Any = None
     while True:
@@ -161,7 +161,7 @@ async def _in_thread(function: Callable[..., Any], *given: Any) -> Any:
     return await beside(partial(function, *given))
 
 
-async def adrive(steps: Steps[Result], call: Callable[..., Awaitable[Any]] = _in_thread) -> Result:
+async def arun_steps(steps: Steps[Result], call: Callable[..., Awaitable[Any]] = _in_thread) -> Result:
     """Await the answer to every request of some steps and return their result; `call` runs a function in a thread."""
     reply: Any = None
     while True:

@@ -14,7 +14,7 @@ from shared_core.plugins.base import Reranker, RerankerModel
 from shared_core.plugins.calls import Request
 from shared_core.plugins.embedders.hub import missing
 from shared_core.plugins.embedders.sentence_transformers import OneAtATime, cross_encoder
-from shared_core.plugins.pieces import encodable
+from shared_core.plugins.embedding import encodable
 
 __all__ = ["CrossEncoderReranker", "as_reranker"]
 

@@ -12,8 +12,8 @@ from shared_core.events import Note
 from shared_core.index.session_vectors import SessionVectors, Shortened, text_hash
 from shared_core.plugins import calls
 from shared_core.plugins.base import Embedder
-from shared_core.plugins.calls import Failure, Late, Request, Steps, adrive, drive
-from shared_core.plugins.vectors import documents_request, embedder_error
+from shared_core.plugins.calls import Failure, Late, Request, Steps, arun_steps, run_steps
+from shared_core.plugins.embedding import documents_request, embedder_error
 from shared_core.recall.open_indexes import OpenIndexes
 from shared_core.recall.scope import Scope, read_at, records_in
 from shared_core.records import Position
@@ -111,8 +111,9 @@ class Backlog:
     def _request(self, embedder: Embedder, waiting: int, seconds: float | None) -> Request[int]:
         steps = self._background_steps(embedder)
         return Request(
-            "embedder", partial(drive, steps), int, texts=waiting, seconds=seconds, afunction=partial(adrive, steps)
-        )
+            "embedder", partial(run_steps, steps), int, texts=waiting, seconds=seconds,
+            afunction=partial(arun_steps, steps),
+        )  # fmt: skip
 
     def _background_steps(self, embedder: Embedder) -> Steps[int]:
         count = 0

@@ -19,7 +19,7 @@ from shared_core.index.session_vectors import SessionVectors
 from shared_core.languages.language import ENGLISH
 from shared_core.plugins.base import Embedder, Vectors
 from shared_core.plugins.calls import Failure, Late, Steps
-from shared_core.plugins.vectors import embedder_error, question_request
+from shared_core.plugins.embedding import embedder_error, question_request
 from shared_core.recall.backlog import Backlog
 from shared_core.recall.embedder_choice import EmbedderChoice, words_alone
 from shared_core.recall.open_indexes import OpenIndexes

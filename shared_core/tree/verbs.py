@@ -7,7 +7,7 @@ from shared_core.arguments import function, one_of, texts, whole_number
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.messages import Message
 from shared_core.plugins.base import Summarizer
-from shared_core.plugins.calls import Steps, drive
+from shared_core.plugins.calls import Steps, run_steps
 from shared_core.records import Branch
 from shared_core.session.checkout import Checkout
 from shared_core.tree import branches, copies, merge
@@ -228,7 +228,7 @@ class TreeVerbs:
             TypeError: the summarizer is a coroutine function, which only `AsyncInfiniteMemory` can await.
             Exception: whatever the summarizer raises.
         """
-        return drive(self._merge_steps(source, how, prompt=prompt, summarizer=summarizer))
+        return run_steps(self._merge_steps(source, how, prompt=prompt, summarizer=summarizer))
 
     def _merge_steps(
         self, source: str, how: How = "auto", *, prompt: str | None = None, summarizer: Summarizer | None = None

@@ -32,7 +32,7 @@ from shared_core.plugins.embedders import (
     embedder_named,
     static_available,
 )
-from shared_core.plugins.vectors import documents_request, embedder_error, question_request
+from shared_core.plugins.embedding import documents_request, embedder_error, question_request
 from tests.embedders import odd_texts
 
 needs_static = pytest.mark.skipif(not static_available(), reason="wordllama has no wheel here")

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from shared_core.index.session import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.plugins.base import Embedder
-from shared_core.plugins.calls import Steps, drive
+from shared_core.plugins.calls import Steps, run_steps
 from shared_core.recall.backlog import embed_rows
 from shared_core.records import Position
 from shared_core.session.paths import Path as TreePath
@@ -43,7 +43,7 @@ def fill(vectors: SessionVectors, embedder: Embedder, rows: Sequence[int] | None
     """Embed rows; as texts stand the ids of messages, without their first letter, so that some are equal."""
     wanted = range(len(vectors.session_index)) if rows is None else rows
     for start in range(0, len(wanted), 3):
-        drive(embed_steps(vectors, embedder, wanted[start : start + 3]))
+        run_steps(embed_steps(vectors, embedder, wanted[start : start + 3]))
 
 
 def embed_steps(vectors: SessionVectors, embedder: Embedder, rows: Sequence[int]) -> Steps[int]:

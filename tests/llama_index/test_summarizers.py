@@ -43,9 +43,7 @@ def shown(talker: Talker) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_a_chat_engine_sends_the_summary_within_the_limit(asynchronous: bool) -> None:
     llm, summarizer = Talker(lambda messages: "fine, as was said"), Talker(sums)
-    with InfiniteChatMemoryBuffer.from_defaults(
-        summarizer=as_summarizer(summarizer, input_tokens=120), **SETTINGS
-    ) as buffer:
+    with InfiniteChatMemoryBuffer.from_defaults(summarizer=small(summarizer), **SETTINGS) as buffer:
         engine = SimpleChatEngine.from_defaults(llm=llm, memory=buffer)
 
         async def atalk() -> None:
@@ -77,9 +75,7 @@ def test_a_failing_model_does_not_end_the_chat() -> None:
     def fails(messages: Sequence[ChatMessage]) -> str:
         raise ConnectionError("no network")
 
-    with InfiniteChatMemoryBuffer.from_defaults(
-        summarizer=as_summarizer(Talker(fails), input_tokens=120), **SETTINGS
-    ) as buffer:
+    with InfiniteChatMemoryBuffer.from_defaults(summarizer=small(Talker(fails)), **SETTINGS) as buffer:
         engine = SimpleChatEngine.from_defaults(llm=MockLLM(max_tokens=3), memory=buffer)
         with pytest.warns(RuntimeWarning, match="ConnectionError: no network"):
             talk(engine)

@@ -22,8 +22,7 @@ from shared_core.plugins import calls
 from shared_core.plugins.base import Vectors
 from shared_core.plugins.calls import Request
 from shared_core.plugins.embedders import CallableEmbedder
-from shared_core.plugins.pieces import evenly
-from shared_core.plugins.vectors import BRIEF, question_request
+from shared_core.plugins.embedding import BRIEF, evenly, question_request
 from shared_core.prompt.context import Context
 from shared_core.recall import backlog
 from shared_core.recall.backlog import BATCH, Backlog

@@ -12,8 +12,7 @@ from shared_core.errors import EmbedderError
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
 from shared_core.plugins.calls import completed
 from shared_core.plugins.embedders.sentence_transformers import OTHER_WEIGHT
-from shared_core.plugins.pieces import cut
-from shared_core.plugins.vectors import unit_length
+from shared_core.plugins.embedding import cut, unit_length
 
 Row = Sequence[float] | npt.NDArray[Any]
 Rows = Sequence[Row] | npt.NDArray[Any]

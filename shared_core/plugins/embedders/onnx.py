@@ -18,8 +18,7 @@ import numpy.typing as npt
 from shared_core.errors import installed, require
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
 from shared_core.plugins.embedders.minilm import MINILM, MINILM_INT8, check_weights, files
-from shared_core.plugins.pieces import encodable, pieces
-from shared_core.plugins.vectors import unit_length
+from shared_core.plugins.embedding import encodable, pieces, unit_length
 from shared_core.runtime.forks import Depth, fork_safe_lock
 
 Array = npt.NDArray[Any]

@@ -17,8 +17,7 @@ from shared_core.errors import require
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
 from shared_core.plugins.embedders.hub import confirm, full_name
 from shared_core.plugins.embedders.minilm import MINILM, MINILM_SHA256, check_weights, packaged, weights_hash
-from shared_core.plugins.pieces import encodable, pieces
-from shared_core.plugins.vectors import unit_length
+from shared_core.plugins.embedding import encodable, pieces, unit_length
 
 OTHER_WEIGHT = 0.7
 """The weight for models that were not measured: between those of the static embedder and of MiniLM."""

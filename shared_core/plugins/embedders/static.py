@@ -11,8 +11,7 @@ import numpy as np
 
 from shared_core.errors import installed, require
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
-from shared_core.plugins.pieces import encodable
-from shared_core.plugins.vectors import unit_length
+from shared_core.plugins.embedding import encodable, unit_length
 
 STATIC = Fingerprint("wordllama/l2_supercat", 256, floor=0.20, threshold=0.40, weight=0.5, unrelated=(0.28, 0.15))
 """Measured. The floor keeps 89 % of the evidence and 42 % of everything else in LoCoMo, and 92 % and 76 % in BEAM,
