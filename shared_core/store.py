@@ -579,6 +579,10 @@ class Store(ABC):
         """
         raise StoreError(f"a {type(self).__name__} makes no backups; use those of its database, or export()")
 
+    def faults(self) -> list[str]:
+        """Return in words what the database itself finds wrong with its files; by default nothing."""
+        return []
+
     @abstractmethod
     def close(self) -> None:
         """Release what is held; closing twice is fine."""

@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -24,7 +24,6 @@ from shared_core.records import MAIN
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore, database_path, read_address
-from shared_core.stores.sqlite.unopened_copy import copy_database
 
 __all__ = ["evaluate", "foreign_questions", "small_talk", "texts_of"]
 
@@ -139,12 +138,10 @@ def _copy_of(store: str | Path | Store) -> Iterator[Store]:
                 import_sessions(path, exported)
             exported.unlink()
         else:
-            copy_database(database_path(store), path)
-        copy = SQLiteStore(path, durability="process")
-        try:
+            with closing(SQLiteStore.to_check(database_path(store))) as source:
+                source.backup(path)
+        with closing(SQLiteStore(path, durability="process")) as copy:
             yield copy
-        finally:
-            copy.close()
 
 
 def _place(

@@ -1,17 +1,21 @@
 """How much a store holds, of which kinds, and where: counted by the database, whatever it holds."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from shared_core.arguments import whole_number
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
-from shared_core.stores.damages import DERIVED, OWNERS, Inspector
 
 LARGEST = 10
 """How many of the largest sessions are named."""
+
+_TABLES = (
+    "segments", "branches", "refs", "messages", "covers", "tombstones", "vectors", "spaces", "snapshots", "summaries",
+)  # fmt: skip
 
 _COUNTS = (
     "SELECT (SELECT count(*) FROM {sessions} AS n), (SELECT count(DISTINCT n.user_id) FROM {sessions} AS n), "
@@ -33,6 +37,28 @@ _LARGEST = (
     "FROM {s}.messages AS m GROUP BY m.session ORDER BY 2 DESC, 1 LIMIT %(limit)s) AS c ON c.session = n.session "
     "ORDER BY c.messages DESC, n.session"
 )
+
+
+class Inspector(Protocol):
+    """Asks one database for numbers."""
+
+    def ask(
+        self, sql: str, session: int | None, values: Mapping[str, Any] = MappingProxyType({})
+    ) -> Sequence[tuple[Any, ...]]:
+        """Return the rows of a statement.
+
+        `{s}.` stands for the schema, `%(name)s` for a value, `{live}` for the condition that a vector has not been
+        erased, and `{sessions}` for the sessions that are listed.
+        """
+
+    def plain(self, value: Any) -> str:
+        """Return a text as it was before it was stored."""
+
+    def size(self) -> int:
+        """Return the bytes that the whole database takes."""
+
+    def sizes(self) -> Mapping[str, Mapping[str, int]]:
+        """Return table -> part of it -> bytes on disk, with its indexes; nothing if the database cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +168,7 @@ def _optional(inspector: Inspector, value: Any) -> str | None:
 def _kinds(inspector: Inspector) -> list[KindStats]:
     sizes = inspector.sizes()
     found = []
-    for table in dict.fromkeys([*OWNERS, *DERIVED, *sizes]):
+    for table in dict.fromkeys([*_TABLES, *sizes]):
         ((rows,),) = inspector.ask(f"SELECT count(*) FROM {{s}}.{table}", None)
         parts = sizes.get(table)
         split = {} if parts is None or len(parts) == 1 else dict(sorted(parts.items()))

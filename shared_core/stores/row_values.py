@@ -15,7 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from shared_core.errors import StoreError
 from shared_core.messages import Message
-from shared_core.records import Forgotten, Position, Record, Ref, Summary, VectorRow
+from shared_core.records import Forgotten, Position, Record, Ref, SessionKey, Summary, VectorRow
 
 
 class RowForm(NamedTuple):
@@ -42,6 +42,25 @@ class RowForm(NamedTuple):
 
 WRONG = "its checksum is wrong"
 """What is said of a row that does not hold what was written."""
+
+
+class DamagedRow(StoreError):
+    """A row that cannot be read, or is missing: what it is, why, and in the message also what to do."""
+
+    def __init__(self, what: str, why: str, advice: str) -> None:
+        super().__init__(f"{what} cannot be read: {why}; {advice}")
+        self.what = what
+        self.why = why
+
+
+def lost_messages(
+    damaged: Callable[[str, str], StoreError], session: SessionKey | None, before: str | None
+) -> StoreError:
+    """Return the error that says that messages are missing; `before`: the id of the one that was before them."""
+    whose = "a session" if session is None else f"session {session.session_id!r}"
+    return damaged(
+        f"messages of {whose}", f"missing {'at the beginning' if before is None else f'after message {before!r}'}"
+    )
 
 
 def checksum_of(values: Sequence[Any]) -> int:

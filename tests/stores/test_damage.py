@@ -92,7 +92,7 @@ def test_a_message_that_is_lost_is_noticed(path: Path, store: SQLiteStore, id_: 
     session = Session(store)
     session.append(MAIN, drafts("u1", "u2", "u3"))
     change(path, "DELETE FROM messages WHERE id = ?", id_)
-    with pytest.raises(StoreError, match=f"1 message of session 's' cannot be read: missing {where}"):
+    with pytest.raises(StoreError, match=f"messages of session 's' cannot be read: missing {where}"):
         store.newest(session.key, Position(0, 2), 3)
     for keys in ([Position(0, depth) for depth in range(3)], [Position(0, ["u1", "u2"].index(id_))]):
         with pytest.raises(StoreError, match=f"missing {where}"):
@@ -234,20 +234,6 @@ def test_a_page_that_cannot_be_read_is_not_left_out_of_the_next_prompt(path: Pat
         for _ in range(2):
             with pytest.raises(StoreError, match="'m8'"):
                 memory.context("and now?")
-
-
-def conversation(path: Path) -> None:
-    with InfiniteMemory(path, embedder=HashingEmbedder()) as memory:
-        memory.add(history(30))
-        memory.fork("side", at="m20")
-        memory.checkout("side")
-        memory.add([Message.user("Über uns \ud800", id="s0", created_at=NOON), Message.assistant("So.", id="s1")])
-        memory.tag("here")
-        memory.checkout("main")
-        memory.merge("side")
-        memory.add(history(4, 30))
-        memory.forget(ids=["m5", "m6", "m33"])
-        memory.index()
 
 
 # Pure parts

@@ -1,6 +1,6 @@
-"""The command that finds damage in a store, mends what can be, and saves what can still be read."""
+"""The command that finds damage in a store, and saves what can still be read."""
 
-from pathlib import Path
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -8,9 +8,8 @@ import typer
 from shared_core.display import printable, printable_name
 from shared_core.doors.cli.options import CommonOptions, with_options
 from shared_core.doors.cli.printing import count, progress
-from shared_core.operations.store_check import check_store
-from shared_core.stores.damages import Damage
-from shared_core.stores.sqlite.recovery import recover
+from shared_core.operations.store_check import Damage, check_store, recover_store
+from shared_core.stores import open_store, store_exists
 
 doctor_commands = typer.Typer()
 
@@ -21,42 +20,35 @@ def doctor(
     options: CommonOptions,
     recover_to: Annotated[
         str | None,
-        typer.Option("--recover", metavar="FILE", help="Write everything that can be read of a file to this new one."),
+        typer.Option("--recover", metavar="STORE", help="Write everything that can be read to this new store."),
     ] = None,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Mend what was made from messages; nothing else is changed.")
-    ] = False,
 ) -> None:
-    """Check the whole store, mend it, or save the rest.
+    """Check the whole store, or save what can be read of it.
 
-    What is damaged is listed by user, session and message. Vectors, search indexes, counts, and summaries whose source
-    is gone can be mended: they are made again when they are needed. So can indexes and triggers that are missing.
-    Without --repair, the store is not changed. All sessions of all users are read, whatever --session and --user say.
-    The exit code is 1 if any damage is left.
+    What cannot be read is listed by user, session and message. The store is not changed. All sessions of all users are
+    read, whatever --session and --user say. The exit code is 1 if there is any damage.
     """
     options.require_store()
     name = options.shown_store
     with progress("checking") as advance:
-        found = check_store(options.store, repair=repair, progress=advance)
-    if recover_to is not None and found.file is None:
-        raise typer.BadParameter("--recover reads a file: restore a server from its backup")
+        if recover_to is None:
+            found = check_store(options.store, progress=advance)
+        else:
+            if "://" not in recover_to and store_exists(recover_to):
+                raise typer.BadParameter(f"{recover_to!r} exists already; give the path of a new file")
+            with closing(open_store(recover_to)) as target:
+                found = recover_store(options.store, target, progress=advance)
     state = "can be read; damaged:" if found.damages else "and no damage"
     lines = [f"{name}: {count(found.messages)} in {count(found.sessions, 'session')} {state}"]
-    lines += [_line(damage, mended=damage in found.mended) for damage in found.damages]
-    if found.damages and not repair and any(damage.derived for damage in found.damages):
-        lines.append("--repair mends what is marked so")
-    data = {"store": name, **found.to_dict(), "recovered": recover_to}
-    if recover_to is not None and found.file is not None:
-        recover(found.file, Path(recover_to))
+    lines += map(_line, found.damages)
+    if recover_to is not None:
         lines.append(f"{name} -> {recover_to}: {count(found.messages)}")
-    options.answer(data, map(printable, lines))
-    if found.left:
+    options.answer({"store": name, **found.to_dict(), "recovered": recover_to}, map(printable, lines))
+    if found.damages:
         raise typer.Exit(1)
 
 
-def _line(damage: Damage, *, mended: bool) -> str:
+def _line(damage: Damage) -> str:
     whose = "" if damage.session is None else f"session {printable_name(damage.session)}: "
     whose = whose if damage.user is None else f"user {printable_name(damage.user)}, {whose}"
-    name = "" if damage.id is None else f" {printable_name(damage.id)}"
-    mark = " (mended)" if mended else " (can be mended)" if damage.derived else ""
-    return f"  {whose}{damage.what}{name}: {damage.why}{mark}"
+    return f"  {whose}{damage.what}: {damage.why}"

@@ -9,7 +9,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "backup": ["backup copy.db"],
     "restore": ["restore copy.db"],
     "copy": ["copy chat.db postgresql://app@localhost/chats", "copy chat.db new.db --user ana --verify"],
-    "doctor": ["doctor", "doctor --repair", "doctor --recover saved.db"],
+    "doctor": ["doctor", "doctor --recover saved.db"],
     "export": ["export chat.jsonl", "export debug.md --branch debug"],
     "view": ["view --out page.html", "view chat.db --out page.html --open"],
     "evaluate": [

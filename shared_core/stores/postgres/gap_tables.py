@@ -8,6 +8,7 @@ from shared_core.stores.gaps import NUMBERS, Range, missing, without
 from shared_core.stores.postgres.texts import damaged, plain
 from shared_core.stores.postgres.transactions import columns
 from shared_core.stores.postgres.tree_tables import TreeTables
+from shared_core.stores.row_values import lost_messages
 
 _GAPS = (
     "SELECT DISTINCT g.segment, g.start, g.upto "
@@ -63,13 +64,8 @@ class GapTables(TreeTables):
             raise self._loss(session, segment, lost)
 
     def _loss(self, session: int, segment: int, lost: Sequence[Range]) -> StoreError:
-        count = sum(upto - start + 1 for start, upto in lost)
-        values = {"segment": segment, "start": lost[0][0]}
-        found = self.run(_BEFORE[segment == NUMBERS], session, values)
-        key = self.session_key(session)
-        where = f"after message {plain(found[0][0])!r}" if found else "at the beginning"
-        whose = "a session" if key is None else f"session {key.session_id!r}"
-        return damaged(f"{count} message{'' if count == 1 else 's'} of {whose}", f"missing {where}")
+        found = self.run(_BEFORE[segment == NUMBERS], session, {"segment": segment, "start": lost[0][0]})
+        return lost_messages(damaged, self.session_key(session), plain(found[0][0]) if found else None)
 
 
 def holes(records: Sequence[Record], first: int, last: int) -> dict[int, list[Range]]:

@@ -1,9 +1,9 @@
 """The store for many workers: one PostgreSQL database that all of them share."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from functools import partial, wraps
+from functools import wraps
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
@@ -35,13 +35,12 @@ from shared_core.records import (
     VectorRows,
 )
 from shared_core.store import ALL
-from shared_core.stores.damages import Mend
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.appends import AppendCall, Appends
 from shared_core.stores.postgres.database import Database
 from shared_core.stores.postgres.derived_tables import DerivedTables
 from shared_core.stores.postgres.failures import unknown_outcome
-from shared_core.stores.postgres.inspection import PostgresInspector, mend_tables
+from shared_core.stores.postgres.inspection import PostgresInspector
 from shared_core.stores.postgres.joint_reads import JointReads
 from shared_core.stores.postgres.row_security import setting_of
 from shared_core.stores.postgres.schema import SCHEMA, SCRUBBED
@@ -353,19 +352,16 @@ class PostgresStore(TreeStore):
 
     @contextmanager
     def inspecting(self) -> Iterator[PostgresInspector]:
-        """Enter a block in which the rows may be asked anything, for as long as it takes."""
+        """Enter a block in which the rows may be counted, for as long as it takes."""
         with self._writing() as rows:
             rows.run("SET LOCAL statement_timeout = 0", None)
-            yield PostgresInspector(lambda: nullcontext(rows.statements), self.database.schema_name)
+            yield PostgresInspector(rows.statements, self.database.schema_name)
 
-    def inspector(self) -> PostgresInspector:
-        """Return what asks the rows anything, in a transaction for each statement."""
-        return PostgresInspector(partial(self.database.reading, self._user), self.database.schema_name)
-
-    def mend(self, mends: Sequence[Mend]) -> None:
-        """Mend rows that were made from others, in one transaction."""
-        with self._writing() as rows:
-            mend_tables(rows.statements, mends)
+    @repeating
+    def faults(self) -> list[str]:
+        """See `Store`."""
+        with self.database.reading(self._user) as statements:
+            return PostgresInspector(statements, self.database.schema_name).faults()
 
     @repeating
     def identity(self) -> str:

@@ -2,8 +2,7 @@
 
 import re
 
-from shared_core.errors import StoreError
-from shared_core.stores.row_values import RowForm
+from shared_core.stores.row_values import DamagedRow, RowForm
 
 MARK = "\x10"
 """Begins an escape of five characters: the mark, and four hexadecimal digits. No other text has a mark without them."""
@@ -37,9 +36,9 @@ def after_all(prefix: str) -> str | None:
     return None
 
 
-def damaged(what: str, why: str) -> StoreError:
+def damaged(what: str, why: str) -> DamagedRow:
     """Return the error that says what is damaged, and what to do."""
-    return StoreError(f"{what} cannot be read: {why}; {ADVICE}")
+    return DamagedRow(what, why, ADVICE)
 
 
 FORM = RowForm(text, plain, damaged)

@@ -8,8 +8,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from shared_core.errors import StoreError, StoreUnavailableError
+from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.database_file import connect, probe, renew
-from shared_core.stores.sqlite.unopened_copy import copy_database
 
 Progress = Callable[[int, int], None]
 """Called with how many pages are copied and how many there are."""
@@ -78,7 +78,8 @@ def restore(source: Path, path: Path, progress: Progress | None = None) -> None:
     report = None if progress is None else lambda _, left, total: progress(total - left, total)
     try:
         with tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=".restored-") as folder:
-            copy_database(source, Path(folder, "part"))
+            with closing(Database(source, synchronous="FULL", to_check=True)) as opened, opened.reader() as reader:
+                back_up(reader, Path(folder, "part"), None)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             with closing(connect(Path(folder, "part"), "mode=ro")) as copy, closing(connect(path, "mode=rw")) as target:
                 copy.backup(target, pages=STEP, progress=report)

@@ -14,7 +14,7 @@ from typing import Any
 
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.runtime.forks import at_fork
-from shared_core.stores.sqlite.damage import ADVICE, damaged, is_undecodable
+from shared_core.stores.sqlite.damage import ADVICE, damaged, is_undecodable, read_leniently
 from shared_core.stores.sqlite.database_file import (
     APPLICATION_ID,
     connect_to_read,
@@ -128,13 +128,14 @@ class Database:
     Args:
         path: the file, or `":memory:"`.
         synchronous: the pragma of that name, `"FULL"` or `"NORMAL"`.
+        to_check: read a file that may be damaged, as it is at this moment, and write nothing.
 
     Raises:
         StoreError: the file cannot be used; the message says why and what to do.
         StoreUnavailableError: here and in every method, another connection held it for 30 seconds.
     """
 
-    def __init__(self, path: str | Path, *, synchronous: str) -> None:
+    def __init__(self, path: str | Path, *, synchronous: str, to_check: bool = False) -> None:
         self._memory = str(path) == ":memory:"
         self._path = Path(path) if self._memory else Path(path).absolute()
         self._label = "the in-memory database" if self._memory else f"{str(path)!r}"
@@ -147,8 +148,9 @@ class Database:
         self._key = uuid.uuid4()
         self._closed = False
         self._joined = False
+        self._to_check = to_check
         with _process:
-            if not self._memory:
+            if not self._memory and not to_check:
                 probe(self._path)
                 self._make_file()
                 if not any(one._path == self._path and one._connection for one in _open):
@@ -230,7 +232,7 @@ class Database:
     def _keep_reserve(self) -> None:
         reserve = Path(f"{self._path}-reserve")
         with suppress(OSError):  # the disk is full, or the folder cannot be written
-            if not self._memory and not reserve.exists():
+            if not self._memory and not self._to_check and not reserve.exists():
                 with open(os.open(reserve, os.O_CREAT | os.O_WRONLY, 0o600), "wb") as file:
                     file.writelines([bytes(_RESERVE // 64)] * 64)
 
@@ -361,7 +363,7 @@ class Database:
     def _let_go(self, connection: sqlite3.Connection) -> None:
         """Close a connection. Of a file that was copied over, the log is emptied, or SQLite would write it there."""
         with suppress(OSError, sqlite3.Error):
-            here = not self._memory and self._file == _identity(self._path)
+            here = not self._memory and not self._to_check and self._file == _identity(self._path)
             if here and generation_on_disk(self._path) != self._generation:
                 os.truncate(f"{self._path}-wal", 0)
         connection.close()
@@ -380,6 +382,8 @@ class Database:
             raise StoreError(f"{self._label} cannot be created: {reason}; {advice}") from error
 
     def _connect(self) -> sqlite3.Connection:
+        if self._to_check:
+            return self._connect_to_check()
         address = ":memory:" if self._memory else f"{self._path.as_uri()}?mode=rw"
         connection = sqlite3.connect(
             address, uri=not self._memory, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
@@ -396,6 +400,21 @@ class Database:
             self._generation = generation_of(connection)
             if not self._memory:
                 _resume_scrub(connection, self._label)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect_to_check(self) -> sqlite3.Connection:
+        connection = connect_to_read(self._path)
+        try:
+            read_leniently(connection)
+            connection.execute("PRAGMA writable_schema = ON")  # what is wrong with one definition hides no other table
+            refuse_foreign(connection, self._label)
+            refuse_newer(version_of(connection), len(MIGRATIONS), self._label)
+            self._generation = generation_of(connection)
+            connection.execute("BEGIN")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except BaseException:
             connection.close()
             raise

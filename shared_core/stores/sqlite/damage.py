@@ -7,9 +7,8 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from shared_core.errors import StoreError
 from shared_core.stores.gaps import Range, without
-from shared_core.stores.row_values import WRONG
+from shared_core.stores.row_values import WRONG, DamagedRow
 
 ADVICE = (
     "the file is damaged: restore it from a backup, or run `infinite-memory doctor`, which lists what is damaged and "
@@ -39,9 +38,9 @@ def is_undecodable(error: sqlite3.Error) -> bool:
     return str(error).startswith("Could not decode to UTF-8")
 
 
-def damaged(what: str, why: str = WRONG) -> StoreError:
+def damaged(what: str, why: str = WRONG) -> DamagedRow:
     """Return the error that says what is damaged, and what to do."""
-    return StoreError(f"{what} cannot be read: {why}; {ADVICE}")
+    return DamagedRow(what, why, ADVICE)
 
 
 def _decoded(data: bytes) -> str:

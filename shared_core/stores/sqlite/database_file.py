@@ -4,6 +4,7 @@ The user version in its header holds two numbers: above the lowest byte the gene
 it has of its own, and in that byte how often something was erased since the write-ahead log was emptied.
 """
 
+import os
 import secrets
 import sqlite3
 from contextlib import closing
@@ -127,7 +128,13 @@ def _pending(path: Path) -> bool:
 
 def connect_to_read(path: Path) -> sqlite3.Connection:
     """Return a connection that reads a database, with its write-ahead log, and cannot write to it."""
-    return connect(path, "mode=ro")
+    # SQLite makes files beside the database, which only a connection that could write removes again. Where none can be
+    # made, nobody writes to it either.
+    quiet = not _pending(path)
+    fixed = quiet and not os.access(path.absolute().parent, os.W_OK)
+    connection = connect(path, "mode=ro&immutable=1" if fixed else "mode=rw" if quiet else "mode=ro")
+    connection.execute("PRAGMA query_only = ON")
+    return connection
 
 
 def connect(path: Path, options: str) -> sqlite3.Connection:

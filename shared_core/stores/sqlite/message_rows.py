@@ -22,7 +22,7 @@ from shared_core.records import (
     Stretch,
 )
 from shared_core.stores.gaps import NUMBERS, Range, by_segment, missing, runs
-from shared_core.stores.row_values import TEXTS, checksum_of, message_values, read_record
+from shared_core.stores.row_values import TEXTS, checksum_of, lost_messages, message_values, read_record
 from shared_core.stores.sqlite.connection import plain, text
 from shared_core.stores.sqlite.damage import damaged, lenient, note, unexplained
 from shared_core.stores.sqlite.tree_rows import FORM, TreeRows
@@ -236,12 +236,8 @@ class MessageRows(TreeRows):
             raise self._loss(session, segment, lost)
 
     def _loss(self, session: int, segment: int, lost: Sequence[Range]) -> StoreError:
-        count = sum(upto - start + 1 for start, upto in lost)
         row = self.connection.execute(_BEFORE_LOSS[segment == NUMBERS], (session, segment, lost[0][0])).fetchone()
-        key = self.session_key(session)
-        where = "at the beginning" if row is None else f"after message {row[0]!r}"
-        whose = "a session" if key is None else f"session {key.session_id!r}"
-        return damaged(f"{count} message{'' if count == 1 else 's'} of {whose}", f"missing {where}")
+        return lost_messages(damaged, self.session_key(session), None if row is None else plain(row[0]))
 
     def _made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
         found: dict[Position, Record] = {}

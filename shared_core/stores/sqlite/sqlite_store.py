@@ -15,7 +15,7 @@ from shared_core.stores.rows import Rows
 from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
-from shared_core.stores.sqlite.inspection import SQLiteInspector
+from shared_core.stores.sqlite.inspection import SQLiteInspector, faults_of
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.session_rows import overview
 from shared_core.stores.tree_store import TreeStore
@@ -79,6 +79,14 @@ class SQLiteStore(TreeStore):
     def __init__(self, path: str | Path, *, durability: str = "full") -> None:
         self._db = Database(path, synchronous=_SYNCHRONOUS[one_of("durability", durability, tuple(_SYNCHRONOUS))])
         self._reads = _Reading(self._db)
+
+    @classmethod
+    def to_check(cls, path: str | Path) -> "SQLiteStore":
+        """Return a store that reads a file, which may be damaged, as it is at this moment, and writes nothing to it."""
+        store = cls.__new__(cls)
+        store._db = Database(path, synchronous="FULL", to_check=True)
+        store._reads = _Reading(store._db)
+        return store
 
     @property
     def path(self) -> Path | None:
@@ -144,9 +152,14 @@ class SQLiteStore(TreeStore):
 
     @contextmanager
     def inspecting(self) -> Iterator[SQLiteInspector]:
-        """Enter a block in which the rows may be asked anything, while others write."""
+        """Enter a block in which the rows may be counted, while others write."""
         with self._db.reader() as connection:
             yield SQLiteInspector(connection)
+
+    def faults(self) -> list[str]:
+        """See `Store`."""
+        with self._reads as rows:
+            return list(faults_of(rows.connection, self.path))
 
     def identity(self) -> str:
         """See `Store`. It is the file's, not the path's: two names of one file are one database."""

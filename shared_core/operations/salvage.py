@@ -1,0 +1,274 @@
+"""All of a session that can be read, in pieces that another store takes; what cannot be read is told."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import ParamSpec, TypeVar, get_args
+
+from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
+from shared_core.records import (
+    MAIN,
+    ROOT,
+    After,
+    Branch,
+    Position,
+    Record,
+    Ref,
+    RefKind,
+    Restored,
+    Segment,
+    SessionKey,
+    Stretch,
+    Summary,
+    VectorRows,
+)
+from shared_core.store import ALL, PAGE, Store
+from shared_core.stores.gaps import missing, runs
+from shared_core.stores.growth import parents_first, segments_for
+from shared_core.stores.row_values import WRONG, DamagedRow
+
+Piece = Restored | Summary | VectorRows
+Note = Callable[[str, str], None]
+"""Called with what cannot be read, and why."""
+
+Arguments = ParamSpec("Arguments")
+Found = TypeVar("Found")
+
+_GIVE_UP = 1_000
+"""Numbers in a row that cannot be read, after which messages are looked for by their positions."""
+
+
+class Salvage:
+    """Reads one session through the interface of its store, past whatever cannot be read.
+
+    Args:
+        store: the store.
+        session: the session.
+        note: called for what cannot be read.
+    """
+
+    def __init__(self, store: Store, session: SessionKey, note: Note) -> None:
+        self._store = store
+        self._session = session.key
+        self._note = note
+        self._newest = ROOT
+        self._seen: dict[int, set[int]] = {}
+
+    def pieces(self) -> Iterator[Piece]:
+        """Yield what can be read, in an order in which it can be written."""
+        segments = self._segments()
+        tips: dict[int, int] = {}
+        for records in self._messages(segments):
+            self._make_room(segments, records)
+            places = {record.position for record in records}
+            covers = self._tried("what messages sum up", self._covers, places) or ()
+            yield Restored(segments_for(records, segments, tips), tuple(records), tuple(covers))
+        refs = [ref for kind in get_args(RefKind) for ref in self._refs(kind)]
+        whole = tuple(segments[number] for number in parents_first(segments, segments))
+        yield Restored(whole, branches=tuple(self._branches(segments, refs)))
+        for ref in sorted(refs):
+            yield Restored(refs=(ref,))
+        yield from self._forgotten()
+        for number, segment in segments.items():
+            yield from self._summaries(Position(number, segment.tip))
+        for space in reversed(self._tried("the vector spaces", self._store.spaces, self._session) or []):
+            yield from self._vectors(space)
+
+    def _tried(
+        self, what: str, read: Callable[Arguments, Found], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Found | None:
+        """Return what is read; if it cannot be, tell so and return None."""
+        try:
+            return read(*args, **kwargs)
+        except StoreUnavailableError:
+            raise
+        except StoreError as error:
+            self._tell(what, error)
+            return None
+
+    def _tell(self, what: str, error: StoreError) -> None:
+        if isinstance(error, DamagedRow):
+            self._note(error.what, error.why)
+        else:
+            self._note(what, str(error))
+
+    def _as_many(self, what: str, read: Callable[[int], list[Found]]) -> list[Found]:
+        """Return what is read up to a limit, the newest first: at least half of what comes before a damage."""
+        try:
+            return read(ALL)
+        except StoreUnavailableError:
+            raise
+        except StoreError as error:
+            self._tell(what, error)
+        found: list[Found] = []
+        with suppress(StoreError):
+            for power in range(32):
+                found = read(2**power)
+        return found
+
+    # The tree
+
+    def _segments(self) -> dict[int, Segment]:
+        """Return the segments; one that grows out of what is lost begins at the root."""
+        found: dict[int, Segment] = {}
+        try:
+            while page := self._store.segments(self._session, max(found, default=-1), PAGE):
+                found |= {segment.segment: segment for segment in page}
+        except StoreError as error:
+            self._tell("the tree", error)
+            self._read_one_by_one(found)
+        found.setdefault(ROOT.segment, Segment(ROOT.segment, None, ROOT.depth))
+        return {number: _rooted(found[number], found) for number in sorted(found)}
+
+    def _read_one_by_one(self, found: dict[int, Segment]) -> None:
+        counts = self._tried("the session", self._store.stats, self._session) or {}
+        # Each segment but the first was opened for a message or by a merge: numbers are not much larger than these.
+        for number in range(counts.get("segments", 0) + counts.get("messages", 0)):
+            with suppress(UnknownReferenceError):
+                segment = self._tried(f"segment {number}", self._store.segment, self._session, number)
+                found |= {} if segment is None else {number: segment}
+
+    def _make_room(self, segments: dict[int, Segment], records: Collection[Record]) -> None:
+        """Have there be a segment for each message."""
+        for record in records:
+            number, depth = record.position
+            segment = segments.setdefault(number, Segment(number, None, depth))
+            segments[number] = segment._replace(tip=max(segment.tip, depth))
+
+    def _branches(self, segments: Mapping[int, Segment], refs: Collection[Ref]) -> list[Branch]:
+        try:
+            found = {one.name: one.head for one in self._store.branches(self._session)}
+        except StoreError as error:
+            self._tell("the branches", error)
+            found = self._named_branches(refs)
+            ends = {MAIN: self._newest} if MAIN not in found else {}
+            grown = {one.parent.segment for one in segments.values() if one.parent is not None}
+            shown = grown | {head.segment for head in (*found.values(), *ends.values())}
+            leaves = {f"recovered-{n}": Position(n, one.tip) for n, one in segments.items() if n not in shown}
+            found |= ends | leaves
+        inside = {name: _inside(head, segments) for name, head in found.items()}
+        return [Branch(name, head or ROOT) for name, head in inside.items()]
+
+    def _named_branches(self, refs: Collection[Ref]) -> dict[str, Position]:
+        """Return the branches that can be read one by one: `main`, and those that were moved or checked out."""
+        found: dict[str, Position] = {}
+        for name in dict.fromkeys([MAIN, *(ref.name for ref in refs if ref.kind in ("move", "head", "stash"))]):
+            state = self._tried(f"branch {name!r}", self._store.state, self._session, name)
+            if state is not None and state.head is not None:
+                found[name] = state.head
+        return found
+
+    def _refs(self, kind: RefKind) -> list[Ref]:
+        return self._as_many(f"each {kind}", lambda limit: self._store.refs(self._session, kind, None, limit))
+
+    # Messages
+
+    def _messages(self, segments: dict[int, Segment]) -> Iterator[list[Record]]:
+        """Yield all messages in order of storing, and then those that their numbers do not lead to."""
+        failed = False
+        for records in self._by_number():
+            failed |= not records
+            if records:
+                self._newest = records[-1].position
+                yield self._noted(records)
+        for number, segment in list(segments.items()):
+            first = segment.start if segment.base is None else segment.base + 1
+            for start, upto in missing(sorted(self._seen.get(number, ())), first, segment.tip):
+                for begin in range(start, upto + 1, PAGE):
+                    positions = [Position(number, depth) for depth in range(begin, min(begin + PAGE, upto + 1))]
+                    yield from map(self._noted, self._at(positions, told=failed))
+
+    def _noted(self, records: list[Record]) -> list[Record]:
+        for record in records:
+            self._seen.setdefault(record.position.segment, set()).add(record.position.depth)
+        return records
+
+    def _by_number(self) -> Iterator[list[Record]]:
+        """Yield pages of messages, and an empty one where some cannot be read."""
+        unread: dict[str, list[int]] = {}
+        after, size, failures = 0, PAGE, 0
+        last = self._last_number()
+        while after < last and failures < _GIVE_UP:
+            try:
+                records = self._store.find(self._session, After(after, size))
+            except StoreUnavailableError:
+                raise
+            except StoreError as error:
+                if size > 1:
+                    size //= 10
+                    continue
+                if isinstance(error, DamagedRow):
+                    self._tell("", error)
+                else:
+                    unread.setdefault(str(error), []).append(after + 1)
+                after, failures = after + 1, failures + 1
+                yield []
+                continue
+            if not records:
+                break
+            yield records
+            after, size, failures = records[-1].seq, min(size * 10, PAGE), 0
+        for why, numbers in unread.items():
+            for start, upto in runs(numbers):
+                self._note(f"messages number {start} to {upto}", why)
+
+    def _last_number(self) -> int:
+        try:
+            return self._store.state(self._session).last_seq
+        except StoreError as error:
+            self._tell("the session", error)
+            counts = self._tried("the session", self._store.stats, self._session) or {}
+            return counts.get("messages", 0) + counts.get("forgotten", 0)
+
+    def _at(self, positions: list[Position], *, told: bool) -> Iterator[list[Record]]:
+        """Yield the messages at some positions; `told`: it was told already that some cannot be read."""
+        try:
+            records = self._store.get(self._session, positions)
+        except StoreUnavailableError:
+            raise
+        except StoreError as error:
+            half = len(positions) // 2
+            if half:
+                yield from self._at(positions[:half], told=told)
+                yield from self._at(positions[half:], told=told)
+            elif not told:
+                self._tell(f"the message at {tuple(positions[0])}", error)
+        else:
+            yield from [records] if records else []
+
+    def _covers(self, places: Collection[Position]) -> list[tuple[Position, Stretch]]:
+        numbers = {position.segment for position in places}
+        return [one for one in self._store.covers(self._session, numbers) if one[0] in places]
+
+    # Forgotten ids, and what is derived
+
+    def _forgotten(self) -> Iterator[Restored]:
+        last: str | None = None
+        while ids := self._tried("the forgotten ids", self._store.forgotten, self._session, last, PAGE):
+            yield Restored(forgotten=tuple(ids))
+            last = ids[-1]
+
+    def _summaries(self, end: Position) -> Iterator[Summary]:
+        read = self._as_many("summaries", lambda limit: self._store.summaries(self._session, end, limit))
+        yield from reversed(read)
+
+    def _vectors(self, space: str) -> Iterator[VectorRows]:
+        rows = self._store.vectors(self._session, space)
+        while page := self._tried(f"the vectors of {space!r}", list, islice(rows, PAGE)):
+            whole = [row for row in page if row[1]]
+            if len(whole) < len(page):
+                self._note(f"a vector of {space!r}", f"{WRONG}; it is made again")
+            yield VectorRows(space, whole)
+
+
+def _inside(position: Position | None, segments: Mapping[int, Segment]) -> Position | None:
+    """Return a position, as deep as its segment is; None if there is no such segment."""
+    own = None if position is None else segments.get(position.segment)
+    return None if own is None or position is None else Position(own.segment, min(position.depth, own.tip))
+
+
+def _rooted(segment: Segment, segments: Mapping[int, Segment]) -> Segment:
+    parent, merged = _inside(segment.parent, segments), _inside(segment.merged, segments)
+    if parent is None or merged is None:
+        return segment._replace(parent=parent, merged=None, base=None, turn_shift=0)
+    return segment._replace(parent=parent, merged=merged)
