@@ -6,12 +6,11 @@ A turn adds a question, builds the prompt, and adds the reply. Each round takes 
 - a hook that does nothing with its events;
 - `OpenTelemetryEvents` and the API alone, which records nothing;
 - the SDK, which keeps spans in memory, and metrics;
-- the same, with spans that are encoded as OTLP. This is the exporter's work, and is counted all the same;
-- the SDK in memory without delay: the verbs wait for the spans.
+- the same, with spans that are encoded as OTLP. This is the exporter's work, and is counted all the same.
 
 All have a store of their own with the same messages, and each round has another order. The time is the processor's: of
 the turn, in its thread, and a share of what is done later, which is done and timed here after every `--batch` turns:
-events become spans and are exported. Of each block of rounds, the median turn of each way is compared with that of no
+spans are exported. Of each block of rounds, the median turn of each way is compared with that of no
 hook.
 
 Prints a Markdown table: the median turn, what is done later for a turn, and of the blocks' ratios to no hook the
@@ -69,23 +68,17 @@ class Way(NamedTuple):
 
 def _with_api() -> Way:
     hook = OpenTelemetryEvents(
-        tracer_provider=trace.NoOpTracerProvider(), meter_provider=metrics.NoOpMeterProvider(), capture_content=False,
-        delay=NEVER,
-    )  # fmt: skip
-    return Way(hook, hook.flush)
+        tracer_provider=trace.NoOpTracerProvider(), meter_provider=metrics.NoOpMeterProvider(), capture_content=False
+    )
+    return Way(hook)
 
 
-def _with_sdk(exporter: SpanExporter, delay: float = NEVER) -> Way:
+def _with_sdk(exporter: SpanExporter) -> Way:
     provider = TracerProvider()
     provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=NEVER * 1000))
     meters = MeterProvider([InMemoryMetricReader()])
-    hook = OpenTelemetryEvents(tracer_provider=provider, meter_provider=meters, capture_content=False, delay=delay)
-
-    def later() -> None:
-        hook.flush()
-        provider.force_flush()
-
-    return Way(hook, later)
+    hook = OpenTelemetryEvents(tracer_provider=provider, meter_provider=meters, capture_content=False)
+    return Way(hook, provider.force_flush)
 
 
 WAYS: Mapping[str, Callable[[], Way]] = {
@@ -95,7 +88,6 @@ WAYS: Mapping[str, Callable[[], Way]] = {
     "API alone": _with_api,
     "SDK, in memory": lambda: _with_sdk(InMemorySpanExporter()),
     "SDK, as OTLP": lambda: _with_sdk(_Encoding()),
-    "SDK, in memory, without delay": lambda: _with_sdk(InMemorySpanExporter(), 0),
 }
 
 
@@ -175,7 +167,7 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=2_000)
     parser.add_argument("--rounds", type=int, default=400)
     parser.add_argument("--blocks", type=int, default=8)
-    parser.add_argument("--batch", type=int, default=50, help="turns whose events are handled together")
+    parser.add_argument("--batch", type=int, default=50, help="turns whose spans are exported together")
     given = parser.parse_args()
     with TemporaryDirectory() as folder:
         took = measure(given.messages, given.rounds, given.batch, Path(folder))

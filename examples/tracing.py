@@ -52,7 +52,6 @@ def main() -> None:
         with tracer.start_as_current_span("erase"):
             memory.forget(ids=[memory.newest(1)[0].id or ""])
 
-    traced.flush()
     spans = exporter.get_finished_spans()
     print("\n".join(tree(spans, None)))
     trace = otlp_json(spans)

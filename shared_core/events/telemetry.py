@@ -4,17 +4,13 @@ The names are those of OpenTelemetry's semantic conventions for generative AI, v
 section on memory. The others begin with `infinite_memory.`. `docs/telemetry.md` lists them all.
 """
 
-import atexit
 import json
 import os
-import threading
-from collections.abc import Callable, Mapping
-from contextvars import copy_context
+from collections.abc import Mapping
 
 from shared_core.arguments import in_range
 from shared_core.errors import require
-from shared_core.events import EventHook, EventName, MemoryEvent, SafeHook
-from shared_core.runtime.forks import Depth, fork_safe_lock
+from shared_core.events import EventHook, EventName, MemoryEvent
 
 require("opentelemetry.trace", 'pip install "infinite-memory[otel]"')
 
@@ -22,7 +18,7 @@ from opentelemetry import metrics, trace  # noqa: E402
 from opentelemetry.trace import Span, SpanKind, StatusCode  # noqa: E402
 from opentelemetry.util.types import AttributeValue  # noqa: E402
 
-__all__ = ["CAPTURE", "DURATION_BUCKETS", "TOKEN_BUCKETS", "EventQueue", "OpenTelemetryEvents", "captures_content"]
+__all__ = ["CAPTURE", "DURATION_BUCKETS", "TOKEN_BUCKETS", "OpenTelemetryEvents", "captures_content"]
 
 SCOPE = "infinite_memory"
 """The name of the instrumentation scope, and what our own names begin with."""
@@ -48,66 +44,7 @@ TOKEN_BUCKETS = (0, 64, 128, 256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 65_53
 MOST_IDS = 64
 """Ids and scores on one span. A prompt seldom recalls more, and `forget` may erase any number."""
 
-MOST_WAITING = 4_096
-"""Events that wait at most. When there are more, the thread that brings the next one handles them all."""
-
 NANOSECONDS = 1e9
-
-
-class EventQueue:
-    """Handles events a little later in a thread, many at a time, each in the context of the thread that brought it.
-
-    What handles an event seldom is run from a cold cache each time: with OpenTelemetry's SDK, that took five times as
-    long as handling many in a row (60 turns with 1,000 messages: 0.7 ms a turn instead of 0.13).
-
-    Events that wait when the process ends are handled then. A forked child begins with an empty queue, as the parent
-    handles what waits.
-
-    Args:
-        handle: handles an event; what it raises is logged once.
-        delay: seconds that an event waits at most. 0: it is handled at once, in the thread that brings it.
-    """
-
-    def __init__(self, handle: Callable[[MemoryEvent], object], delay: float) -> None:
-        self._handle = SafeHook(handle)
-        self._delay = delay
-        self._waiting: list[Callable[[], object]] = []
-        self._guard = fork_safe_lock(Depth.MOMENT)
-        self._handling = fork_safe_lock(Depth.LOADING)
-        self._pid: int | None = None
-
-    def put(self, event: MemoryEvent) -> None:
-        """Take an event."""
-        if not self._delay:
-            self._handle(event)
-            return
-        context = copy_context()
-        with self._guard:
-            self._begin()
-            self._waiting.append(lambda: context.run(self._handle, event))
-            count = len(self._waiting)
-        if count == 1:
-            timer = threading.Timer(self._delay, self.flush)
-            timer.daemon, timer.name = True, "infinite-memory events"
-            timer.start()
-        elif count > MOST_WAITING:
-            self.flush()
-
-    def flush(self) -> None:
-        """Handle all events that wait, and return when that is done."""
-        with self._handling:
-            with self._guard:
-                self._begin()
-                waiting, self._waiting = self._waiting, []
-            for handle in waiting:
-                handle()
-
-    def _begin(self) -> None:
-        """Begin with an empty queue if this is another process."""
-        if self._pid != os.getpid():
-            self._waiting, self._pid = [], os.getpid()
-            # What is registered last is called first: before the exporters, which were made before, shut down.
-            atexit.register(self.flush)
 
 
 class OpenTelemetryEvents(EventHook):
@@ -124,19 +61,14 @@ class OpenTelemetryEvents(EventHook):
             `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` says, which is no if it is not set.
         stages_from: how many seconds a part of a verb, such as embedding, must take to get a span of its own, as child
             of the verb's. By default, only the slow ones do: each costs about 20 µs, which is little of 10 ms. 0: all.
-        delay: how many seconds events wait until a thread makes spans and metrics of them, many at a time. Call `flush`
-            before you look for them. 0: they are made before the verb returns, which costs it half a millisecond.
     """
 
     def __init__(
         self, *, tracer_provider: trace.TracerProvider | None = None,
         meter_provider: metrics.MeterProvider | None = None, capture_content: bool | None = None,
-        stages_from: float = 0.01, delay: float = 1.0,
+        stages_from: float = 0.01,
     ) -> None:  # fmt: skip
-        self._queue = EventQueue(self._tell, in_range("delay", delay, 0, threading.TIMEOUT_MAX))
-        super().__init__(
-            self._queue.put, wants_content=captures_content() if capture_content is None else capture_content
-        )
+        super().__init__(self._tell, wants_content=captures_content() if capture_content is None else capture_content)
         self._stages_from = in_range("stages_from", stages_from, 0, float("inf"))
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
@@ -151,10 +83,6 @@ class OpenTelemetryEvents(EventHook):
         self._degraded = meter.create_counter(
             "infinite_memory.degradations", "{degradation}", "What prompts and searches could not have."
         )
-
-    def flush(self) -> None:
-        """Make the spans and metrics of all events so far. It does not flush the providers' exporters."""
-        self._queue.flush()
 
     def _tell(self, event: MemoryEvent) -> None:
         """Make the span of an event, and record its metrics."""

@@ -38,13 +38,11 @@ class Recorded:
 
     @property
     def spans(self) -> Sequence[ReadableSpan]:
-        self.hook.flush()
         return self._exporter.get_finished_spans()
 
     @property
     def metrics(self) -> dict[tuple[str, str], Any]:
         """The points by the metric and the operation."""
-        self.hook.flush()
         data = self._reader.get_metrics_data()
         assert data is not None
         (resource,) = data.resource_metrics

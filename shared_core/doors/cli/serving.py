@@ -83,7 +83,7 @@ def traced(
 
     Args:
         app: the application.
-        hook: what `telemetry_hook` returned. What it was told is exported when the application ends.
+        hook: what `telemetry_hook` returned.
         paths: the paths that spans name.
         polled: paths whose requests get no span.
     """
@@ -91,7 +91,7 @@ def traced(
         return app
     from shared_core.doors.serving.request_spans import RequestSpans
 
-    return RequestSpans(app, paths, polled=polled, flush=hook.flush)
+    return RequestSpans(app, paths, polled=polled)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, MutableMapping
+from collections.abc import Collection, Iterator, MutableMapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -53,14 +53,13 @@ class RequestSpans:
         paths: known paths; what follows one is shown as `/*`.
         tracer_provider: makes the spans. None: the global one.
         polled: paths that an open page asks again and again: their requests get no span.
-        flush: makes the spans and metrics of what waits, before they are exported.
     """
 
     def __init__(
         self, app: ASGIApp, paths: Collection[str], tracer_provider: trace.TracerProvider | None = None, *,
-        polled: Collection[str] = (), flush: Callable[[], object] | None = None,
+        polled: Collection[str] = (),
     ) -> None:  # fmt: skip
-        self._app, self._paths, self._polled, self._flush = app, paths, polled, flush
+        self._app, self._paths, self._polled = app, paths, polled
         self._tracer_provider = tracer_provider
         self._tracer = trace.get_tracer("infinite_memory.server", tracer_provider=tracer_provider)
 
@@ -96,8 +95,6 @@ class RequestSpans:
         await send(message)
 
     def _export(self) -> None:
-        if self._flush is not None:
-            self._flush()
         for provider in (self._tracer_provider or trace.get_tracer_provider(), metrics.get_meter_provider()):
             if isinstance(provider, _Exporting):
                 try:
