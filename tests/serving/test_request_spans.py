@@ -69,7 +69,7 @@ class Recorded:
 def proxy(recorded: Recorded, script: Script, store: Path) -> Iterator[tuple[httpx.Client, ModelServer]]:
     """Serve a proxy whose requests and memories are traced."""
     model = ModelServer(script)
-    hook = OpenTelemetryEvents(tracer_provider=recorded.provider, delay=0, stages_from=float("inf"))
+    hook = OpenTelemetryEvents(tracer_provider=recorded.provider, stages_from=float("inf"))
     with served(model.app) as (upstream, _):
         pool = SessionPool(store, embedder=HashingEmbedder(), on_event=hook)
         app = RequestSpans(create_app(pool, Upstream(f"{upstream}/v1")), PATHS, recorded.provider)
