@@ -279,6 +279,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
     given = arguments(argv)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ["INFINITE_MEMORY_EMBEDDER"] = "static"
     kept: dict[str, Any] = {"machine": machine(), "figures": {}}
     if given.source:
         kept = json.loads(given.source.read_text())

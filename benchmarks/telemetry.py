@@ -119,7 +119,7 @@ def measure(messages: int, rounds: int, batch: int, folder: Path) -> dict[str, T
         memories = {}
         for number, (name, way) in enumerate(ways.items()):
             store = opened.enter_context(closing(SQLiteStore(folder / f"{number}.db", durability="process")))
-            memories[name] = opened.enter_context(InfiniteMemory(store, on_event=way.hook))
+            memories[name] = opened.enter_context(InfiniteMemory(store, on_event=way.hook, embedder="static"))
         for name, memory in memories.items():
             for chunk in in_chunks(conversation(messages)):
                 memory.add(chunk)

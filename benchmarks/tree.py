@@ -41,7 +41,7 @@ class Session:
     """A session that grows a tree; `side` is a branch that parted from the newest message before the merges."""
 
     def __init__(self, path: Path, messages: int) -> None:
-        self.memory = InfiniteMemory(path)
+        self.memory = InfiniteMemory(path, embedder="static")
         self.numbers = count()
         said = list(conversation(messages))
         for first in range(0, messages, 1000):

@@ -19,6 +19,7 @@ from tests.support.histories import CountingStore  # noqa: E402
 calls.SECONDS = backlog.PATIENCE = 3_600.0  # no test depends on the clock: questions wait for plug-ins
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["INFINITE_MEMORY_EMBEDDER"] = "static"  # no test depends on the weights that are on the machine
 
 SOAK = "SOAK" in os.environ
 collect_ignore = [

@@ -23,7 +23,7 @@ from shared_core import (
     UnknownReferenceError,
 )
 from shared_core.errors import EmbedderMismatchError
-from shared_core.plugins.embedders import MINILM, STATIC, StaticEmbedder, static_available
+from shared_core.plugins.embedders import MINILM, MINILM_INT8, STATIC, StaticEmbedder, static_available
 from shared_core.records import After
 from shared_core.results import Kind, Reason
 from shared_core.session.live import NEWS, TAIL_KEPT
@@ -467,6 +467,28 @@ def test_without_an_embedder_the_recorded_one_is_used(store: CountingStore) -> N
     context = recorded(store, minilm())(None).context("what of item3?")
     assert context.report.embedder == MINILM.key
     assert store.spaces(1) == [MINILM.key]
+
+
+@pytest.mark.model
+def test_a_new_session_takes_minilm_and_an_old_one_keeps_its_own(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    minilm()
+    recorded(store, "static")
+    monkeypatch.delenv("INFINITE_MEMORY_EMBEDDER")
+
+    def used(session: str, **arguments: Any) -> str | None:
+        with InfiniteMemory(store, session_id=session, **SMALL, **arguments) as memory:
+            memory.add(history(40))
+            memory.index()
+            return memory.context("what of item3?").report.embedder
+
+    assert used("default") == STATIC.key
+    assert used("new") == MINILM_INT8.key
+    assert used("pinned", embedder="static") == STATIC.key
+    assert used("ann's first", user_id="ann", embedder="static") == STATIC.key
+    assert used("ann's second", user_id="ann", scope="user") == STATIC.key, "they are searched together"
+    assert used("ann's third", user_id="ann") == MINILM_INT8.key
 
 
 def test_a_recorded_embedder_that_is_not_at_hand_is_named(store: CountingStore) -> None:

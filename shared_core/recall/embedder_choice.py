@@ -11,8 +11,9 @@ from shared_core.events import Degradation, Note
 from shared_core.index.session_vectors import embedder_key
 from shared_core.messages import Message
 from shared_core.plugins.base import Embedder, Fingerprint
-from shared_core.plugins.embedders import as_embedder, embedder_named
+from shared_core.plugins.embedders import embedder_for_new, embedder_named
 from shared_core.recall.scope import RecallUnit
+from shared_core.records import SessionKey
 from shared_core.store import Store
 
 EmbedText = Callable[[Sequence[Message]], str]
@@ -58,9 +59,9 @@ class EmbedderChoice:
 
 def choose_embedder(
     given: Embedder | None, store: Store, session: int | None, unit: RecallUnit, embed_text: EmbedText, *,
-    force: bool = False,
+    beside: Sequence[SessionKey] = (), force: bool = False,
 ) -> EmbedderChoice:  # fmt: skip
-    """Return the embedder to use: the one given, else the one that made the session's vectors, else the static one.
+    """Return the embedder to use: the one given, else the one that made the session's vectors, else `embedder_for_new`.
 
     Args:
         given: the memory's `embedder` argument.
@@ -68,6 +69,8 @@ def choose_embedder(
         session: the session's key; None if it is not created yet.
         unit: the unit that a vector stands for.
         embed_text: makes the text of a unit.
+        beside: sessions that are searched together with it, oldest first. A session without vectors takes the embedder
+            of the newest that has any, because the vectors of two embedders cannot be compared.
         force: accept the embedder given even if all of the session's vectors are another embedder's.
 
     Raises:
@@ -78,6 +81,8 @@ def choose_embedder(
     usual = {"message": message_text, "turn": turn_text}[unit]
     suffix = f"#{unit}/{name_of(embed_text)}" if embed_text is not usual else "#turn" if unit == "turn" else ""
     spaces = store.spaces(session) if session is not None else []
+    if given is None and not spaces:
+        spaces = next(filter(None, (store.spaces(one.key) for one in reversed(beside))), [])
     if given is not None:
         key = _fingerprint(given).key
         if spaces and not force and all(embedder_key(space) != key for space in spaces):
@@ -89,9 +94,9 @@ def choose_embedder(
     if spaces:
         recorded = embedder_key(spaces[0])
         embedder = embedder_named(recorded)
-        why = f"the session's vectors are by {recorded!r}; pass that embedder to recall by meaning"
+        why = f"the session's vectors are by {recorded!r}; install or pass that embedder to recall by meaning"
     else:
-        embedder = as_embedder(None)
+        embedder = embedder_for_new()
         why = "no embedder is installed: recall by words alone"
     if embedder is None:
         return EmbedderChoice(None, note=Note(why, "words_alone"))

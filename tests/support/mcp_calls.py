@@ -17,7 +17,7 @@ from shared_core.doors.mcp_server.server import MemoryServer, memory_server
 from shared_core.testing import HashingEmbedder
 from tests.support.documents import ROOT
 
-ENVIRONMENT = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"} | {
+ENVIRONMENT = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "INFINITE_MEMORY_EMBEDDER": "static"} | {
     name: os.environ[name] for name in ("TIKTOKEN_CACHE_DIR",) if name in os.environ
 }
 COMMAND = ["-m", "shared_core", "mcp"]

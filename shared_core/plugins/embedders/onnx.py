@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from shared_core.errors import installed, require
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
-from shared_core.plugins.embedders.minilm import MINILM, MINILM_INT8, check_weights, files
+from shared_core.plugins.embedders.minilm import FOR_ONNX, MINILM, MINILM_INT8, check_weights, files
 from shared_core.plugins.embedding import encodable, pieces, unit_length
 from shared_core.runtime.forks import Depth, fork_safe_lock
 
@@ -209,7 +209,7 @@ class OnnxEmbedder(Embedder):
 
     @cached_property
     def _model(self) -> "_Model":
-        paths = files(self._folder, "model.safetensors", "tokenizer.json")
+        paths = files(self._folder, *FOR_ONNX)
         return _load(*paths, quantized=self.fingerprint == MINILM_INT8)
 
 
