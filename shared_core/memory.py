@@ -60,15 +60,6 @@ from shared_core.summaries.rolling import RollingSummary
 from shared_core.tokens import as_counter, message_tokens
 from shared_core.tree.verbs import TreeVerbs
 
-SNAPSHOT_ROWS = 1_000
-"""The fewest new messages for which `close` saves a snapshot. Indexing fewer again is as fast as reading one."""
-
-REST_ROWS = 256
-"""The fewest new messages for which a pool saves a snapshot in the background, as the index may be dropped then."""
-
-SNAPSHOT_EVERY = 10_000
-"""How many messages one object adds before it saves a snapshot, so that a killed process loses little indexing."""
-
 NO_SESSION = -1
 """A key that no session has, for statistics of a session that is not stored yet."""
 
@@ -210,7 +201,6 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._checkout.writer.own_vectors = self._indexes.own_vectors
         self._events = EventSource(hook, live, self._indexes.is_cached)
         self._indexes.saved = self._events.snapshot
-        self._added = 0
         self._closed = False
 
     # Storing
@@ -242,8 +232,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         given = self._stripped(message_list(messages))
         with self._lock:
             stored = self._checkout.writer.add(given, turn)
-            self._indexes.save_vectors()
-            self._note_stored(len(stored))
+            self._indexes.note_stored()
             return stored
 
     def follow(
@@ -285,7 +274,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     ) -> tuple[FollowedHistory, list[Message]]:
         with self._lock:
             history, stored = follow(self._checkout, messages, after, removed, since)
-            self._note_stored(len(stored))
+            self._indexes.note_stored()
             return history, stored
 
     def close_turn(self) -> None:
@@ -295,12 +284,6 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     def _stripped(self, messages: Sequence[Message]) -> list[Message]:
         return [strip(message, self._strippers) for message in messages] if self._strippers else list(messages)
-
-    def _note_stored(self, count: int) -> None:
-        self._added += count
-        if self._added >= SNAPSHOT_EVERY:
-            self._added = 0
-            self._indexes.refresh_and_save(least=SNAPSHOT_ROWS)
 
     # Reading
 
@@ -590,9 +573,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             self._indexes.save_vectors()
             if self._prompts.searcher.backlog.runs:
                 return  # the vectors that are still to come are stored by the next call, or by `close`
-            self._indexes.rest(REST_ROWS, self._added)
-            if self._added >= REST_ROWS:
-                self._added = 0
+            self._indexes.rest()
 
     def close(self) -> None:
         """Save the index and release the store. Closing twice is allowed."""
@@ -600,7 +581,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             if not self._closed:
                 self._closed = True
                 try:
-                    self._prompts.close(least=SNAPSHOT_ROWS)
+                    self._prompts.close()
                 finally:
                     if self._owns_store:
                         self._indexes.cache.release()

@@ -214,10 +214,10 @@ class PromptBuilder:
         with self._lock:
             self.searcher.indexes.save_snapshots(least=1)
 
-    def close(self, *, least: int) -> None:
+    def close(self) -> None:
         """Save snapshots, and stop background work. What the embedder returns after that is not stored."""
         self.searcher.backlog.closed = True
-        self.searcher.indexes.close(least=least)
+        self.searcher.indexes.close()
 
 
 def _mark(watch: Watch | None, stage: str) -> None:

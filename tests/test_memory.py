@@ -129,8 +129,6 @@ def test_a_reply_joins_the_turn_its_own_object_opened(store: CountingStore) -> N
 
 
 def test_adding_never_calls_the_embedder(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.memory.SNAPSHOT_EVERY", 20)
-    monkeypatch.setattr("shared_core.memory.SNAPSHOT_ROWS", 1)
     embedder = HashingEmbedder()
     memory = InfiniteMemory(store, embedder=embedder, **SMALL)
     memory.add(history(30))
@@ -140,7 +138,6 @@ def test_adding_never_calls_the_embedder(store: CountingStore, monkeypatch: pyte
     for message in history(60, start=30):
         memory.add(message)
     assert embedder.documents == embedded
-    assert store.calls["put_snapshot"] >= 3, "but snapshots keep up with what is added"
 
 
 # Asking
@@ -334,11 +331,10 @@ def test_index_reaches_every_branch_and_counts_what_they_share_once(store: Count
 def test_a_snapshot_is_read_instead_of_the_history(
     tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("shared_core.memory.SNAPSHOT_ROWS", 50)
     embedder = HashingEmbedder()
     store = CountingStore(tmp_path / "chat.db")
     memory = InfiniteMemory(store, embedder=embedder, **SMALL)
-    memory.add(history(200))
+    memory.add(history(300))
     if ending == "index":
         memory.index()
     expected = memory.context("what of item3?"), memory.search("item5", 99)
@@ -349,7 +345,7 @@ def test_a_snapshot_is_read_instead_of_the_history(
         memory = InfiniteMemory(again, embedder=embedder, **SMALL)
         assert (memory.context("what of item3?"), memory.search("item5", 99)) == expected
         assert (again.rows["after"], again.rows["all_vectors"]) == (0, 0)
-        memory.add(history(5, start=200))
+        memory.add(history(5, start=300))
         memory.search("item5")
         assert again.rows["after"] == 5
         assert again.rows["newest"] <= 64 + 5

@@ -190,24 +190,17 @@ def is_damaged(data: bytes) -> bool:
     return data[len(MAGIC) : START] != _checksum(data[: len(MAGIC)], memoryview(data)[START:])
 
 
-def digest_of(data: bytes) -> str:
-    """Return the checksum in packed bytes, in hex."""
-    return data[len(MAGIC) : START].hex()
-
-
 class StoredSnapshot(NamedTuple):
     """A snapshot read from a store.
 
     Attributes:
         about: the data packed with the arrays; None if there is no readable snapshot.
         arrays: the arrays.
-        digest: its checksum.
         damaged: whether there is a snapshot whose bytes have changed.
     """
 
     about: dict[str, Any] | None
     arrays: Arrays
-    digest: str = ""
     damaged: bool = False
 
 
@@ -220,9 +213,7 @@ def read_snapshot(store: Store, session: int, name: str) -> StoredSnapshot:
     if data is None:
         return StoredSnapshot(None, {})
     unpacked = unpack(data)
-    return (
-        StoredSnapshot(*unpacked, digest_of(data)) if unpacked else StoredSnapshot(None, {}, damaged=is_damaged(data))
-    )
+    return StoredSnapshot(*unpacked) if unpacked else StoredSnapshot(None, {}, is_damaged(data))
 
 
 HALF_BITS = np.uint32(0x8FFF_E000).view(np.int32)

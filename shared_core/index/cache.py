@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from shared_core.errors import StoreError
-from shared_core.index.session import SessionIndex
+from shared_core.index.session import SNAPSHOT_ROWS, SessionIndex
 from shared_core.index.session_vectors import SessionVectors
 from shared_core.runtime.companions import Companions
 from shared_core.runtime.forks import Depth, fork_safe_lock
@@ -61,17 +61,17 @@ class SharedIndex:
         """Return about how many bytes it takes now."""
         return self.rows.nbytes + sum(one.nbytes for one in self.vectors)
 
-    def due(self, least: int) -> list[SessionIndex | SessionVectors]:
+    def due(self, least: int = SNAPSHOT_ROWS) -> list[SessionIndex | SessionVectors]:
         """Return the parts of which a snapshot is due; see `SessionIndex.snapshot_due`."""
         parts: list[SessionIndex | SessionVectors] = [self.rows, *self.vectors]
         return [one for one in parts if one.snapshot_due(least)]
 
-    def save_snapshots(self, least: int, saved: Saved | None = None) -> None:
+    def save_snapshots(self, saved: Saved | None = None, least: int = SNAPSHOT_ROWS) -> None:
         """Save the snapshots that are due.
 
         Args:
-            least: see `SessionIndex.snapshot_due`.
             saved: called if some were, with the number of messages and the seconds it took.
+            least: see `SessionIndex.snapshot_due`.
 
         Raises:
             StoreError: a snapshot cannot be stored.
@@ -160,22 +160,20 @@ class IndexCache:
                     del self._kept[key]
                     self._nbytes -= one.nbytes
 
-    def save_later(self, shared: SharedIndex, session: int, least: int, saved: Saved | None = None) -> None:
+    def save_later(self, shared: SharedIndex, saved: Saved | None = None) -> None:
         """Bring the index of a session up to date and save the snapshots that are due, in the background.
 
         Args:
             shared: the index.
-            session: the session's key.
-            least: see `SessionIndex.snapshot_due`.
             saved: see `SharedIndex.save_snapshots`.
         """
-        store = shared.rows.store
+        session = shared.rows.session
 
         def save() -> None:
             try:
                 with suppress(StoreError):  # the next one tries again; until then, the messages are read instead
-                    shared.refreshed(lambda rows: rows.refresh(store.state(session)))
-                    shared.save_snapshots(least, saved)
+                    shared.refreshed(lambda rows: rows.refresh(rows.state()))
+                    shared.save_snapshots(saved)
             finally:
                 with self._lock:
                     self._saving.pop(session, None)

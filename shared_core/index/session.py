@@ -2,7 +2,7 @@
 
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from shared_core.index.text import read_terms, speaker_focus, statement_code, te
 from shared_core.languages.detection import digest
 from shared_core.languages.language import LANGUAGES
 from shared_core.messages import Message
-from shared_core.records import After, Position, Record, SessionState, Snapshot
+from shared_core.records import After, Position, Record, SessionState, Snapshot, VectorRow, VectorRows
 from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.session.paths import Path, Span
 from shared_core.store import Store
@@ -37,6 +37,9 @@ CACHED_LINES = 8
 
 SNAPSHOT = "rows"
 """The snapshot's name in the store."""
+
+SNAPSHOT_ROWS = 256
+"""A snapshot is saved if at least so many messages, or vectors, are new. As many are read in a tenth of a second."""
 
 FOLD = 0.5
 """New words are folded once they are more than this share of all; see `LexicalIndex.fold`. So a session that is read at
@@ -136,6 +139,18 @@ class SessionIndex:
     def anew(self) -> "SessionIndex":
         """Return an empty index of the same."""
         return SessionIndex(self.store, self.session)
+
+    def state(self) -> SessionState:
+        """Return the session's state now."""
+        return self.store.state(self.session)
+
+    def known_vectors(self, space: str, hashes: Mapping[Position, str]) -> Sequence[VectorRow]:
+        """Return the stored vectors of some messages, given with the hashes of their texts, or of equal texts."""
+        return self.store.known_vectors(self.session, space, hashes)
+
+    def keep_vectors(self, rows: VectorRows, epoch: int) -> bool:
+        """Store vectors, unless something was forgotten since an epoch."""
+        return self.store.keep(self.session, rows, epoch)
 
     def sessions_at(self, rows: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
         """Return the session of each of some rows."""
@@ -312,19 +327,20 @@ class SessionIndex:
             beyond = len(rows) - len(self._between(last.segment, last.start, last.upto))
             return LinePrefix(line, len(line.rows) - beyond)
 
-    def snapshot_due(self, least: int) -> bool:
-        """Return whether to save a snapshot: at least `least` rows are new, and a twentieth, as it is written whole.
+    @property
+    def may_be_saved(self) -> bool:
+        """Whether a snapshot would hold nothing that was forgotten. If it would, the next process saves one."""
+        return not len(self.gone)
 
-        After something was forgotten, the next process saves one, which reads the messages that are left.
-        """
-        if len(self.gone):
-            return False
-        return self._needs_rewrite or len(self) - self.saved >= max(least, len(self) // 20)
+    def snapshot_due(self, least: int = SNAPSHOT_ROWS) -> bool:
+        """Return whether to save a snapshot: so many rows are new, and a twentieth, as it is written whole."""
+        new = len(self) - self.saved
+        return self.may_be_saved and (self._needs_rewrite or new >= max(least, len(self) // 20))
 
     def save_snapshot(self) -> None:
         """Store a snapshot, so that the next process reads it instead of all messages."""
         with self.lock:
-            if len(self.gone):
+            if not self.may_be_saved:
                 return  # forgotten since it was due: what is packed now would hold it
             epoch, rows = self.epoch, len(self)
             about = {"names": [*self.names], "last_seq": self.last_seq, "epoch": epoch, "rules": digest()}

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -11,17 +11,17 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import Arrays, digest_of, pack, read_snapshot
+from shared_core.index.arrays import Arrays, pack, read_snapshot
 from shared_core.index.lines import Line
-from shared_core.index.session import SessionIndex
+from shared_core.index.session import SNAPSHOT_ROWS, SessionIndex
 from shared_core.index.vectors import VectorIndex
 from shared_core.plugins.base import Vectors
-from shared_core.records import Position, SessionState, Snapshot, VectorRow, VectorRows
+from shared_core.records import Position, Snapshot, VectorRow, VectorRows
 from shared_core.store import Store
 
 PART = 16_384
-"""Vectors per part of a snapshot. Only the last part is written again when vectors are added, so that the time to save
-depends on what is new. A part of vectors of usual length is small enough to be stored and read in one piece."""
+"""Rows per part of a snapshot. Only parts with new vectors are written again, so that the time to save depends on what
+is new. A part of vectors of usual length is small enough to be stored and read in one piece."""
 
 SPACE_BYTES = 5_000
 """What an index of vectors takes besides these: its objects, and those of FAISS."""
@@ -47,6 +47,7 @@ class SessionVectors:
 
     Attributes:
         epoch: the session's when the vectors were loaded or last followed.
+        saved: how many vectors each part of the stored snapshot has.
 
     Args:
         session_index: the session's rows.
@@ -59,10 +60,9 @@ class SessionVectors:
         self.space = space
         self.dimension = dimension
         self.epoch = session_index.epoch
-        self.saved = 0
+        self.saved: list[int] = []
         self.damaged = False
         self._needs_rewrite = False
-        self._digests: list[str] = []
         self._unsaved: list[VectorRow] = []
         self.shortened: list[Shortened] = []
         self._claimed: set[int] = set()
@@ -136,7 +136,7 @@ class SessionVectors:
 
     def checked_epoch(self) -> int:
         """Return the session's epoch now. What is not stored yet is given up if it may not be right any more."""
-        state = self._state()
+        state = self.session_index.state()
         if state.epoch != self.epoch and not (self.session_index.drop_forgotten(state) and self.drop_forgotten()):
             with self.session_index.lock:
                 self._unsaved = []
@@ -173,7 +173,7 @@ class SessionVectors:
         hash_of = {position: text for position, text in zip(positions, hashes, strict=True) if position in lacking}
         known: Sequence[VectorRow] = list(self._unsaved)
         if ask and hash_of:
-            known = self._reusable(hash_of)
+            known = self.session_index.known_vectors(self.space, hash_of)
         valid = {position: data for position, text, data in known if hash_of.get(position) == text}
         equal = {text: data for _, text, data in known}
         copies = [
@@ -204,7 +204,7 @@ class SessionVectors:
                 the vectors were loaded or last followed. If something was forgotten since, they stay here.
         """
         rows, epoch = self.unsaved, self.epoch if epoch is None else epoch
-        if rows is not None and self._keep(rows, epoch):
+        if rows is not None and self.session_index.keep_vectors(rows, epoch):
             self.note_saved(rows)
 
     @property
@@ -232,56 +232,43 @@ class SessionVectors:
             vectors = decode_vectors(b"".join(data for _, data in new), self.dimension)
             self.vectors.add(np.repeat([row for row, _ in new], pieces), vectors)
 
-    def _state(self) -> SessionState:
-        return self._store.state(self.session_index.session)
-
-    def _reusable(self, hashes: Mapping[Position, str]) -> list[VectorRow]:
-        return self._store.known_vectors(self.session_index.session, self.space, hashes)
-
-    def _keep(self, rows: VectorRows, epoch: int) -> bool:
-        return self._store.keep(self.session_index.session, rows, epoch)
-
-    def snapshot_due(self, least: int) -> bool:
-        """Return whether to save a snapshot: there are at least `least` new vectors, and nothing was forgotten."""
-        if len(self.session_index.gone):
-            return False
-        return self._needs_rewrite or len(self.vectors) - self.saved >= least
+    def snapshot_due(self, least: int = SNAPSHOT_ROWS) -> bool:
+        """Return whether to save a snapshot: there are so many new vectors, and nothing was forgotten."""
+        new = len(self.vectors) - sum(self.saved)
+        return self.session_index.may_be_saved and (self._needs_rewrite or new >= least)
 
     def save_snapshot(self) -> None:
-        """Store the vectors in the form in which they are searched, without the parts that are stored and full."""
+        """Store the vectors in the form in which they are searched, without the parts that are stored as they are."""
         self.save()
         with self.session_index.lock:
             epoch = self.epoch
-            if len(self.session_index.gone):
+            if not self.session_index.may_be_saved:
                 return  # forgotten since it was due: what is packed now would hold it
-        for start in range(self.saved // PART * PART, len(self.vectors), PART):
-            number, end = start // PART, min(start + PART, len(self.vectors))
-            arrays: Arrays = {"owners": self.vectors.owners[start:end], "matrix": self.vectors.matrix(start, end)}
-            data = pack(self._about(number), arrays)
+        part_of = self.vectors.owners // PART
+        for number, size in enumerate(np.bincount(part_of).tolist()):
+            if self.saved[number : number + 1] == [size]:
+                continue
+            own = np.flatnonzero(part_of == number)
+            arrays: Arrays = {"owners": self.vectors.owners[own], "matrix": self.vectors.matrix(own)}
+            data = pack({"epoch": epoch, "dimension": self.dimension}, arrays)
             if not self._store.keep(self.session_index.session, Snapshot(self._name(number), data), epoch):
                 return
-            self._digests[number:] = [digest_of(data)]
-            self.saved = end
+            self.saved[number : number + 1] = [size]
         self._needs_rewrite = False
 
     def _load_snapshot(self) -> None:
-        """Load consecutive parts, up to one that another process has overwritten with a different version."""
-        while not self.saved % PART:
-            number = self.saved // PART
+        """Load the parts up to one that is not there, or of rows that are not loaded here."""
+        about = {"epoch": self.epoch, "dimension": self.dimension}
+        for number in range(-(-len(self.session_index) // PART)):
             found = read_snapshot(self._store, self.session_index.session, self._name(number))
             if found.damaged:
-                self.vectors, self.saved, self._digests = VectorIndex(self.dimension), 0, []
+                self.vectors, self.saved = VectorIndex(self.dimension), []
                 self.damaged = self._needs_rewrite = True
                 return
-            if found.about != self._about(number) or found.arrays["owners"].max() >= len(self.session_index):
-                return  # another process has written other parts, or rows that are not loaded here
+            if found.about != about or found.arrays["owners"].max(initial=0) >= len(self.session_index):
+                return
             self.vectors.add(found.arrays["owners"], found.arrays["matrix"])
-            self._digests.append(found.digest)
-            self.saved += len(found.arrays["owners"])
-
-    def _about(self, number: int) -> dict[str, object]:
-        after = self._digests[number - 1] if number else ""
-        return {"epoch": self.epoch, "dimension": self.dimension, "after": after}
+            self.saved.append(len(found.arrays["owners"]))
 
     def _name(self, number: int) -> str:
         return f"vectors/{self.space}" + (f"/{number}" if number else "")

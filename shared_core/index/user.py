@@ -106,7 +106,7 @@ class UserIndex(SessionIndex):
         self._on_main: GrowingArray[np.int32] = GrowingArray(np.int32)  # by row: its index on its main, or -1
         self._mains: dict[int | None, LinePrefix] = {}
         if space:
-            self.vectors[space] = UserVectors(self)
+            self.vectors[space] = SessionVectors(self, space, dimension)
 
     @property
     @override
@@ -289,10 +289,46 @@ class UserIndex(SessionIndex):
             rows = self._between(self._number(session, span.segment), span.start, span.upto)
             self._on_main.values[rows] = self.columns["depths"][rows] + np.int32(span.shift)
 
+    @property
     @override
-    def snapshot_due(self, least: int) -> bool:
-        """Return False: no session's rows stay in the store longer than the session that may forget them."""
+    def may_be_saved(self) -> bool:
+        """False: no session's rows stay in the store longer than the session that may forget them."""
         return False
+
+    # Vectors
+
+    @override
+    def state(self) -> SessionState:
+        """Return a state whose epoch differs from that of the index if something was forgotten."""
+        self.ask()
+        return SessionState(None, len(self), self.epoch + bool(self.outdated()))
+
+    @override
+    def known_vectors(self, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
+        found: list[VectorRow] = []
+        for key, some in self.by_session(list(hashes)).items():
+            there = self.store.known_vectors(key, space, {theirs: hashes[ours] for theirs, ours in some.items()})
+            found += [(self.numbered(key, position), text, data) for position, text, data in there]
+        return found
+
+    @override
+    def keep_vectors(self, rows: VectorRows, epoch: int) -> bool:
+        """Store vectors, with one read and one write for all sessions.
+
+        Those of a session that has forgotten something are made again. One that another embedder has embedded meanwhile
+        is left to it.
+        """
+        vectors = {position: (text, data) for position, text, data in rows.rows}
+        by_session = {key: some for key, some in self.by_session(list(vectors)).items() if key in self.known}
+        now = self.store.main_news(dict.fromkeys(by_session, (0, 0)))
+        ours = {
+            key: [(theirs, *vectors[here]) for theirs, here in some.items()]
+            for key, some in by_session.items()
+            if key in now and all(embedder_key(one) == embedder_key(self.space) for one in now[key].spaces[:1])
+        }
+        if ours:
+            self.store.keep_vectors(self.space, ours, {key: self.known[key].epoch for key in ours})
+        return True
 
     # What was forgotten
 
@@ -372,49 +408,3 @@ def _before_later(sessions: npt.NDArray[np.int64], later: Mask) -> Mask:
     before: npt.NDArray[np.int64] = (counts - later)[begins][np.cumsum(begins) - 1]
     early: Mask = counts == before
     return early
-
-
-class UserVectors(SessionVectors):
-    """The vectors of a user's sessions in one space; they are read along with the rows."""
-
-    def __init__(self, index: UserIndex) -> None:
-        super().__init__(index, index.space, index.dimension)
-        self._index = index
-
-    @override
-    def snapshot_due(self, least: int) -> bool:
-        return False
-
-    @override
-    def _state(self) -> SessionState:
-        """Return a state whose epoch differs from that of the index if something was forgotten."""
-        self._index.ask()
-        return SessionState(None, len(self._index), self._index.epoch + bool(self._index.outdated()))
-
-    @override
-    def _reusable(self, hashes: Mapping[Position, str]) -> list[VectorRow]:
-        """Return what need not be embedded again of some messages; one read for each of their sessions."""
-        found: list[VectorRow] = []
-        for key, some in self._index.by_session(list(hashes)).items():
-            there = self._store.known_vectors(key, self.space, {theirs: hashes[ours] for theirs, ours in some.items()})
-            found += [(self._index.numbered(key, position), text, data) for position, text, data in there]
-        return found
-
-    @override
-    def _keep(self, rows: VectorRows, epoch: int) -> bool:
-        """Store vectors, with one read and one write for all sessions.
-
-        Those of a session that has forgotten something are made again. One that another embedder has embedded meanwhile
-        is left to it.
-        """
-        vectors, known = {position: (text, data) for position, text, data in rows.rows}, self._index.known
-        by_session = {key: some for key, some in self._index.by_session(list(vectors)).items() if key in known}
-        now = self._store.main_news(dict.fromkeys(by_session, (0, 0)))
-        ours = {
-            key: [(theirs, *vectors[here]) for theirs, here in some.items()]
-            for key, some in by_session.items()
-            if key in now and all(embedder_key(one) == embedder_key(self.space) for one in now[key].spaces[:1])
-        }
-        if ours:
-            self._store.keep_vectors(self.space, ours, {key: known[key].epoch for key in ours})
-        return True

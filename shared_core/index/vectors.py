@@ -118,9 +118,9 @@ class VectorIndex:
         self._owners.extend(owners)
         self._follow()
 
-    def matrix(self, start: int = 0, stop: int | None = None) -> Half:
-        """Return the vectors in a range of numbers, all by default, shape (n, dimension), for a snapshot."""
-        return self._blocks.halves(np.arange(start, len(self) if stop is None else min(stop, len(self))))
+    def matrix(self, numbers: Numbers) -> Half:
+        """Return some vectors, shape (n, dimension), for a snapshot."""
+        return self._blocks.halves(numbers)
 
     def has(self, count: int) -> Mask:
         """Return which of the rows 0 to count - 1 have a vector, shape (count,). The array must not be written to."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from shared_core.errors import EmbedderError, EmbedderMismatchError, StoreError
 from shared_core.index.cache import IndexCache, Key, Saved, SharedIndex
-from shared_core.index.session import SessionIndex
+from shared_core.index.session import SNAPSHOT_ROWS, SessionIndex
 from shared_core.index.session_vectors import SessionVectors, vectors_in
 from shared_core.index.user import UserIndex
 from shared_core.recall.embedder_choice import EmbedderChoice, choose_embedder, words_alone
@@ -144,30 +144,29 @@ class OpenIndexes:
         """Return the open indexes."""
         return list(self._open.values())
 
-    def rest(self, least: int, unread: int) -> None:
-        """Let the indexes go, as nobody uses this memory for now; save what is due in the background.
+    def note_stored(self) -> None:
+        """Store the vectors that questions have made, as something else was stored, and soon the snapshots due."""
+        self.save_vectors()
+        self._save_later()
 
-        Args:
-            least: see `SessionIndex.snapshot_due`.
-            unread: how many messages may be stored that the session's index does not hold yet.
-        """
-        own = self.live.key
-        if unread >= least and own is not None and own in self.cache:
-            self._own(own)
+    def _save_later(self) -> None:
+        for shared in self.opened():
+            if shared.due():
+                self.cache.save_later(shared, self.saved)
+
+    def rest(self) -> None:
+        """Let the indexes go, as nobody uses this memory for now."""
+        self._save_later()
         opened, self._open = self._open, {}
         for key, shared in opened.items():
-            more = unread if key == own else 0
-            if isinstance(key, int) and shared.due(least - more):
-                self.cache.save_later(shared, key, least, self.saved)
-            else:
-                shared.rows.fold()
+            shared.rows.fold()
             shared.users.discard(self)
             self.cache.note(shared, key)
 
-    def close(self, *, least: int) -> None:
+    def close(self) -> None:
         """Save snapshots, let the indexes go, and stop the background work of those that nobody else uses."""
         try:
-            self.save_snapshots(least=least)
+            self.save_snapshots()
         finally:
             opened, self._open = self.opened(), {}
             for shared in opened:
@@ -175,18 +174,11 @@ class OpenIndexes:
                 if not shared.users:
                     shared.rest()
 
-    def refresh_and_save(self, *, least: int) -> None:
-        """Update the session's index, if it is in memory, and save its snapshot."""
-        state = self.live.sync()
-        if self.is_open:
-            self.open(state, EmbedderChoice(None))
-        self.save_snapshots(least=least)
-
-    def save_snapshots(self, *, least: int) -> None:
+    def save_snapshots(self, *, least: int = SNAPSHOT_ROWS) -> None:
         """Save the indexes in memory that have grown by `least` rows, or whose snapshots were damaged."""
         self.save_vectors()
         for index in self.opened():
-            index.save_snapshots(least, self.saved)
+            index.save_snapshots(self.saved, least)
 
     def own_vectors(self) -> SessionVectors | None:
         """Return the vectors of this session, if they are in memory."""

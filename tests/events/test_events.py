@@ -212,12 +212,12 @@ def test_a_snapshot_in_the_background_is_told(tmp_path: Path) -> None:
     events: list[MemoryEvent] = []
     with SessionPool(tmp_path / "chat.db", on_event=events.append, embedder="words") as pool, pool.use("s") as memory:
         memory.add(Message.user("hello"))
-        memory.search("hello")
         memory.add([Message.user(f"message {number}") for number in range(300)])
+        memory.search("hello")
     assert [(event.name, event.count, event.session_id) for event in events] == [
         ("add", 1, "s"),
-        ("search", 1, "s"),
         ("add", 300, "s"),
+        ("search", 4, "s"),
         ("snapshot", 301, "s"),
     ]
 

@@ -49,7 +49,8 @@ class CutsAmongEquals(VectorIndex):
 class FirstPieceOnly(VectorIndex):
     def cosines(self, query: Vectors, rows: npt.NDArray[np.int32]) -> Vectors:
         first = {owner: number for number, owner in reversed(list(enumerate(self.owners.tolist())))}
-        found = [self.matrix()[first[row]] @ query if row in first else np.nan for row in rows.tolist()]
+        vectors = self.matrix(np.arange(len(self)))
+        found = [vectors[first[row]] @ query if row in first else np.nan for row in rows.tolist()]
         return np.array(found, dtype=np.float32)
 
 
@@ -121,7 +122,7 @@ def test_what_unrelated_rows_have_in_common_is_told_by_a_few(count: int) -> None
     found = index.unrelated(np.arange(count, dtype=np.int32))
     assert len(read) == min(count, PAIRED)
     assert (read[0], read[-1]) == (0, count - 1)
-    kept = index.matrix()[read].astype(np.float64)
+    kept = index.matrix(np.array(read)).astype(np.float64)
     pairs = [float(kept[a] @ kept[b]) for a in range(len(read)) for b in range(a)]
     assert found == pytest.approx((np.mean(pairs), np.std(pairs)), abs=1e-6)
 

@@ -115,7 +115,6 @@ def test_the_whole_user(filled: CountedStore) -> None:
 
 
 def test_after_another_object_forgot_something(filled: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.memory.SNAPSHOT_ROWS", 100)
     with of(filled) as memory, of(filled) as other:
         memory.context(QUESTION)
         other.context(QUESTION)
