@@ -298,6 +298,10 @@ class CountedStore(Store):
         """See `Store`."""
         return self._noted("scrub").scrub()
 
+    def faults(self) -> list[str]:
+        """See `Store`."""
+        return self._noted("faults").faults()
+
     # The store itself
 
     def transaction(self) -> AbstractContextManager[None]:
