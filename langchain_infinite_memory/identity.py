@@ -3,7 +3,7 @@
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 from uuid import UUID
 from weakref import ref
@@ -50,15 +50,48 @@ workers that share a namespace from each other."""
 TASKS = 4096
 """How many tasks of nested graphs are remembered, and how many threads with their users."""
 
-OWNER = "infinite_memory_user"
-"""The private entry of the graph's state with the user whose thread it is."""
-
 NOBODY = ""
 """The owner of a thread that was begun without a user; the id of a user is never empty."""
+
+AUTHENTICATED = "langgraph_auth_user_id"
+"""The entry in which LangGraph's server names the user whom it has authenticated."""
+
+STATE = "infinite_memory"
+"""The private entry of a graph's state with the `ThreadRecord` of each middleware, by its name."""
 
 
 class RunError(ValueError):
     """A run was called in a way that could mix up users. It is raised whatever `on_error` is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadRecord:
+    """What the private state of a graph records of its thread at each run, so that it goes back with a checkpoint.
+
+    Attributes:
+        owner: the user whose thread it is, or NOBODY.
+        newest: the id of the newest message that is stored for its list.
+        before: the ids of the stored messages before its list, the nearest last. None: it was not followed yet.
+        summary: the id of the summary that stands for those.
+    """
+
+    owner: str = NOBODY
+    newest: str | None = None
+    before: tuple[str, ...] | None = None
+    summary: str | None = None
+
+    @classmethod
+    def of(cls, state: Any, name: str | None = None) -> "ThreadRecord | None":
+        """Return the record in a graph's state: of the middleware of this name, or of any."""
+        records = entry_of(state, STATE) or {}
+        data = records.get(name) if name is not None else next(iter(records.values()), None)
+        if data is None:
+            return None
+        return cls(**data | {"before": None if data["before"] is None else tuple(data["before"])})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {**asdict(self), "before": None if self.before is None else list(self.before)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +107,9 @@ class Thread:
         task: the name of the task, if the list's graph is nested and lasts for one task. None: it does not.
         newest: the id of the newest message that was stored for it.
         named: whether the session was named for the run, so that a list continues it even if it holds none of it.
-        in_memory: the checkpointer, if it keeps its state in memory only, and may have lost it with an earlier process.
         saver: the checkpointer that keeps the state of the run, by the name of its thread and for any user.
+        in_memory: whether that keeps its state in memory only, and may have lost it with an earlier process.
+        record: what the state records of it; None: nothing yet, or the graph has no such state.
     """
 
     session_id: str | None
@@ -86,8 +120,9 @@ class Thread:
     task: str | None = field(default=None, compare=False)
     newest: str | None = field(default=None, compare=False)
     named: bool = field(default=False, compare=False)
-    in_memory: "ref[Any] | None" = field(default=None, compare=False)
     saver: "ref[Any] | None" = field(default=None, compare=False)
+    in_memory: bool = field(default=False, compare=False)
+    record: ThreadRecord | None = field(default=None, compare=False)
 
     @property
     def owner(self) -> str:
@@ -120,7 +155,8 @@ class ThreadResolver:
     Args:
         session_id: the session of all runs, or a function of LangGraph's `Runtime` that names the session of a run.
             None, or if the function returns None: the run's `thread_id`, else its `session_id`, else there is none.
-        user_key: the name of the user's id in the runtime context, else in the configuration.
+        user_key: the name of the user's id in the runtime context, else in the configuration; without one, it is the
+            user whom LangGraph's server has authenticated.
         removed: what it means that a list lacks messages of the session. None: with a checkpointer, the list is the
             whole conversation, and they were taken back; without one, the caller sends only what is new.
         share_with_subgraphs: whether nested graphs use the session of the graph that they are in.
@@ -162,7 +198,7 @@ class ThreadResolver:
         thread = named_session("thread_id", configurable["thread_id"])
         own = self._own_name(runtime)
         session = _first(own, *(named_session(key, configurable.get(key)) for key in self.session_keys))
-        user = named_user(_entry(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key))
+        user = self._user(runtime, configurable)
         nested = "" if self.share_with_subgraphs else _nested_in(config, alone=alone)
         saver = configurable.get(CHECKPOINTER)
         if session is None:
@@ -175,7 +211,12 @@ class ThreadResolver:
             return _nested_thread(Thread(session, user, thread, removed="leave_out", saver=kept), nested, listed)
         removed = self.removed or ("keep" if saver is None else "leave_out")
         found = Thread(session, user, thread, saver is not None, removed, named=own is not None)
-        return replace(found, saver=kept, in_memory=kept if _keeps_nothing(saver) else None)
+        return replace(found, saver=kept, in_memory=_keeps_nothing(saver))
+
+    def _user(self, runtime: "Runtime[Any] | None", configurable: Mapping[str, Any]) -> str | None:
+        named = entry_of(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key)
+        authenticated = getattr(getattr(runtime, "server_info", None), "user", None)
+        return named_user(*named, getattr(authenticated, "identity", None), configurable.get(AUTHENTICATED))
 
     def named(self, thread_id: str | None, user_id: str | None) -> Thread:
         """Return the conversation of a thread outside of its runs.
@@ -245,17 +286,28 @@ def _keeps_nothing(saver: Any) -> bool:
 
 
 class Newest(OrderedDict[Key, Value]):
-    """A mapping that keeps so many entries: those that were set last. It needs a lock around it."""
+    """A mapping that keeps the entries that were set last, up to a size in all. It needs a lock around it.
 
-    def __init__(self, size: int) -> None:
+    Args:
+        size: the most that its entries may weigh together; one is always kept.
+        weight: what an entry weighs.
+    """
+
+    def __init__(self, size: int, weight: Callable[[Value], int] = lambda value: 1) -> None:
         super().__init__()
-        self._size = size
+        self._room, self._weight = size, weight
 
     def __setitem__(self, key: Key, value: Value) -> None:
+        if key in self:
+            del self[key]
         super().__setitem__(key, value)
-        self.move_to_end(key)
-        if len(self) > self._size:
-            self.popitem(last=False)
+        self._room -= self._weight(value)
+        while self._room < 0 and len(self) > 1:
+            del self[next(iter(self))]
+
+    def __delitem__(self, key: Key) -> None:
+        self._room += self._weight(self[key])
+        super().__delitem__(key)
 
 
 class _Task(NamedTuple):
@@ -398,5 +450,6 @@ def _thread_id(runtime: "Runtime[Any] | None") -> Any:
     return getattr(getattr(runtime, "execution_info", None), "thread_id", None)
 
 
-def _entry(context: Any, key: str) -> Any:
-    return context.get(key) if isinstance(context, Mapping) else getattr(context, key, None)
+def entry_of(holder: Any, key: str) -> Any:
+    """Return an entry of a mapping, or an attribute of anything else; None: it has none."""
+    return holder.get(key) if isinstance(holder, Mapping) else getattr(holder, key, None)

@@ -25,12 +25,13 @@ from typing_extensions import TypedDict, override
 from langchain_infinite_memory.budget import Budget, MaxTokens, is_overflow, must_send
 from langchain_infinite_memory.followed_lists import read_list
 from langchain_infinite_memory.identity import (
-    OWNER,
+    STATE,
     OnReport,
     Removed,
     RunError,
     SessionName,
     Thread,
+    ThreadRecord,
     ThreadResolver,
     check_report,
     erased_question,
@@ -57,9 +58,6 @@ logger = logging.getLogger("langchain_infinite_memory")
 FAILURES = (Exception,)
 """What a memory raises: stores, counters and clocks may be the caller's own, and raise anything."""
 
-STATE = "infinite_memory"
-"""The private entry of the graph's state with where the list of each middleware begins."""
-
 Answer = Any  # `ModelResponse`, `AIMessage` or, in newer versions of LangChain, `ExtendedModelResponse`
 
 if TYPE_CHECKING:
@@ -71,10 +69,9 @@ else:  # before LangChain 1.2.7, these have other type parameters, or none
 
 
 class MemoryState(AgentState):
-    """The state of the graph, with where the list begins on its line, see `Anchor`, and the user whose thread it is."""
+    """The state of the graph, with the `ThreadRecord` of each middleware."""
 
     infinite_memory: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
-    infinite_memory_user: NotRequired[Annotated[str, PrivateStateAttr]]
 
 
 class InfiniteMemoryMiddleware(Middleware):
@@ -306,8 +303,7 @@ class InfiniteMemoryMiddleware(Middleware):
             self._memory.settle(thread, state["messages"])
         except FAILURES as error:
             self._failed(error)
-        claims = thread.saver is not None and thread.user_id is not None and state.get(OWNER) is None
-        return {OWNER: thread.user_id} if claims else None
+        return self._recorded(thread, state, ThreadRecord(thread.owner)) if thread.record is None else None
 
     @override
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
@@ -320,22 +316,26 @@ class InfiniteMemoryMiddleware(Middleware):
             self._memory.end_run(thread, state["messages"])
         except FAILURES as error:
             self._failed(error)
-        saved, known = self._memory.saved(thread), state.get(STATE) or {}
-        return {STATE: {**known, self.name: saved}} if saved != known.get(self.name) else None
+        return self._recorded(thread, state, self._memory.record(thread))
+
+    def _recorded(self, thread: Thread, state: Mapping[str, Any], record: ThreadRecord) -> dict[str, Any] | None:
+        if thread.saver is None or record == thread.record:
+            return None
+        return {STATE: {**(state.get(STATE) or {}), self.name: record.to_dict()}}
 
     @override
     async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         return await asyncio.shield(asyncio.to_thread(self.after_agent, state, runtime))
 
     def _thread(self, state: Mapping[str, Any], runtime: Any) -> Thread:
-        messages, owner = state.get("messages", ()), state.get(OWNER)
-        adopts = None if self._memory.needs_user else owner
+        messages, record = state.get("messages", ()), ThreadRecord.of(state, self.name)
+        adopts = None if self._memory.needs_user or record is None else record.owner
         thread = self._threads.resolve(runtime, listed=read_list(messages), owner=adopts)
+        thread = replace(thread, record=record)
         try:
-            thread = self._memory.owned(thread, messages, owner)
+            return self._memory.owned(thread, messages)
         except FAILURES as error:
             self._failed(error)
-        self._memory.note(thread, (state.get(STATE) or {}).get(self.name))
         return thread
 
     def _failed(self, error: Exception) -> None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from langchain_infinite_memory.followed_lists import read_list
-from langchain_infinite_memory.identity import OWNER, SessionName, Thread, ThreadResolver, named_user
+from langchain_infinite_memory.identity import SessionName, Thread, ThreadRecord, ThreadResolver, entry_of, named_user
 from langchain_infinite_memory.sessions import MemoryLike, Sessions, unnamed
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import Hits, hits_steps
@@ -270,8 +270,10 @@ def search_tool(
     wording = template or RecallTemplate()
 
     def run(config: RunnableConfig, runtime: "ToolRuntime | None") -> tuple[Thread, Sequence[BaseMessage]]:
-        messages = _entry(runtime, "messages", ())
-        return threads.resolve(config=config, listed=read_list(messages), owner=_entry(runtime, OWNER, None)), messages
+        state = runtime.state if runtime is not None else None
+        messages, record = entry_of(state, "messages") or (), ThreadRecord.of(state)
+        owner = record.owner if record is not None else None
+        return threads.resolve(config=config, listed=read_list(messages), owner=owner), messages
 
     def search(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
@@ -290,11 +292,6 @@ def search_tool(
     return StructuredTool.from_function(
         search, asearch, name=name, description=description, args_schema=RecallArguments
     )
-
-
-def _entry(runtime: "ToolRuntime | None", name: str, default: Any) -> Any:
-    state = runtime.state if runtime is not None else None
-    return state.get(name, default) if isinstance(state, Mapping) else getattr(state, name, default)
 
 
 def _unsearched(error: Exception) -> str:

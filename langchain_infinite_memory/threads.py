@@ -10,19 +10,18 @@ from typing import Any, NamedTuple
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from langchain_infinite_memory.followed_lists import (
-    Anchor,
     Followed,
     FollowedLists,
     StateList,
     follow_whole,
     read_list,
-    said_by_another,
 )
 from langchain_infinite_memory.identity import (
     NOBODY,
     UNDER,
     RunError,
     Thread,
+    ThreadRecord,
     erased_question,
     note_newest,
     note_owner,
@@ -110,13 +109,14 @@ class ThreadMemory:
         """Whether each run must name its user, because it recalls from the user's other sessions, too."""
         return self.pool.settings.get("scope") == "user"
 
-    def owned(self, thread: Thread, messages: Sequence[BaseMessage], owner: str | None = None) -> Thread:
+    def owned(self, thread: Thread, messages: Sequence[BaseMessage]) -> Thread:
         """Return the conversation with the user whose it is. A checkpointer keeps a thread for one user, or for nobody.
+
+        The state records the user. In a graph that has no record, such as one with a node, stored messages tell.
 
         Args:
             thread: the conversation, with the user that the run names, if any.
             messages: the list as the graph's state has it.
-            owner: the user whose it is by the graph's state. None: the stored messages tell.
 
         Raises:
             RunError: the run names another user. What it brought to the list is never stored nor sent.
@@ -124,8 +124,7 @@ class ThreadMemory:
         """
         if thread.saver is None or thread.session_id is None:
             return thread
-        if owner is None:
-            owner = self._stored_owner(thread, read_list(messages))
+        owner = thread.record.owner if thread.record is not None else self._stored_owner(thread, read_list(messages))
         if thread.owner not in (NOBODY, owner):
             self._refuse(replace(thread, user_id=owner or None), messages)
             raise refusal(thread, owner)
@@ -137,7 +136,7 @@ class ThreadMemory:
 
     def _refuse(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
         try:
-            self._lists.erase_unstored(thread, read_list(messages).talk, said_by_another)
+            self._lists.erase_brought(thread, read_list(messages).talk)
         except Exception as error:  # stores may be the caller's own, and raise anything
             logger.warning("what another user's run brought to thread %r stays there: %s", thread.thread_id, error)
 
@@ -190,17 +189,17 @@ class ThreadMemory:
         self, run: RunMemory, thread: Thread, listed: StateList, given: ModelInput
     ) -> Steps[ThreadPrompt]:
         memory, followed = run.memory, self._follow(run, thread, listed)
-        if not followed.is_asked:
+        if not followed.is_asked(listed):
             raise erased_question()
         view = request_view(listed.talk, given.messages)
         limit = memory.max_tokens if given.max_tokens is None else given.max_tokens
         reserve = _reserve(memory, [*given.system, *view.unstored], limit)
-        growth = 0
+        growth, own = 0, followed.by_id(listed)
         for _ in range(1 + GROWTHS):
             reserved = min(reserve + growth, limit)
             context = yield from _context_steps(memory, followed.newest, given.tools, limit, reserved)
-            plain = not view.reworded(followed.by_id).isdisjoint(_recalled(context.report))
-            shown = view.show(_listed_system(thread, context.messages, followed), followed.by_id, plain=plain)
+            plain = not view.reworded(own).isdisjoint(_recalled(context.report))
+            shown = view.show(_listed_system(thread, context.messages, own), own, plain=plain)
             before, growth = growth, max(growth, _growth(memory, shown))
             if growth == before:
                 break
@@ -245,15 +244,9 @@ class ThreadMemory:
         note_newest(thread, followed.newest)
         return followed
 
-    def note(self, thread: Thread, saved: Mapping[str, Any] | None) -> None:
-        """Note where the list of a thread begins on its line, as `saved` returned it to another process."""
-        if saved is not None:
-            self._lists.set_anchor(thread, Anchor.from_dict(saved))
-
-    def saved(self, thread: Thread) -> Mapping[str, Any] | None:
-        """Return where the list of a thread begins on its line, as plain data; None: at the beginning."""
-        anchor = self._lists.anchor(thread)
-        return anchor.to_dict() if anchor is not None and (anchor.before or anchor.summary) else None
+    def record(self, thread: Thread) -> ThreadRecord:
+        """Return what the state is to record of a thread."""
+        return self._lists.record(thread) or thread.record or ThreadRecord(thread.owner)
 
     # Searching
 
@@ -397,11 +390,10 @@ def _stands_at_end(memory: InfiniteMemory, newest: str | None) -> bool:
     return False
 
 
-def _listed_system(thread: Thread, prompt: Sequence[Message], followed: Followed) -> list[Message]:
+def _listed_system(thread: Thread, prompt: Sequence[Message], known: Mapping[str, BaseMessage]) -> list[Message]:
     """Return a prompt without the system messages that were taken out of the list."""
     if thread.removed == "keep":
         return list(prompt)
-    known = followed.by_id
     return [one for one in prompt if one.role != "system" or one.pinned or one.id is None or one.id in known]
 
 

@@ -11,7 +11,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from langchain_infinite_memory.budget import Budget
-from langchain_infinite_memory.followed_lists import FollowedLists, StateList, follow_whole
+from langchain_infinite_memory.followed_lists import Followed, FollowedLists, StateList, follow_whole
 from langchain_infinite_memory.identity import Newest, Tasks
 from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, Sessions, open_pool
 from shared_core import InfiniteMemory
@@ -59,14 +59,16 @@ def in_child(work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_of_so_many_entries_those_that_were_set_last_are_kept() -> None:
-    newest: Newest[str, int] = Newest(2)
-    for number, key in enumerate("abac"):
-        newest[key] = number
-    newest.setdefault("a", 9)
-    assert list(newest.items()) == [("a", 2), ("c", 3)]
-    newest.setdefault("d", 4)
-    assert list(newest.items()) == [("c", 3), ("d", 4)]
+def test_of_entries_that_weigh_too_much_those_that_were_set_last_are_kept() -> None:
+    newest: Newest[str, int] = Newest(6, weight=lambda value: value)
+    for key, weight in [("a", 1), ("b", 2), ("a", 3), ("c", 3)]:
+        newest[key] = weight
+    assert list(newest.items()) == [("a", 3), ("c", 3)]
+    del newest["a"]
+    newest["d"] = 3
+    assert list(newest) == ["c", "d"]
+    newest["e"] = 9
+    assert list(newest) == ["e"], "one is kept whatever it weighs"
 
 
 def test_memories_of_runs_are_used_by_one_caller_at_a_time() -> None:
@@ -75,7 +77,7 @@ def test_memories_of_runs_are_used_by_one_caller_at_a_time() -> None:
 
     def taken(name: str, user_id: str | None = None) -> RunMemory:
         run = runs.take(lists[name], user_id)
-        run.followed = follow_whole(run.memory, lists[name])
+        run.followed = follow_whole(run.memory, lists[name], Followed())
         return run
 
     first, second = taken("a"), taken("a")

@@ -18,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from langchain_infinite_memory import infinite_memory_node
-from langchain_infinite_memory.followed_lists import Choose, Known, said_by_another, unstored_behind
+from langchain_infinite_memory.followed_lists import FollowedLists
 from langchain_infinite_memory.identity import Thread
 from langchain_infinite_memory.threads import ModelInput, ThreadMemory
 from shared_core.errors import UnknownReferenceError
@@ -434,9 +434,10 @@ OF_A_REFUSED_RUN = {"": "", "s": "", "sh": "1", "sah": "2", "sacth": "4", "shah"
 
 
 @pytest.mark.parametrize(
-    ("choose", "rows"), [(unstored_behind, BEHIND_AN_ERASED_MESSAGE), (said_by_another, OF_A_REFUSED_RUN)]
+    ("erase", "rows"),
+    [(FollowedLists.erase_behind, BEHIND_AN_ERASED_MESSAGE), (FollowedLists.erase_brought, OF_A_REFUSED_RUN)],
 )
-def test_what_is_erased_unstored(choose: Choose, rows: dict[str, str]) -> None:
+def test_what_is_erased_unstored(erase: Callable[..., None], rows: dict[str, str]) -> None:
     kinds: Any = {"e": HumanMessage, "s": HumanMessage, "h": HumanMessage, "a": AIMessage, "c": AIMessage}
     for letters, erased in rows.items():
         messages = [
@@ -445,8 +446,10 @@ def test_what_is_erased_unstored(choose: Choose, rows: dict[str, str]) -> None:
         ]
         with SessionPool(token_counter=Words()) as pool:
             key = pool.store.create_session(None, "t")
-            pool.store.restore(key, Restored(forgotten=tuple(str(m.id) for m in messages if m.text == "e")))
+            before = tuple(str(m.id) for m in messages if m.text == "e")
+            pool.store.restore(key, Restored(forgotten=before))
             with pool.use("t") as own:
                 own.add([Message.user("s", id=message.id) for message in messages if message.text == "s"])
-            known = Known(pool.store, key, [message.id for message in messages])
-            assert "".join(f"{message.id}" for message in choose(messages, known)) == erased, letters
+            erase(FollowedLists(pool.store), Thread("t"), messages)
+            gone = pool.store.are_forgotten(key, [str(message.id) for message in messages])
+            assert "".join(sorted(gone - set(before))) == erased, letters

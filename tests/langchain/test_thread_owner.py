@@ -229,3 +229,20 @@ def test_a_list_that_a_caller_brings_to_a_thread_of_their_own_is_theirs() -> Non
         for user in ("dora", "emil"):
             names = config(f"{user}:tuesday", user_id=user)
             assert one.invoke({"messages": history}, names)["messages"][-1].text == "1"
+
+
+def test_the_user_whom_the_server_authenticated_is_the_default() -> None:
+    with closing(memory()) as middleware:
+        one = agent(Model(), middleware)
+        run(one, SECRET, langgraph_auth_user_id="dora")
+        run(one, SECRET, langgraph_auth_user_id="dora", user_id="emil")
+        assert {key.user_id for key in middleware.pool.store.sessions()} == {"dora", "emil"}
+
+
+def test_the_state_records_the_thread_at_every_run() -> None:
+    with closing(memory()) as middleware:
+        one = agent(Model(), middleware, checkpointer=InMemorySaver())
+        for user in ("dora", "dora"):
+            messages = one.invoke({"messages": [HumanMessage("hello")]}, config("tuesday", user_id=user))["messages"]
+            recorded = one.get_state(config("tuesday")).values["infinite_memory"][middleware.name]
+            assert recorded == {"owner": "dora", "newest": messages[-1].id, "before": [], "summary": None}
