@@ -125,7 +125,8 @@ def function(name: str, value: Any, form: str) -> None:
 def instance(name: str, value: object, kind: type) -> None:
     """Check that an argument is an object of a class; TypeError if it is not."""
     if not isinstance(value, kind):
-        raise TypeError(f"{shown(name, value)}: expected a {kind.__name__}; write {name}={kind.__name__}(…)")
+        article = "an" if kind.__name__[0] in "AEIO" else "a"
+        raise TypeError(f"{shown(name, value)}: expected {article} {kind.__name__}; write {name}={kind.__name__}(…)")
 
 
 def file_path(name: str, value: Any) -> str | os.PathLike[str]:
@@ -259,7 +260,6 @@ OTHER_NAMES = {
     "session_id": ("session", "thread_id", "conversation_id", "chat_id"),
     "user_id": ("user", "owner"),
     "summarizer": ("llm",),
-    "fill": ("window_slack",),
     "recall_template": ("template", "summary_template", "excerpt_tokens"),
     "reranker": ("rerank_model", "rerank", "compressor", "base_compressor", "node_postprocessors", "cross_encoder"),
     "system": ("system_prompt", "system_message", "instructions"),

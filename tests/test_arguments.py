@@ -61,7 +61,8 @@ def test_what_the_errors_say(memory: InfiniteMemory) -> None:
         with pytest.raises((InfiniteMemoryError, ValueError, TypeError)) as caught:
             eval(call, {**NAMES, "memory": memory})
         said = str(caught.value).replace("\\\\", "/").replace(Path.cwd().as_posix(), "/home")
-        assert f"{caught.type.__name__}: {said}\n" == shown, call
+        pattern = re.escape(shown).replace(re.escape("[...]"), ".+")
+        assert re.fullmatch(pattern, f"{caught.type.__name__}: {said}\n"), (call, said)
         assert len(said) <= 320, call
         hidden = type(caught.value.__context__).__module__.startswith("pydantic")
         assert caught.value.__suppress_context__ or not hidden, call

@@ -323,6 +323,20 @@ def test_a_summary_that_is_too_long_is_cut_and_the_report_says_so() -> None:
     assert words(line_of(other).text) == 2 + 3, "another memory may want it shorter"
 
 
+def test_a_summary_of_the_first_message_of_the_window_gives_way_to_an_older_one() -> None:
+    """One that ends right before the window would be right; this one says again what stands below it."""
+    memory = new(Recorder(), max_tokens=65)
+    for number in range(6):
+        memory.add(Message.user(f"ask{number} " + "word " * 19, id=f"u{number}"))
+        memory.summarize()
+    summary = memory.summary()
+    assert summary is not None
+    assert summary.last_id == "u2"
+    asked = memory.context(max_tokens=90)
+    assert place_of(asked)[1:] == ["u2", "u3", "u4", "u5"]
+    assert line_of(asked).text == "2 messages: u0 u1"
+
+
 def test_where_it_does_not_fit_the_question_goes_first() -> None:
     memory = new(Recorder())
     talk(memory, *range(30))
@@ -604,6 +618,20 @@ def test_what_is_forgotten_while_the_summarizer_writes_is_not_kept() -> None:
     summary = asked.summary()
     assert summary is not None
     assert "u0" not in summary.text
+
+
+def test_what_was_forgotten_meanwhile_is_not_in_the_prompt_if_the_summarizer_then_fails() -> None:
+    memory = new(None)
+    for number in range(30):
+        memory.add(turn(number))
+
+    def forgets_and_fails(previous: str | None, messages: Sequence[Message]) -> str:
+        memory.forget(ids=["u29", "a29"])
+        raise ValueError("no")
+
+    with pytest.warns(RuntimeWarning, match="the summarizer failed"):
+        context = new(forgets_and_fails, memory._store).context("and now?")
+    assert place_of(context)[-2:] == ["a28", "and now?"]
 
 
 # Threads and the event loop
