@@ -16,8 +16,11 @@ InfiniteMemoryError
 └── MissingExtraError (ImportError)       an optional dependency is not installed
 """
 
+import sys
+import warnings
 from collections.abc import Sequence
 from importlib.util import find_spec
+from types import FrameType
 
 __all__ = [
     "AmbiguousReferenceError",
@@ -135,3 +138,15 @@ def require(package: str, remedy: str) -> None:
     """Raise MissingExtraError with the remedy if a package is not installed."""
     if not installed(package):
         raise MissingExtraError(f"{package} is not installed: {remedy}", name=package)
+
+
+PACKAGES = ("shared_core", "langchain_infinite_memory", "llama_index_infinite_memory")
+
+
+def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
+    """Show a warning at the line of the program that called the package, however deep inside of it we are."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in PACKAGES:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

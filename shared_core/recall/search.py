@@ -1,7 +1,6 @@
 """Search the stored conversation: the steps of a search, and what it returns."""
 
 import logging
-import warnings
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -11,7 +10,7 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.errors import EmbedderError
+from shared_core.errors import EmbedderError, warn
 from shared_core.events import Note
 from shared_core.index.lines import LinePrefix
 from shared_core.index.session import SessionIndex
@@ -241,7 +240,7 @@ class Searcher:
     def _warn(self, note: str) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(note, RuntimeWarning, stacklevel=2)
+            warn(note)
 
     def _count_pending(self, scope: Scope, *, failed: bool) -> int:
         """Return how many messages have no vector. Without its fingerprint, no vector is known to be the embedder's."""

@@ -1,6 +1,5 @@
 """The rolling summary: which one a prompt contains, and when messages that left the window are summed up."""
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -8,7 +7,7 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import islice
 
-from shared_core.errors import StoreError
+from shared_core.errors import StoreError, warn
 from shared_core.events import Note
 from shared_core.plugins.base import Summarizer
 from shared_core.plugins.calls import Failure, Request, Steps
@@ -247,7 +246,7 @@ class RollingSummary:
             "summarizer_failed",
         )
         if self._failed is None:
-            warnings.warn(note, RuntimeWarning, stacklevel=2)
+            warn(note)
         self._failed, self._pause = note, PAUSE
         return note
 

@@ -6,12 +6,12 @@ import importlib.util
 import os
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shared_core.errors import warn
 from shared_core.plugins.base import OVERHEAD
 from shared_core.runtime.threads import in_time
 from shared_core.tokens.conservative import ConservativeCounter
@@ -112,13 +112,12 @@ def _encoding(name: str) -> "Encoding | None":
             try:
                 _loaded[name] = in_time(partial(_load, name), DOWNLOAD_SECONDS, "tiktoken-download")
             except (OSError, ValueError) as error:
-                warnings.warn(
+                warn(
                     f"tiktoken's table {name!r} is not on this machine and cannot be downloaded "
                     f"({type(error).__name__}); "
                     "tokens are over-estimated. Set TIKTOKEN_CACHE_DIR to a folder that holds it, or install "
                     "llama-index-core, which brings cl100k_base and o200k_base.",
                     TokenFallbackWarning,
-                    stacklevel=3,
                 )
         return _loaded[name]
 

@@ -551,7 +551,7 @@ def test_a_failure_is_said_once_and_the_prompt_is_built(summarizer: Any, reason:
     note = f"the summary is not renewed, as the summarizer failed ({reason})"
     with pytest.warns(RuntimeWarning) as warned:
         context = talk(memory, *range(40))
-    assert [str(warning.message) for warning in warned] == [note]
+    assert [(str(warning.message), warning.filename) for warning in warned] == [(note, __file__)], "the caller's line"
     assert context.report.degraded == (note,)
     assert memory.summary() is None
     assert len(context.messages) > 10
