@@ -16,10 +16,12 @@ that `context` would cut costs what the passage of it costs there, and counts as
 the passage is the right one. All is asked at the end; files whose questions come in the middle have no such tables.
 
 Prompts: what a user gets from `context`, asked when the file says so, also with `recall="thorough"` and `"precise"`.
-"Evidence" is the share of the labelled messages that are in the prompt. "Facts" is the share of the answer's
-informative words that the question does not hold and that occur in the messages and excerpts of the prompt, apart from
-the names and dates that it adds. "Recalled" and "prompt" are tokens. What is recalled for questions about the next
-conversation of the file, or for small talk and general knowledge (`shared_core/evaluation/small_talk.json`), is waste.
+"Evidence" is the share of the labelled messages that are in the prompt. "Rare facts" are the words of the answer that
+the question does not hold, but the labelled messages do, and at most 5 % of all messages: the share of them that occurs
+in the messages and excerpts of the prompt. "Recalled" and "prompt" are tokens. "BM25 in its place" has the window of
+`context`, and as many tokens of what BM25 ranks first as `context` recalls. What is recalled for questions about the
+next conversation of the file, or for small talk and general knowledge (`shared_core/evaluation/small_talk.json`), is
+waste; in sets of one subject, such as the meetings of one project, the next conversation is not quite foreign.
 
 Prints Markdown tables. Intervals are 95 %, of 10,000 resamples of whole conversations. `--json FILE` writes a row for
 each question, `--plot FILE` draws the evidence over the tokens spent, `--ablate` switches off our ingredients one by
@@ -39,7 +41,7 @@ from pathlib import Path
 from recall_ablations import ABLATIONS, PROMPT_ABLATIONS, Ablation
 from recall_measures import BUDGETS, Piece, Score, filled, score
 from recall_prompt_tables import gain_lead_table, gain_table, kind_table, silence_table, without_table
-from recall_prompts import FOREIGN, OWN, Asked, measure_prompts, measure_without
+from recall_prompts import OWN, Asked, foreign_kind, measure_prompts, measure_without
 from recall_rankers import Ours, Ranker, Remembering, peers
 from recall_tables import Row, ablation_table, as_json, category_table, lead_table, method_table
 from recall_talks import Question, Talk, read_talks
@@ -162,7 +164,8 @@ def measure_file(
             others = foreign_questions(questions, at)[:: arguments.every]
             without += measure_without(talk, others, embedder, PROMPT_ABLATIONS)
         elif arguments.only != "rankings":
-            asked += measure_prompts(talk, {FOREIGN: foreign_questions(questions, at)} | small_talk(), embedder)
+            lines = {foreign_kind(talk): foreign_questions(questions, at), **small_talk()}
+            asked += measure_prompts(talk, lines, embedder)
         seconds = f"{time.process_time():.0f} s of processor time"
         print(f"{path.name}: {at + 1} of {len(talks)}, {seconds}", file=sys.stderr)
     if rows:

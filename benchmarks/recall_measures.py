@@ -1,16 +1,18 @@
 """How much of the evidence a ranking keeps; pure."""
 
 import math
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from shared_core.index.text import terms
 
 __all__ = [
-    "ASSISTANT_BUDGET", "BUDGETS", "SHOWN_BUDGETS", "Gain", "Piece", "Score", "facts", "filled", "mentioned", "score",
-    "share",
+    "ASSISTANT_BUDGET", "BUDGETS", "SHOWN_BUDGETS", "Gain", "Piece", "Score", "filled", "mentioned", "rare_facts",
+    "rare_words", "score", "share",
 ]  # fmt: skip
 
 BUDGETS = (500, 1_000, 2_000, 4_000)
@@ -21,6 +23,9 @@ SHOWN_BUDGETS = (1_000, 4_000)
 
 ASSISTANT_BUDGET = 1_000
 """At which it is told how much of what the assistant said is kept."""
+
+RARE = 0.05
+"""The share of the messages in which a word occurs at most that is called rare. Others come with nearly any text."""
 
 
 class Piece(NamedTuple):
@@ -57,8 +62,7 @@ class Gain:
         recalled: tokens of what was recalled.
         tokens: those of the whole prompt.
         evidence: the share of the evidence that is in it; None if there is none.
-        facts: the share of the answer's informative words that are in it, of those that the question does not hold;
-            None if there are none.
+        facts: the share of `rare_facts` that is in it; None if there are none.
     """
 
     recalled: int
@@ -72,9 +76,16 @@ def share(found: Collection[Hashable], evidence: Collection[Hashable]) -> float:
     return len(set(found) & set(evidence)) / len(evidence)
 
 
-def facts(answer: str | None, question: str) -> frozenset[str]:
-    """Return the informative words of an answer that the question does not hold, as stems."""
-    return frozenset(terms(answer).keys() - terms(question).keys()) if answer else frozenset()
+def rare_words(texts: Collection[str]) -> frozenset[str]:
+    """Return the informative words that occur in at most `RARE` of the messages of a conversation, as stems."""
+    found = Counter(chain.from_iterable(map(_terms, texts)))
+    return frozenset(word for word, often in found.items() if often <= RARE * len(texts))
+
+
+def rare_facts(answer: str | None, question: str, evidence: Iterable[str], rare: frozenset[str]) -> frozenset[str]:
+    """Return the rare words of an answer that the question does not hold, but the messages that answer it, as stems."""
+    said = frozenset[str]().union(*map(_terms, evidence))
+    return (_terms(answer or "") - _terms(question)) & said & rare
 
 
 def mentioned(words: frozenset[str], texts: Iterable[str]) -> float | None:

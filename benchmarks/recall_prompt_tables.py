@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
 from recall_measures import SHOWN_BUDGETS, Gain
-from recall_prompts import FOREIGN, OWN, WAYS, Asked
+from recall_prompts import EQUAL, FOREIGN, NEAR, OWN, WAYS, Asked
 from recall_tables import head, line
 
 from shared_core.evaluation.figures import bootstrap, percent, points
@@ -14,12 +14,14 @@ __all__ = ["gain_lead_table", "gain_table", "kind_table", "silence_table", "with
 Figure = Callable[[Gain], float | None]
 
 FIGURES: dict[str, Figure] = {
-    "evidence": lambda gain: gain.evidence, "facts": lambda gain: gain.facts, "recalled": lambda gain: gain.recalled,
+    "evidence": lambda gain: gain.evidence,
+    "rare facts": lambda gain: gain.facts,
+    "recalled": lambda gain: gain.recalled,
     "prompt": lambda gain: gain.tokens,
-}  # fmt: skip
+}
 """The first two are shares, the others tokens."""
 
-SHARES = ("evidence", "facts")
+SHARES = ("evidence", "rare facts")
 
 
 def gain_table(rows: Sequence[Asked]) -> Iterator[str]:
@@ -53,7 +55,7 @@ def without_table(rows: Sequence[Asked]) -> Iterator[str]:
     most = SHOWN_BUDGETS[-1]
     columns = [f"{name}, {budget:,}" for budget in SHOWN_BUDGETS for name in (*SHARES, "recalled")]
     yield from head(["without", *columns, f"{FOREIGN}, {most:,}"])
-    foreign, rows = _of(rows, FOREIGN), _of(rows, OWN)
+    foreign, rows = _of(rows, FOREIGN, NEAR), _of(rows, OWN)
     full, *ways = rows[0].gains
     for way in (full, *ways):
         cells = []
@@ -68,16 +70,16 @@ def without_table(rows: Sequence[Asked]) -> Iterator[str]:
         yield line([way.removeprefix("without "), *cells])
 
 
-def kind_table(rows: Sequence[Asked], rival: str = "BM25") -> Iterator[str]:
-    """Yield a line for each category: evidence / facts / tokens recalled, ours and a rival's, and the lead in facts."""
+def kind_table(rows: Sequence[Asked], rival: str = EQUAL) -> Iterator[str]:
+    """Yield a line for each category: evidence / rare facts / tokens recalled, and the lead in rare facts."""
     own, ways = _of(rows, OWN), ["context", "context, thorough", rival]
     columns = [f"{way}, {budget:,}" for budget in SHOWN_BUDGETS for way in ways]
-    leads = [f"lead in facts over {rival}, {budget:,}" for budget in SHOWN_BUDGETS]
-    yield from head(["evidence / facts / recalled", "questions", *columns, *leads])
+    leads = [f"lead in rare facts over {rival}, {budget:,}" for budget in SHOWN_BUDGETS]
+    yield from head(["evidence / rare facts / recalled", "questions", *columns, *leads])
     for category in sorted({row.category for row in own}):
         asked = [row for row in own if row.category == category]
         cells = [_three(asked, way, budget) for budget in SHOWN_BUDGETS for way in ways]
-        cells += [_lead(asked, "context", rival, budget, FIGURES["facts"]) for budget in SHOWN_BUDGETS]
+        cells += [_lead(asked, "context", rival, budget, FIGURES["rare facts"]) for budget in SHOWN_BUDGETS]
         yield line([category, f"{len(asked)}", *cells])
 
 
@@ -85,10 +87,11 @@ def silence_table(rows: Sequence[Asked]) -> Iterator[str]:
     """Yield a line for each kind of line: how often anything is recalled, with its interval, and the tokens of it."""
     columns = [f"{way}, {budget:,}" for budget in SHOWN_BUDGETS for way in WAYS]
     yield from head(["anything recalled, tokens of it", "lines", *columns])
-    small = [kind for kind in dict.fromkeys(row.kind for row in rows) if kind not in (OWN, FOREIGN)]
+    small = [kind for kind in dict.fromkeys(row.kind for row in rows) if kind not in (OWN, FOREIGN, NEAR)]
     for name, kinds in {
         OWN: [OWN],
         FOREIGN: [FOREIGN],
+        NEAR: [NEAR],
         "small talk": small,
         **{kind: [kind] for kind in small},
     }.items():

@@ -99,12 +99,14 @@ class Prompt(NamedTuple):
 
     Attributes:
         places: of the messages of the conversation.
+        window: of those that are there without being recalled.
         texts: what is there of each, without names, dates, and the marks of excerpts.
         recalled: the tokens of what was recalled, with its wording.
         tokens: those of the whole prompt.
     """
 
     places: frozenset[int]
+    window: frozenset[int]
     texts: tuple[str, ...]
     recalled: int
     tokens: int
@@ -151,7 +153,9 @@ class Ours:
         report = self._memory.context(question).report
         texts = [(id_, text) for id_, text in texts_of(report) if id_ is not None]
         places = frozenset(self._places[id_] for id_, _ in texts)
-        return Prompt(places, tuple(text for _, text in texts), report.totals[Kind.RECALLED], report.total_tokens)
+        window = places - {self._places.get(line.id) for line in report.included if line.kind == Kind.RECALLED}
+        texts_alone = tuple(text for _, text in texts)
+        return Prompt(places, window, texts_alone, report.totals[Kind.RECALLED], report.total_tokens)
 
 
 class Window:

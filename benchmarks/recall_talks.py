@@ -16,6 +16,10 @@ __all__ = ["Question", "Talk", "read_talks"]
 
 ROLES = ("user", "assistant")
 
+OF_ONE_SUBJECT = ("beam", "qmsum", "realmem")
+"""How the names of those sets begin whose conversations are about much the same, such as the meetings of one project: a
+question about one of them is not quite foreign to the next."""
+
 NO_TIME = datetime(2024, 1, 1, tzinfo=UTC)
 """When everything was said of which the file does not tell."""
 

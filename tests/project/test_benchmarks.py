@@ -100,6 +100,22 @@ def test_prompts(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.usefixtures("scripts")
+def test_a_fact_is_rare_new_and_in_the_evidence() -> None:
+    measures = import_module("recall_measures")
+    evidence = "The piano is black, after soup."
+    rare = measures.rare_words([evidence, *["We had soup again."] * 30])
+    assert measures.rare_facts("A black piano, soup, in Porto", "Where is the piano?", [evidence], rare) == {"black"}
+
+
+@pytest.mark.usefixtures("scripts")
+def test_bm25_gets_the_window_and_the_tokens_of_what_it_stands_in_for(file: Path) -> None:
+    gains = run(file, "--embedder", "none", "--only", "prompts")["prompts"][0]["gains"]
+    ours, theirs = gains["context"]["1000"], gains["BM25 in its place"]["1000"]
+    assert ours["evidence"] == theirs["evidence"] == 1
+    assert theirs["recalled"] <= ours["recalled"]
+
+
+@pytest.mark.usefixtures("scripts")
 def test_latency(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     pytest.importorskip("langchain_core", reason="langchain_core is not installed")
