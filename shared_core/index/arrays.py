@@ -134,7 +134,7 @@ class TurnNumbers:
         return turns
 
 
-MAGIC = b"IMSNAP10"
+MAGIC = b"IMSNAP11"
 """The version of snapshots. Increment it when the meaning of arrays or terms changes: older ones are then rebuilt."""
 
 DIGEST_SIZE = 16

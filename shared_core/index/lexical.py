@@ -125,16 +125,18 @@ class LexicalScores:
         """Return an upper bound of the values in each block."""
         ahead = np.float32(max((share for offset, share in NEIGHBOURS.items() if offset > 0), default=0))
         behind = np.float32(max((share for offset, share in NEIGHBOURS.items() if offset < 0), default=0))
-        bounds, lent = np.zeros((2, len(self._first)), dtype=np.float32)
+        # One room for all terms: in a long history, allocating memory for each would cost more than the sums.
+        bounds, lent, said, most = np.zeros((4, len(self._first)), dtype=np.float32)
         for idf, start, end in zip(self._idf, self._ends, self._ends[1:], strict=False):
-            said = np.zeros(len(bounds), dtype=np.float32)
+            said[:] = 0
             np.add.at(said, self._blocks[start:end], self._hits.weights[start:end])
             # A message has at most the weight of its whole block plus what the adjacent blocks may lend.
-            most = said.copy()
+            most[:] = said
             most[1:] += np.multiply(said[:-1], ahead, out=lent[1:])
             most[:-1] += np.multiply(said[1:], behind, out=lent[:-1])
             bounds += _saturated(most, idf, lent)
-        return bounds * np.float32(1 + ROUNDING)
+        bounds *= np.float32(1 + ROUNDING)
+        return bounds
 
     def _work_out(self, blocks: Indices) -> None:
         """Score the blocks that are not scored yet."""
@@ -220,9 +222,9 @@ def _saturated(weights: Floats, idf: Floats | np.float32, room: Floats | None = 
 def _promising(bounds: Floats, count: int) -> Indices:
     """Return the indices of about `count` of the largest bounds, without zeros; an exact choice takes longer."""
     scale = np.float32(LEVELS / max(float(bounds.max()), 1e-9))
-    reached = np.bincount((bounds * scale).astype(np.int64), minlength=LEVELS + 1)[::-1].cumsum()
-    level = LEVELS - int(reached.searchsorted(count))
-    return np.flatnonzero((bounds > 0) & (bounds * scale >= level))
+    levels = (bounds * scale).astype(np.int64)
+    reached = np.bincount(levels, minlength=LEVELS + 1)[::-1].cumsum()
+    return np.flatnonzero((bounds > 0) & (levels >= LEVELS - int(reached.searchsorted(count))))
 
 
 def _fades(lengths: Ints) -> Floats:
@@ -318,10 +320,10 @@ class LexicalIndex:
         """Return the rows that hold any of some terms in ascending order, and how often each holds them."""
         if len(terms) == 1:
             return self.of(terms[0])
-        parts = [self.of(term) for term in terms]
-        rows, which = np.unique(np.concatenate([rows for rows, _ in parts]), return_inverse=True)
-        frequencies = np.concatenate([frequency for _, frequency in parts])
-        return rows, np.bincount(which, frequencies, len(rows)).astype(np.int64)
+        rows, frequencies = (np.concatenate(column) for column in zip(*map(self.of, terms), strict=True))
+        order = np.argsort(rows, kind="stable")  # in little time, as the rows of each term ascend
+        begins = np.flatnonzero(np.diff(rows[order], prepend=-1))
+        return rows[order][begins], np.add.reduceat(frequencies[order], begins, dtype=np.int64)
 
     def on_line(
         self, terms: Sequence[str], line: LinePrefix

@@ -237,7 +237,8 @@ class SessionIndex:
                 "segments": position.segment,
                 "depths": position.depth,
                 "roles": ROLES.index(message.role),
-                "speaks": bool(said) and message.role != "system",
+                # Results of tools go stale; the replies of their turns say what was made of them.
+                "speaks": bool(said) and message.role in ("user", "assistant"),
                 "asks": said.endswith(("?", "\uff1f")),
                 "instructs": message.role == "user" and language.instructs_for_good(text),
                 "persons": speaker_focus(text, language),

@@ -116,7 +116,8 @@ class SessionVectors:
 
     def missing(self, wanted: Mask) -> npt.NDArray[np.int64]:
         """Return which of the rows wanted have no vector here, newest first."""
-        return np.flatnonzero(np.greater(wanted, self.vectors.has(len(wanted))))[::-1]
+        lacking = self.vectors.lacking(len(wanted))
+        return lacking[wanted[lacking]][::-1].astype(np.int64)
 
     def unrelated(self, line: Line, wanted: Mask, *, least: int) -> tuple[float, float] | None:
         """Return `VectorIndex.unrelated` of some messages at the beginning of a line, kept until one of them changes.
@@ -166,10 +167,8 @@ class SessionVectors:
             hashes: the `text_hash` of each.
             ask: whether to ask the store; otherwise, only vectors that were made here and are not stored yet are taken.
         """
-        rows, there = self.session_index.rows_at(positions), self.vectors.has(len(self.session_index))
-        lacking = {
-            position for position, row in zip(positions, rows.tolist(), strict=True) if row < 0 or not there[row]
-        }
+        there = self.vectors.has(self.session_index.rows_at(positions))
+        lacking = {position for position, has in zip(positions, there.tolist(), strict=True) if not has}
         hash_of = {position: text for position, text in zip(positions, hashes, strict=True) if position in lacking}
         known: Sequence[VectorRow] = list(self._unsaved)
         if ask and hash_of:
@@ -225,8 +224,8 @@ class SessionVectors:
         found = [one for one in found if one[1]]
         rows = self.session_index.rows_at([position for position, _ in found])
         # A concurrent caller may have embedded the same rows. The first vector stays, as a row has only one.
-        there = self.vectors.has(len(self.session_index))
-        new = [(row, data) for row, (_, data) in zip(rows.tolist(), found, strict=True) if row >= 0 and not there[row]]
+        wanted = (rows >= 0) & ~self.vectors.has(rows)
+        new = [(int(rows[number]), found[number][1]) for number in np.flatnonzero(wanted)]
         if new:
             pieces = [len(data) // (2 * self.dimension) for _, data in new]
             vectors = decode_vectors(b"".join(data for _, data in new), self.dimension)

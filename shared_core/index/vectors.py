@@ -85,6 +85,7 @@ class VectorIndex:
         self._first: GrowingArray[np.int32] = GrowingArray(np.int32)
         self._pieces: GrowingArray[np.int32] = GrowingArray(np.int32)
         self._has: GrowingArray[np.bool_] = GrowingArray(np.bool_)
+        self._lacking: tuple[Ints, int] = np.empty(0, dtype=np.int32), 0  # and below which row these are all
         self._blocks = HalfBlocks(dimension)
         self._codes: ShortCodes | None = None
         self._coded_for = 0
@@ -122,13 +123,20 @@ class VectorIndex:
         """Return some vectors, shape (n, dimension), for a snapshot."""
         return self._blocks.halves(numbers)
 
-    def has(self, count: int) -> Mask:
-        """Return which of the rows 0 to count - 1 have a vector, shape (count,). The array must not be written to."""
-        if count <= len(self._has):
-            return self._has.values[:count]
-        mask = np.zeros(count, dtype=np.bool_)
-        mask[: len(self._has)] = self._has.values
-        return mask
+    def has(self, rows: npt.NDArray[np.integer[Any]]) -> Mask:
+        """Return which of some rows have a vector. A negative row has none."""
+        has: Mask = (rows >= 0) & (rows < len(self._has))
+        has[has] = self._has.values[rows[has]]
+        return has
+
+    def lacking(self, count: int) -> Ints:
+        """Return which of the rows 0 to count - 1 have no vector, in ascending order; those known before are kept."""
+        known, upto = self._lacking
+        rows = np.append(known[: known.searchsorted(count)], np.arange(upto, count, dtype=np.int32))
+        rows = rows[~self.has(rows)]
+        if count >= upto:
+            self._lacking = rows, count
+        return rows
 
     def search(self, query: Vectors, top_k: int, allowed: Mask | None = None) -> tuple[Ints, Vectors]:
         """Return the rows nearest to a question and their cosines, best first; of equal cosines, the newer row first.
@@ -181,7 +189,7 @@ class VectorIndex:
     def cosines(self, query: Vectors, rows: Ints) -> Vectors:
         """Return the cosine of each row with a question, NaN for rows without a vector; shape (len(rows),)."""
         result = np.full(len(rows), np.nan, dtype=np.float32)
-        known = np.flatnonzero(self.has(int(rows.max(initial=-1)) + 1)[rows])
+        known = np.flatnonzero(self.has(rows))
         numbers = self._first.values[rows[known]].astype(np.int64)
         if not len(self._further):
             result[known] = dot(self._blocks.take(numbers), query)
@@ -198,7 +206,7 @@ class VectorIndex:
 
         Rows without a vector are left out. None: fewer than `least` have one.
         """
-        known = rows[self.has(int(rows.max(initial=-1)) + 1)[rows]]
+        known = rows[self.has(rows)]
         if len(known) < least:
             return None
         sample = known[np.unique(np.linspace(0, len(known) - 1, PAIRED).astype(np.int64))]
@@ -210,7 +218,7 @@ class VectorIndex:
 
     def first(self, rows: Ints) -> Vectors:
         """Return the first vector of each row that has one, in the order of the rows, shape (n, dimension)."""
-        known = rows[self.has(int(rows.max(initial=-1)) + 1)[rows]]
+        known = rows[self.has(rows)]
         return self._blocks.take(self._first.values[known].astype(np.int64))
 
     def _shortlist(self, query: Vectors, top_k: int, allowed: Mask | None, found: int) -> Numbers | None:

@@ -155,9 +155,8 @@ class Scope:
         """Return the indices of the newest messages of the user and the assistant, oldest first."""
         upto, look = self.line.upto, 4 * count  # results of tools may be between them
         indices = np.arange(max(0, upto - look), upto)
-        rows = self.line.rows[indices]
-        spoken = np.isin(self.session_index.columns["roles"][rows], [ROLES.index("user"), ROLES.index("assistant")])
-        return indices[spoken & (self.session_index.columns["speaks"][rows] > 0)][-count:]
+        spoken: Indices = indices[self.session_index.columns["speaks"][self.line.rows[indices]]]
+        return spoken[-count:]
 
     def mentions(self, terms: Iterable[str]) -> bool:
         """Return whether a message before the question contains one of some terms."""
@@ -256,14 +255,11 @@ def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter)
 
 def _speaks(session_index: SessionIndex, line: LinePrefix, wanted: tuple[Role, ...] | None) -> Mask:
     """Return which messages have text that may be recalled."""
-    roles = line.along(session_index.columns["roles"])
-    if wanted is not None:
-        said: Mask = np.isin(roles, [ROLES.index(role) for role in wanted])
-        said &= line.along(session_index.columns["characters"]) > 0
-        return said
-    # Results of tools go stale; the replies of their turns say what was made of them.
-    speaks: Mask = np.greater(line.along(session_index.columns["speaks"]), roles == ROLES.index("tool"))
-    return speaks
+    if wanted is None:
+        return line.along(session_index.columns["speaks"]).copy()
+    said: Mask = np.isin(line.along(session_index.columns["roles"]), [ROLES.index(role) for role in wanted])
+    said &= line.along(session_index.columns["characters"]) > 0
+    return said
 
 
 def speakers(scopes: Sequence[Scope]) -> list[str]:

@@ -96,7 +96,7 @@ class TestRows:
         ])  # fmt: skip
         index = refreshed(session)
         assert index.columns["roles"].tolist() == [0, 1, 2, 3, 1]
-        assert index.columns["speaks"].tolist() == [False, True, False, True, True]
+        assert index.columns["speaks"].tolist() == [False, True, False, False, True]
         assert index.columns["characters"].tolist() == [7, 9, 0, 2, 1]
         assert [index.names[speaker] if speaker >= 0 else None for speaker in index.columns["speakers"].tolist()] == [
             None, "Ann", "Bob", None, "Ann"

@@ -100,7 +100,7 @@ class VectorContract:
             _fill(built, rows, [3 * row for row in generator.permutation(300).tolist()], 70)
             assert len(built) == sizes.sum(), "one vector for each piece"
             for count in (4, 900, 1_000):
-                np.testing.assert_array_equal(built.has(count), np.isin(np.arange(count), list(rows)))
+                np.testing.assert_array_equal(built.has(np.arange(count)), np.isin(np.arange(count), list(rows)))
             for share in (0.0, 0.01, 0.2, 0.8, 0.99, 1.0):
                 query, allowed = _vector(generator, dimension), generator.random(1_000) < share
                 for top_k in (0, 1, 3, 40, 299, 300, 1_000):
@@ -184,7 +184,7 @@ class VectorContract:
             assert len(built) == 0, "nothing was added"
             for allowed in (None, np.ones(3, dtype=np.bool_)):
                 _check(built, {}, np.eye(1, 4, dtype=np.float32)[0], 5, allowed)
-            np.testing.assert_array_equal(built.has(3), [False] * 3)
+            np.testing.assert_array_equal(built.has(np.arange(-1, 3)), [False] * 4)
             assert built.matrix(np.arange(0)).shape == (0, 4), "no rows, but four columns"
             built.add([], np.empty((0, 4), dtype=np.float32))
 
