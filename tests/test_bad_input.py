@@ -87,7 +87,6 @@ def test_any_text_is_stored_counted_and_sent_exactly(path: Path, text: str) -> N
         (line,) = (line for line in context.report.lines if line.id == id_)
         assert line.tokens == 4 + size + TiktokenCounter()(text[:20])
         assert str(context.report).encode()
-        assert context.report._repr_html_().encode()
         memory.fork(f"{text[:50]}!", at=id_)
         assert memory.branches()[-1].name == f"{text[:50]}!"
         assert memory.forget(ids=[id_]).ids == (id_,)

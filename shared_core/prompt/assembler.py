@@ -26,7 +26,6 @@ from shared_core.prompt.report_lines import report_lines
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Fill, Selection, Window, abridged, fit_window
 from shared_core.session.turns import Entry, Turn, chronological, tokens_of
-from shared_core.tokens import message_tokens
 
 Placement = Literal["grounding", "messages", "system"]
 
@@ -212,43 +211,41 @@ class Assembler:
         if not candidates or (everything.reaches_all and not beyond):
             return Selection(everything, tuple(candidates))
         room = self.room_for_recall(fixed, turns)
-        chosen, window = self._choose(fixed, dressed, candidates, room)
-        free = fixed.room - window.fitting
-        if free > room and self._takes_rest(fixed) and _without_room(chosen.fates):
-            more, beside = self._choose(fixed, dressed, _as_if_there_were_room(chosen.fates), free)
-            if more.tokens >= chosen.tokens:  # else the counter is odd, and the window might move
-                chosen, window = more, beside
-        return Selection(window, tuple(_explained(window, chosen.fates)), chosen.tokens, chosen.text)
+        chosen = self._choose(fixed, dressed, candidates, room)
+        free = fixed.room - chosen.window.fitting
+        if free > room and self._takes_rest(fixed) and _without_room(chosen.candidates):
+            more = self._choose(fixed, dressed, _as_if_there_were_room(chosen.candidates), free)
+            if more.recall_tokens >= chosen.recall_tokens:  # else the counter is odd, and the window might move
+                chosen = more
+        return replace(chosen, candidates=_explained(chosen.window, chosen.candidates))
 
-    def _choose(
-        self, fixed: FixedPart, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int
-    ) -> tuple["_Chosen", Window]:
+    def _choose(self, fixed: FixedPart, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int) -> Selection:
         """Return what is recalled in this room, and the window beside it."""
         base = self._fit(fixed, dressed, room)
         chosen = self._fill(fixed, dressed, self._outside(candidates, base), room)
         while True:
-            window = self._fit(fixed, dressed, chosen.tokens)
-            outside = self._outside(chosen.fates, window)
-            if outside == chosen.fates:
-                return chosen, window
+            window = self._fit(fixed, dressed, chosen.recall_tokens)
+            outside = self._outside(chosen.candidates, window)
+            if outside == chosen.candidates:
+                return replace(chosen, window=window)
             # A message that entered the window need not be recalled, which frees room for the window.
             chosen = self._counted(fixed, outside)
 
-    def _fill(self, fixed: FixedPart, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int) -> "_Chosen":
+    def _fill(self, fixed: FixedPart, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int) -> Selection:
         """Fill the room by estimated sizes. If the exact size exceeds it, fill again with less."""
         limit = room
         while True:
             fates, about = self._pick(candidates, limit)
             # Exact counting is expensive, so leave out candidates that the window will hold anyway.
             chosen = self._counted(fixed, self._outside(fates, self._fit(fixed, dressed, about)))
-            if chosen.tokens > about:
+            if chosen.recall_tokens > about:
                 chosen = self._counted(fixed, fates)
-            if chosen.tokens <= room:
+            if chosen.recall_tokens <= room:
                 return chosen
             # Assume that the next estimate is off by the same factor.
-            limit = min(min(limit, about) * room // chosen.tokens, limit - 1)
+            limit = min(min(limit, about) * room // chosen.recall_tokens, limit - 1)
 
-    def _outside(self, candidates: Sequence[Hit], window: Window) -> list[Hit]:
+    def _outside(self, candidates: Sequence[Hit], window: Window) -> tuple[Hit, ...]:
         """Return the candidates, marking exactly those that are in this window, and not those in an earlier one."""
         kept = _turn_ids(window.kept)
         result: list[Hit] = []
@@ -260,9 +257,9 @@ class Assembler:
             elif reason is Reason.IN_WINDOW and not inside:
                 candidate = candidate.because(Reason.OLDER)
             result.append(candidate)
-        return result
+        return tuple(result)
 
-    def _pick(self, candidates: Sequence[Hit], room: int) -> tuple[list[Hit], int]:
+    def _pick(self, candidates: Sequence[Hit], room: int) -> tuple[tuple[Hit, ...], int]:
         """Fill the room greedily, best first, skipping what does not fit. Also return the estimated size.
 
         What is recalled already stays.
@@ -289,7 +286,7 @@ class Assembler:
             fates.append(candidate.because(Reason.RECALLED))
             used, count = used + cost, count + 1
             days |= of_it
-        return fates, used
+        return tuple(fates), used
 
     @cached_property
     def _wording(self) -> int:
@@ -303,23 +300,19 @@ class Assembler:
         # The line with the date is written once for all messages of a day.
         return self._estimate.lines(candidate.entries) + self._estimate.day * len(new_days)
 
-    def _counted(self, fixed: FixedPart, fates: list[Hit]) -> "_Chosen":
+    def _counted(self, fixed: FixedPart, fates: tuple[Hit, ...]) -> Selection:
         """Render the recalled messages and count exactly what they add to the prompt."""
         recalled = _recalled(fates)
         if not recalled:
-            return _Chosen(fates, 0, "")
+            return Selection(candidates=fates)
         if self.placement == "messages":
-            return _Chosen(fates, sum(candidate.tokens for candidate in recalled), "")
+            return Selection(candidates=fates, recall_tokens=sum(candidate.tokens for candidate in recalled))
         entries = self._in_order(recalled)
         text = self.template.render([self.builder.between_fences(entry.message) for entry in entries])
+        tokens = self.size(Message.system(text))
         if self._beside_question(fixed):
-            tokens = (
-                message_tokens(asked_with(fixed, text), self.builder.counter)
-                - fixed.question_tokens
-                - fixed.grounding_tokens
-            )
-            return _Chosen(fates, tokens, text)
-        return _Chosen(fates, message_tokens(Message.system(text), self.builder.counter), text)
+            tokens = self.size(asked_with(fixed, text)) - fixed.question_tokens - fixed.grounding_tokens
+        return Selection(candidates=fates, recall_tokens=tokens, text=text)
 
     @cached_property
     def _estimate(self) -> RecallEstimate:
@@ -382,15 +375,6 @@ class Assembler:
         return messages, stable
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """The decision on every candidate, the tokens that recalled ones add to the prompt, and their text."""
-
-    fates: list[Hit]
-    tokens: int
-    text: str
-
-
 def _left(fixed: FixedPart, selection: Selection) -> int:
     """Return the tokens that a selection leaves free."""
     return fixed.left - selection.window.tokens - selection.recall_tokens
@@ -406,15 +390,15 @@ def _as_if_there_were_room(fates: Iterable[Hit]) -> list[Hit]:
     return [one.because(None) if one.reason is Reason.NO_ROOM else one for one in fates]
 
 
-def _explained(window: Window, fates: Iterable[Hit]) -> list[Hit]:
+def _explained(window: Window, fates: Iterable[Hit]) -> tuple[Hit, ...]:
     """Return the candidates; of those that were not chosen, the ones that the window holds are marked so."""
     kept, open_ = _turn_ids(window.kept), (Reason.NO_ROOM, Reason.TOP_K, Reason.OLDER)
-    return [
+    return tuple(
         candidate.because(Reason.IN_WINDOW)
         if candidate.reason in open_ and candidate.message.turn_id in kept and candidate.entries[0].turn_no != ELSEWHERE
         else candidate
         for candidate in fates
-    ]
+    )
 
 
 def _turn_ids(turns: Iterable[Turn]) -> set[str]:

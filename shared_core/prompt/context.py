@@ -1,6 +1,5 @@
 """The prompt and the report on each of its parts, as values."""
 
-import html
 import re
 import textwrap
 from collections import Counter
@@ -121,8 +120,7 @@ class _LinesLater:
 class ContextReport(_LinesLater):
     """Why each message is in the prompt or not.
 
-    `str()` shows the budget and the best of what is recalled, `full()` shows every decision, a notebook shows both, and
-    `to_dict()` returns JSON data.
+    `str()` shows the budget and the best of what is recalled, `full()` every decision; `to_dict()` returns JSON data.
 
     Attributes:
         budget: tokens that may be sent: the model's limit minus the reserve.
@@ -318,17 +316,6 @@ class ContextReport(_LinesLater):
             sized = zip(cells, wide, strict=True)
             row = "  ".join(f"{cell:>{size}}" if cell[-1:].isdigit() else f"{cell:<{size}}" for cell, size in sized)
             yield f"{row}  {text[: max(NARROWEST // 2, width - len(row) - 2)]}".rstrip()
-
-    def _repr_html_(self) -> str:
-        def row(cells: tuple[str, ...], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-        head, *rows = self._rows() or [()]
-        described = zip(rows, self.lines, strict=True)
-        body = "".join(row((*cells, line.why, line.preview), "td") for cells, line in described)
-        table = f"<table>{row((*head, 'why', 'text'), 'th')}{body}</table>"
-        summary = f"<summary>{counted(len(self.lines), 'line')}</summary>"
-        return f"<pre>{html.escape(self.render(width=100))}</pre><details>{summary}{table}</details>"
 
 
 def _width(given: int | None) -> int:

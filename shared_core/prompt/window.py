@@ -17,9 +17,6 @@ SKIP_LIMIT = 64
 """Where too large turns are skipped, the walk ends after this many turns that do not fit."""
 
 
-_set = object.__setattr__  # a frozen value has no other way in
-
-
 @dataclass(frozen=True, slots=True)
 class Window:
     """The turns of the window, and the turns near it that were left out.
@@ -30,8 +27,6 @@ class Window:
         too_large: turns that did not fit, newest first.
         budget: the tokens that it may take.
         most: the largest number of turns in it; None: any.
-        tokens: the size of the turns kept.
-        reaches_all: whether no turn was left out.
     """
 
     kept: tuple[Turn, ...] = ()
@@ -39,12 +34,16 @@ class Window:
     too_large: tuple[Turn, ...] = ()
     budget: int = 0
     most: int | None = None
-    tokens: int = field(init=False)
-    reaches_all: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        _set(self, "tokens", sum([turn.tokens for turn in self.kept]))
-        _set(self, "reaches_all", not self.stable_cut and not self.too_large)
+    @property
+    def tokens(self) -> int:
+        """The size of the turns kept."""
+        return sum([turn.tokens for turn in self.kept])
+
+    @property
+    def reaches_all(self) -> bool:
+        """Whether no turn was left out."""
+        return not self.stable_cut and not self.too_large
 
     @property
     def fitting(self) -> int:
@@ -219,7 +218,7 @@ class Selection:
         text: the text of the recalled messages; empty if they are sent as messages.
     """
 
-    window: Window
+    window: Window = field(default_factory=Window)
     candidates: tuple[Hit, ...] = ()
     recall_tokens: int = 0
     text: str = ""

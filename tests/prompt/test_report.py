@@ -135,11 +135,3 @@ def test_a_text_that_goes_on_ends_in_an_ellipsis() -> None:
 def test_a_width_that_is_none_is_refused(width: object) -> None:
     with pytest.raises((ValueError, TypeError), match="width"):
         REPORT.render(width=width)  # type: ignore[arg-type]
-
-
-def test_a_notebook_shows_the_best_and_folds_the_rest() -> None:
-    before, folded = REPORT._repr_html_().split("<details>", 1)
-    assert before.count("text ") == 5
-    assert folded.startswith("<summary>11 lines</summary><table>")
-    assert folded.count("<tr>") == 1 + len(LINES)
-    assert all(line.why in folded and line.reason.value in folded for line in LINES)

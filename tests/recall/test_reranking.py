@@ -155,9 +155,6 @@ def test_the_report_says_that_a_reranker_ordered() -> None:
     assert "reranked" in reranked.full(width=160).splitlines()[3]
     assert " 29.00 " in reranked.full(width=160)
     assert "reranked" not in without.full(width=160)
-    assert "<th>reranked</th>" in reranked._repr_html_()
-    assert "<td>29.00</td>" in reranked._repr_html_()
-    assert "reranked" not in without._repr_html_()
 
 
 def test_minus_infinity_puts_a_text_last_and_is_no_number_in_the_report() -> None:

@@ -1,6 +1,7 @@
 """A summarizer that can read little at once, so that few messages are summed up in many calls."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from typing_extensions import override
@@ -8,12 +9,12 @@ from typing_extensions import override
 from shared_core import Message, SummarizerModel
 
 
+@dataclass(frozen=True)
 class Reading(SummarizerModel):
     """A function as a summarizer that reads so many tokens at once."""
 
-    def __init__(self, function: Callable[[str | None, Sequence[Message]], Any], input_tokens: int) -> None:
-        self.function = function
-        self.input_tokens = input_tokens
+    function: Callable[[str | None, Sequence[Message]], Any]
+    input_tokens: int = 4_000
 
     @override
     def __call__(self, previous_summary: str | None, messages: Sequence[Message], /) -> Any:
