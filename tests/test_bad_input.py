@@ -6,7 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -26,7 +26,7 @@ from shared_core.errors import AmbiguousReferenceError
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
 from shared_core.plugins.embedders import CallableEmbedder
 from shared_core.results import Kind
-from shared_core.stores.rows import Rows
+from shared_core.stores.tree_store import Result
 from shared_core.tokens import TiktokenCounter
 from tests.support.histories import CountingStore, history, ids
 from tests.support.scripted_embedder import ScriptedEmbedder
@@ -342,10 +342,10 @@ class Refusing(CountingStore):
 
     refusing = False
 
-    def _writing(self) -> AbstractContextManager[Rows]:
+    def _write(self, act: Callable[[Any], Result]) -> Result:
         if self.refusing:
             raise StoreError("the disk is full")
-        return super()._writing()
+        return super()._write(act)
 
 
 def test_a_question_needs_no_store_that_can_be_written() -> None:

@@ -2,14 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from itertools import islice
 from typing import NamedTuple
 
 from shared_core.records import (
-    MAIN,
-    ROOT,
     Branch,
     Criterion,
+    Forgotten,
     MainChanges,
     Mark,
     Newest,
@@ -17,14 +15,15 @@ from shared_core.records import (
     Record,
     Ref,
     RefKind,
-    Says,
     Segment,
+    SessionInfo,
     SessionKey,
     SessionState,
     Stretch,
     Summary,
     VectorRow,
 )
+from shared_core.store import ALL
 
 
 class BranchEnd(NamedTuple):
@@ -75,25 +74,25 @@ class Rows(ABC):
         `user_ids`: None for everybody's.
         """
 
-    def users(self, after: str | None, limit: int) -> list[str]:
-        """Return what `Store.users` does. By default, this reads all sessions."""
-        named = sorted({one.user_id for one in self.sessions(None) if one.user_id is not None})
-        return [user for user in named if after is None or user > after][: max(limit, 0)]
-
-    def sessions_named(self, session_id: str) -> list[SessionKey]:
-        """Return the sessions of this name, of all users, oldest first."""
-        return [one for one in self.sessions(None) if one.session_id == session_id]
-
-    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
-        """Return what `Store.sessions_with` does. By default, this looks into each session of the user."""
-        own = self.sessions([user_id])
-        if isinstance(message, int):
-            return [one for one in own if self.find(one.key, Says([message], 1))]
-        return [one for one in own if self.get(one.key, [message])]
+    @abstractmethod
+    def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
+        """Return what `Store.users` does."""
 
     @abstractmethod
-    def insert_session(self, user_id: str | None, session_id: str) -> int:
-        """Insert a session that does not exist yet, with epoch 0 and without branches; return its key.
+    def sessions_named(self, session_id: str) -> list[SessionKey]:
+        """Return the sessions of this name, of all users, oldest first."""
+
+    @abstractmethod
+    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
+        """Return what `Store.sessions_with` does."""
+
+    @abstractmethod
+    def overview(self, user_ids: Collection[str | None], limit: int) -> list[SessionInfo]:
+        """Return what `Store.overview` does."""
+
+    @abstractmethod
+    def insert_session(self, user_id: str | None, session_id: str) -> int | None:
+        """Insert a session with epoch 0 and without branches; return its key, None if there is one of this name.
 
         No key is used twice, not even of a session that was deleted.
         """
@@ -114,14 +113,13 @@ class Rows(ABC):
     def raise_version(self, session: int) -> None:
         """Raise the version of a session by one, if there is such a session; inserting messages raises it, too."""
 
+    @abstractmethod
     def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
         """Return the sessions of some users whose branch `main` does not end at `ROOT`, each with its state there."""
-        states = [(one, self.state(one.key, MAIN)) for one in self.sessions(user_ids)]
-        return [(one, state) for one, state in states if state is not None and state.head not in (None, ROOT)]
 
-    def main_changes(self, user_id: str | None, since: Mark | None) -> MainChanges:
-        """Return what `Store.main_changes` returns. By default, this reads all sessions of the user."""
-        return MainChanges(self.main_states([user_id]), None, True)
+    @abstractmethod
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        """Return what `Store.main_changes` returns."""
 
     @abstractmethod
     def counts(self, session: int) -> dict[str, int]:
@@ -133,10 +131,9 @@ class Rows(ABC):
     def segment(self, session: int, segment: int) -> Segment | None:
         """Return one segment, or None; its `tip` is the deepest position that has ever held a message."""
 
+    @abstractmethod
     def segments(self, session: int, after: int, limit: int) -> list[Segment]:
-        """Return the segments with a larger number than `after`, in order. By default, this reads them one by one."""
-        found = (self.segment(session, number) for number in range(after + 1, self.next_segment(session)))
-        return list(islice((segment for segment in found if segment is not None), max(limit, 0)))
+        """Return the segments with a larger number than `after`, in order."""
 
     @abstractmethod
     def next_segment(self, session: int) -> int:
@@ -171,7 +168,7 @@ class Rows(ABC):
         """Delete a branch."""
 
     @abstractmethod
-    def refs(self, session: int, kind: RefKind, name: str | None, limit: int) -> list[Ref]:
+    def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = ALL) -> list[Ref]:
         """Return the newest refs of a kind, the newest first; all, or only those of one name."""
 
     @abstractmethod
@@ -199,6 +196,14 @@ class Rows(ABC):
     @abstractmethod
     def find(self, session: int, criterion: Criterion) -> list[Record]:
         """Return the messages that meet a criterion, in order of storing."""
+
+    @abstractmethod
+    def stored(self, session: int) -> list[tuple[Position, str]]:
+        """Return what `Store.stored` returns; no checksum is looked at."""
+
+    @abstractmethod
+    def count(self, session: int, stretches: Collection[Stretch]) -> int:
+        """Return how many messages some stretches hold."""
 
     @abstractmethod
     def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
@@ -248,12 +253,16 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def tombstones(self, session: int, after: str | None, limit: int) -> list[str]:
+    def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
         """Return forgotten ids, in a fixed order; `after`: the last one read."""
 
     @abstractmethod
-    def forgotten(self, session: int, ids: Sequence[str]) -> set[str]:
+    def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
         """Return those of some ids that have been forgotten."""
+
+    @abstractmethod
+    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
+        """Return what `Store.forgotten_since` returns."""
 
     @abstractmethod
     def insert_tombstones(self, session: int, ids: Sequence[str]) -> None:

@@ -314,7 +314,7 @@ def append(
     newest, turn_no = newest_turn(rows, session, end.head)
     named = newest if turn in (None, newest.turn_id) else named_turn(rows, session, turn, end.head)
     known = _known(rows, session, drafts, ids)
-    gone = rows.forgotten(session, ids) if end.forgetful else set()
+    gone = rows.are_forgotten(session, ids) if end.forgetful else set()
     new = [draft for id_, draft in zip(ids, drafts, strict=True) if id_ not in known and id_ not in gone]
     head = end.head
     if new:

@@ -324,13 +324,13 @@ def test_what_a_sub_agent_said_is_not_recalled_for_the_user() -> None:
 
 def test_a_question_costs_no_more_for_what_sub_agents_have_said(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[Any] = []
-    reading = SQLiteStore._reading
+    reading = SQLiteStore._read
 
-    def counted(store: SQLiteStore) -> Any:
+    def counted(store: SQLiteStore, ask: Any) -> Any:
         reads.append(store)
-        return reading(store)
+        return reading(store, ask)
 
-    monkeypatch.setattr(SQLiteStore, "_reading", counted)
+    monkeypatch.setattr(SQLiteStore, "_read", counted)
     middleware, cost = memory(scope="user", user_key="who"), []
     one, _ = with_sub_agent(middleware, InMemorySaver())
     for number in range(3):

@@ -69,7 +69,9 @@ class GluesKeys(SQLiteStore):
 
 class CreatesOnLooking(SQLiteStore):
     def session(self, user_id: str | None, session_id: str) -> int | None:
-        return self.create_session(user_id, session_id)
+        return super().session(user_id, session_id) or self._write(
+            lambda rows: rows.insert_session(user_id, session_id)
+        )
 
 
 class KeepsVectors(SQLiteStore):
@@ -287,8 +289,7 @@ class LooksAndThenCreates(SQLiteStore):
         time.sleep(0.002)
         if known is not None:
             return known
-        with self._writing() as rows:
-            return rows.insert_session(user_id, session_id)
+        return self._write(lambda rows: rows.insert_session(user_id, session_id)) or 0
 
 
 class ChecksBeforeItKeeps(SQLiteStore):

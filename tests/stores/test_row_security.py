@@ -164,7 +164,7 @@ WITH_USER: dict[str, tuple[Callable[[Store, str | None], object], object]] = {
 }
 
 # What names neither, and has tests of its own here or elsewhere.
-WITHOUT = {"sessions_named", "scrub", "backup", "close", "for_user", "identity"}
+WITHOUT = {"sessions_named", "scrub", "backup", "faults", "close", "for_user", "identity"}
 
 
 def in_transaction(store: Store, key: int) -> object:

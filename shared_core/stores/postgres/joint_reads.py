@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from shared_core.records import MAIN, CheckedOut, MainNews, Position, Record, Segment, SessionState, VectorRow
@@ -119,7 +120,7 @@ class JointReads(MessageTables):
 
     def check_out(
         self, session: int, branch: str | None, at: Position | None, *, after_seq: int, limit: int, newest: int,
-        known: Mapping[int, Segment],
+        known: Mapping[int, Segment] = MappingProxyType({}),
     ) -> CheckedOut:  # fmt: skip
         """Return what `Store.check_out` returns; another round trip or more if the line has many short segments."""
         given: dict[str, Any] = {"known": list(known), "newest": max(newest, 0), "branch": FORM.optional(branch)}
@@ -170,7 +171,7 @@ class JointReads(MessageTables):
             head = None if ends or segment.merged is not None else segment.parent
         self.refuse_loss(session, ranges)
 
-    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None) -> dict[int, MainNews]:
+    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
         """Return what `Store.main_news` returns."""
         ranges = columns([(session, *numbers) for session, numbers in wanted.items()], ("sessions", "afters", "uptos"))
         given = {**ranges, "main": MAIN, "name": FORM.optional(space)}

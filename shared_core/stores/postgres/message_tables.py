@@ -241,12 +241,12 @@ class MessageTables(GapTables):
         with naming_faults(rows):
             self.run(INSERTED, session, columns_of(rows))
 
-    def forgotten(self, session: int, ids: Sequence[str]) -> set[str]:
+    def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
         """See `Rows`."""
         sql = "SELECT id FROM {s}.tombstones WHERE session = %(session)s AND id = ANY(%(ids)s::text[])"
         return {plain(id_) for (id_,) in self.run(sql, session, {"ids": list(map(text, ids))})} if ids else set()
 
-    def tombstones(self, session: int, after: str | None, limit: int) -> list[str]:
+    def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
         """See `Rows`."""
         more = "" if after is None else "AND id > %(after)s "
         sql = f"SELECT id FROM {{s}}.tombstones WHERE session = %(session)s {more}ORDER BY id LIMIT %(limit)s"

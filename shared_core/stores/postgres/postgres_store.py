@@ -1,11 +1,8 @@
 """The store for many workers: one PostgreSQL database that all of them share."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from copy import copy
-from functools import wraps
-from types import MappingProxyType
-from typing import Concatenate, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 import psycopg
@@ -15,26 +12,18 @@ from shared_core.errors import StoreUnavailableError
 from shared_core.records import (
     Appended,
     Change,
-    CheckedOut,
     Derived,
     Draft,
     Expect,
-    Forgotten,
     KnownBranch,
     MainChanges,
-    MainNews,
     Mark,
     Position,
     Record,
-    Segment,
-    SessionInfo,
-    SessionState,
     Snapshot,
-    Stretch,
     VectorRow,
     VectorRows,
 )
-from shared_core.store import ALL
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.appends import AppendCall, Appends
 from shared_core.stores.postgres.database import Database
@@ -45,8 +34,8 @@ from shared_core.stores.postgres.joint_reads import JointReads
 from shared_core.stores.postgres.row_security import setting_of
 from shared_core.stores.postgres.schema import SCHEMA, SCRUBBED
 from shared_core.stores.postgres.transactions import NO_USER
-from shared_core.stores.tree_rules import begin, checked_ids
-from shared_core.stores.tree_store import TreeStore
+from shared_core.stores.tree_rules import checked_ids
+from shared_core.stores.tree_store import Result, TreeStore, asking
 
 _IDENTITY = (
     "SELECT (SELECT system_identifier FROM pg_control_system())::text, "
@@ -55,23 +44,6 @@ _IDENTITY = (
 
 _NAME_BYTES = 63
 _MOST_PARTITIONS = 1024
-
-
-Arguments = ParamSpec("Arguments")
-Owner = TypeVar("Owner", bound=TreeStore)
-Result = TypeVar("Result")
-Method = Callable[Concatenate[Owner, Arguments], Result]
-
-
-def repeating(method: Method[Owner, Arguments, Result]) -> Method[Owner, Arguments, Result]:
-    """Return a method that is repeated after a failure that passes; what it does happens once, or not at all."""
-
-    @wraps(method)
-    def repeated(self: Owner, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        assert isinstance(self, PostgresStore)
-        return self.database.repeated(lambda: method(self, *args, **kwargs))
-
-    return repeated  # type: ignore[return-value]
 
 
 class PostgresTables(Appends, JointReads, DerivedTables):
@@ -163,39 +135,45 @@ class PostgresStore(TreeStore):
         """See `Store`."""
         return self._pool_size
 
-    @contextmanager
-    def _reading(self) -> Iterator[PostgresTables]:
-        with self.database.reading(self._user) as statements:
-            yield PostgresTables(statements)
+    def _read(self, ask: Callable[[PostgresTables], Result]) -> Result:
+        def call() -> Result:
+            with self.database.reading(self._user) as statements:
+                return ask(PostgresTables(statements))
 
-    @contextmanager
-    def _writing(self) -> Iterator[PostgresTables]:
-        with self.database.writing(self._user) as statements:
-            yield PostgresTables(statements)
+        return self.database.repeated(call)
+
+    def _write(self, act: Callable[[PostgresTables], Result]) -> Result:
+        def call() -> Result:
+            with self.database.writing(self._user) as statements:
+                return act(PostgresTables(statements))
+
+        return self.database.repeated(call)
+
+    def _at_once(self, act: Callable[[PostgresTables], Result]) -> Result:
+        """Return what a call of `Statements.at_once` does; within `transaction`, a part that is undone alone."""
+        return self._write(act) if self.database.in_transaction else self._read(act)
 
     def _size(self) -> int:
-        with self.database.reading(self._user) as statements:
-            return int(statements.run("SELECT pg_database_size(current_database())", None)[0][0])
+        return self._read(lambda rows: int(rows.run("SELECT pg_database_size(current_database())", None)[0][0]))
+
+    catch_up = asking(JointReads.catch_up)
+    check_out = asking(JointReads.check_out)
+    main_news = asking(JointReads.main_news)
+    known_vectors = asking(JointReads.known_vectors)
+
+    def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
+        """See `Store`."""
+        return self._read(lambda rows: rows.at_epochs(wanted, epochs))
+
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        """See `Store`. What a transaction has seen of itself may be undone: it gets no mark."""
+        if self.database.in_transaction:
+            return super().main_changes(user_id)._replace(mark=None)
+        return super().main_changes(user_id, since)
 
     def transaction(self) -> AbstractContextManager[None]:
         """See `Store`. Readers in other threads go on with what was there before."""
         return self.database.joining(self._user)
-
-    def create_session(self, user_id: str | None, session_id: str) -> int:
-        """See `Store`."""
-        found = self.session(user_id, session_id)
-        return self._created(user_id, session_id) if found is None else found
-
-    @repeating
-    def _created(self, user_id: str | None, session_id: str) -> int:
-        with self._writing() as rows:
-            session = rows.claim_session(user_id, session_id)
-            if session is not None:
-                begin(rows, session)
-                return session
-            found = rows.session(user_id, session_id)
-        assert found is not None
-        return found
 
     def append(
         self, session: int, branch: str, drafts: Sequence[Draft], *, at: Position | None = None,
@@ -213,119 +191,30 @@ class PostgresStore(TreeStore):
             appended = self._append_at_once(session, call)
             if appended is not None:
                 return appended
-        return self._append_locked(
-            session, branch, drafts, at=at, turn=turn, changes=changes, vectors=vectors, epoch=epoch
-        )
+        return super().append(session, branch, drafts, at=at, turn=turn, changes=changes, vectors=vectors, epoch=epoch)
 
     def _append_at_once(self, session: int, call: AppendCall) -> Appended | None:
         try:
-            return self._append_at_once_or_again(session, call)
+            return self._read(lambda rows: rows.append_at_once(session, call))
         except StoreUnavailableError as error:
             if not call.unanswered or not isinstance(error.__cause__, psycopg.Error):
                 raise
             raise unknown_outcome(error.__cause__) from None
 
-    @repeating
-    def _append_at_once_or_again(self, session: int, call: AppendCall) -> Appended | None:
-        with self._reading() as rows:
-            return rows.append_at_once(session, call)
-
-    @repeating
-    def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.overview(user_ids, limit)
-
-    @repeating
-    def stored(self, session: int) -> list[tuple[Position, str]]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.stored(session)
-
-    @repeating
-    def count(self, session: int, stretches: Collection[Stretch]) -> int:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.count(session, stretches)
-
-    @repeating
-    def catch_up(
-        self, session: int, branch: str | None, after_seq: int, limit: int
-    ) -> tuple[SessionState, list[Record]]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.catch_up(session, branch, after_seq, limit)
-
-    @repeating
-    def check_out(
-        self, session: int, branch: str | None, at: Position | None, *, after_seq: int, limit: int, newest: int,
-        known: Mapping[int, Segment] = MappingProxyType({}),
-    ) -> CheckedOut:  # fmt: skip
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.check_out(session, branch, at, after_seq=after_seq, limit=limit, newest=newest, known=known)
-
-    @repeating
-    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
-        """See `Store`. What a transaction has seen of itself may be undone: it gets no mark."""
-        undoable = self.database.in_transaction
-        with self._reading() as rows:
-            found = rows.main_changes(user_id, None if undoable else since)
-        return found._replace(mark=None) if undoable else found
-
-    @repeating
-    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.main_news(wanted, space)
-
-    @repeating
-    def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.at_epochs(wanted, epochs)
-
-    @repeating
-    def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.known_vectors(session, space, hashes)
-
-    @repeating
-    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
-        """See `Store`."""
-        with self._reading() as rows:
-            return rows.forgotten_since(session, epoch)
-
     def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
         """See `Store`."""
         if isinstance(derived, VectorRows):  # the call may be repeated, an iterator cannot
-            return session in self._keep_vectors(derived.space, {session: list(derived.rows)}, {session: epoch})
+            rows = {session: list(derived.rows)}
+            return session in self._at_once(lambda tables: tables.put_vectors_of(derived.space, rows, {session: epoch}))
         if isinstance(derived, Snapshot):
-            return self._keep_snapshot(session, derived, epoch)
-        return self._keep(session, derived, epoch)
+            return self._at_once(lambda tables: tables.put_snapshot_at(session, derived, epoch))
+        return super().keep(session, derived, epoch)
 
     def keep_vectors(
         self, space: str, rows: Mapping[int, Sequence[VectorRow]], epochs: Mapping[int, int]
     ) -> frozenset[int]:
         """See `Store`."""
-        return self._keep_vectors(space, rows, epochs)
-
-    @repeating
-    def _keep_vectors(
-        self, space: str, rows: Mapping[int, Sequence[VectorRow]], epochs: Mapping[int, int | None]
-    ) -> frozenset[int]:
-        with self._at_once() as tables:
-            return tables.put_vectors_of(space, rows, epochs)
-
-    @repeating
-    def _keep_snapshot(self, session: int, snapshot: Snapshot, epoch: int | None) -> bool:
-        with self._at_once() as tables:
-            return tables.put_snapshot_at(session, snapshot, epoch)
-
-    def _at_once(self) -> AbstractContextManager[PostgresTables]:
-        """Enter a block for a call of `Statements.at_once`; within `transaction`, a part that is undone alone."""
-        return self._writing() if self.database.in_transaction else self._reading()
+        return self._at_once(lambda tables: tables.put_vectors_of(space, rows, epochs))
 
     def scrub(self) -> str | None:
         """Have the server free the space of erased rows, in the partitions of the sessions that have lost something.
@@ -341,67 +230,32 @@ class PostgresStore(TreeStore):
         return None
 
     def _vacuum(self) -> None:
-        with self._reading() as rows:
-            due = rows.to_scrub()
+        due = self._read(PostgresTables.to_scrub)
         for part in sorted({name for _, _, name in due}):
             tables = ", ".join(f"{{s}}.{table}{part}" for table in SCRUBBED)
             self.database.outside(f"VACUUM (INDEX_CLEANUP ON) {tables}")
         if due:
-            with self._writing() as rows:
-                rows.note_scrubbed([(session, epoch) for session, epoch, _ in due])
+            self._write(lambda rows: rows.note_scrubbed([(session, epoch) for session, epoch, _ in due]))
 
     @contextmanager
     def inspecting(self) -> Iterator[PostgresInspector]:
         """Enter a block in which the rows may be counted, for as long as it takes."""
-        with self._writing() as rows:
-            rows.run("SET LOCAL statement_timeout = 0", None)
-            yield PostgresInspector(rows.statements, self.database.schema_name)
+        with self.database.writing(self._user) as statements:
+            statements.run("SET LOCAL statement_timeout = 0", None)
+            yield PostgresInspector(statements, self.database.schema_name)
 
-    @repeating
     def faults(self) -> list[str]:
         """See `Store`."""
-        with self.database.reading(self._user) as statements:
-            return PostgresInspector(statements, self.database.schema_name).faults()
+        return self._read(lambda rows: PostgresInspector(rows.statements, self.database.schema_name).faults())
 
-    @repeating
     def identity(self) -> str:
         """See `Store`."""
-        with self.database.reading() as statements:
-            ((cluster, database),) = statements.run(_IDENTITY, None)
+        ((cluster, database),) = self._read(lambda rows: rows.run(_IDENTITY, None))
         return f"postgresql {cluster} {database} {self.database.schema_name}"
 
     def close(self) -> None:
         """See `Store`."""
         self.database.close()
-
-    session = repeating(TreeStore.session)
-    sessions = repeating(TreeStore.sessions)
-    users = repeating(TreeStore.users)
-    sessions_named = repeating(TreeStore.sessions_named)
-    sessions_with = repeating(TreeStore.sessions_with)
-    rename_session = repeating(TreeStore.rename_session)
-    state = repeating(TreeStore.state)
-    main_states = repeating(TreeStore.main_states)
-    stats = repeating(TreeStore.stats)
-    segment = repeating(TreeStore.segment)
-    segments = repeating(TreeStore.segments)
-    branches = repeating(TreeStore.branches)
-    refs = repeating(TreeStore.refs)
-    change = repeating(TreeStore.change)
-    _append_locked = repeating(TreeStore.append)
-    restore = repeating(TreeStore.restore)
-    get = repeating(TreeStore.get)
-    newest = repeating(TreeStore.newest)
-    find = repeating(TreeStore.find)
-    covers = repeating(TreeStore.covers)
-    forget = repeating(TreeStore.forget)
-    forgotten = repeating(TreeStore.forgotten)
-    are_forgotten = repeating(TreeStore.are_forgotten)
-    _keep = repeating(TreeStore.keep)
-    _vectors_after = repeating(TreeStore._vectors_after)
-    spaces = repeating(TreeStore.spaces)
-    snapshot = repeating(TreeStore.snapshot)
-    summaries = repeating(TreeStore.summaries)
 
 
 def _schema_name(name: str) -> str:

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from shared_core.errors import UnknownReferenceError
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -19,6 +18,7 @@ from shared_core.records import (
     SessionKey,
     SessionState,
 )
+from shared_core.store import ALL
 from shared_core.stores.postgres.texts import FORM, MARK, plain, text
 from shared_core.stores.postgres.transactions import Statement, Statements
 from shared_core.stores.row_values import check_row, checksum_of, position_of, read_ref
@@ -172,7 +172,7 @@ class TreeTables(Rows):
         found = self._of_users(sql, {"after": after, "limit": max(limit, 0)}, user_ids, "session LIMIT %(limit)s")
         return [_session_key(row) for row in found]
 
-    def users(self, after: str | None, limit: int) -> list[str]:
+    def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
         """See `Rows`."""
         more = "user_id > %(after)s" if after is not None else "user_id IS NOT NULL"
         sql = f"SELECT DISTINCT user_id FROM {{s}}.names WHERE {more} ORDER BY user_id LIMIT %(limit)s"
@@ -197,7 +197,7 @@ class TreeTables(Rows):
         found = self._of_users(_MAIN_STATES, _MAIN_VALUES, user_ids, "n.session")
         return [_session_state(row) for row in found]
 
-    def main_changes(self, user_id: str | None, since: Mark | None) -> MainChanges:
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
         """See `Rows`. A mark is the oldest transaction that was running, and the time when the server was started."""
         if since is not None:
             given = {"user": FORM.optional(user_id), "since": since[0], "main": MAIN}
@@ -225,15 +225,8 @@ class TreeTables(Rows):
         named = {"users": [text(one) for one in user_ids if one is not None], "nobody": None in user_ids}
         return self.run(f"{sql}{_OF_USERS}ORDER BY {order}", None, {**values, **named})
 
-    def insert_session(self, user_id: str | None, session_id: str) -> int:
+    def insert_session(self, user_id: str | None, session_id: str) -> int | None:
         """See `Rows`."""
-        session = self.claim_session(user_id, session_id)
-        if session is None:
-            raise UnknownReferenceError(f"there is a session {session_id!r} already")
-        return session
-
-    def claim_session(self, user_id: str | None, session_id: str) -> int | None:
-        """Insert a session; return None if there is one of this name, also one that was inserted meanwhile."""
         sql = "INSERT INTO {s}.names VALUES ({next}, %(user)s, %(name)s) ON CONFLICT DO NOTHING RETURNING session"
         found = self.run(sql, None, {"user": FORM.optional(user_id), "name": text(session_id)})
         for (session,) in found:
@@ -334,7 +327,7 @@ class TreeTables(Rows):
         sql = "DELETE FROM {s}.branches WHERE session = %(session)s AND name = %(name)s"
         self.run(sql, session, {"name": text(name)})
 
-    def refs(self, session: int, kind: RefKind, name: str | None, limit: int) -> list[Ref]:
+    def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = ALL) -> list[Ref]:
         """See `Rows`."""
         named = "" if name is None else "AND name = %(name)s "
         values = {"kind": kind, "limit": max(limit, 0), "name": FORM.optional(name)}

@@ -184,9 +184,10 @@ class DerivedRows(TreeRows):
         return True
 
     def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
-        """Return what `Store.forgotten_since` does."""
-        state = self.state(session, None)
-        rows = self.connection.execute(_ERASED_SINCE, (session, epoch)).fetchall()
+        """See `Rows`."""
+        with self.one_moment():
+            state = self.state(session, None)
+            rows = self.connection.execute(_ERASED_SINCE, (session, epoch)).fetchall()
         return read_erasures(rows, 0 if state is None else state.epoch - epoch)
 
     def _erase_summaries(self, numbers: Collection[int]) -> None:

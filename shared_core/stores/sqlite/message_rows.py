@@ -262,10 +262,10 @@ class MessageRows(TreeRows):
         row = self.connection.execute(_NEWEST_QUESTION, (session, *stretch)).fetchone()
         return None if row is None else Newest(plain(row[0]), row[1])
 
-    def count(self, session: int, stretch: Stretch) -> int:
-        """Return how many messages a stretch holds; reads no text."""
-        (found,) = self.connection.execute(_COUNT, (session, *stretch)).fetchone()
-        return int(found)
+    def count(self, session: int, stretches: Collection[Stretch]) -> int:
+        """See `Rows`. No text is read."""
+        with self.one_moment():
+            return sum(int(self.connection.execute(_COUNT, (session, *one)).fetchone()[0]) for one in stretches)
 
     def turn_number(self, session: int, turn_id: str, upto: Position) -> int | None:
         """See `Rows`."""
@@ -298,12 +298,12 @@ class MessageRows(TreeRows):
             note(self.connection, session, stretch.segment, [stretch[1:]])
         note(self.connection, session, NUMBERS, [(one.start, one.stop - 1) for one in numbers])
 
-    def forgotten(self, session: int, ids: Sequence[str]) -> set[str]:
+    def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
         """See `Rows`."""
         sql = "SELECT 1 FROM tombstones WHERE session = ? AND id = ?"
         return {id_ for id_ in ids if self.connection.execute(sql, (session, text(id_))).fetchone()}
 
-    def tombstones(self, session: int, after: str | None, limit: int) -> list[str]:
+    def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
         """See `Rows`."""
         more = "" if after is None else "AND id > ?2 "
         sql = f"SELECT id FROM tombstones WHERE session = ?1 {more}ORDER BY id LIMIT ?3"

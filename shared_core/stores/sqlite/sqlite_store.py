@@ -5,20 +5,16 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from sqlite3 import Connection
-from types import TracebackType
 
 from shared_core.arguments import one_of
-from shared_core.records import Forgotten, Position, SessionInfo, Stretch
-from shared_core.store import ALL
-from shared_core.stores.rows import Rows
+from shared_core.records import Position, SessionInfo
 from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
 from shared_core.stores.sqlite.inspection import SQLiteInspector, faults_of
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.session_rows import overview
-from shared_core.stores.tree_store import TreeStore
+from shared_core.stores.tree_store import Result, TreeStore, asking
 
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
 
@@ -30,36 +26,10 @@ _UNSEEN = 1e-4
 class SQLiteRows(MessageRows, DerivedRows):
     """All rows of a database."""
 
-
-class _Reading(AbstractContextManager[SQLiteRows]):
-    """Enters a read, without a transaction, which SQLite begins and ends with the statement.
-
-    It is a class because a generator would take as long as the shortest statements do.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def __enter__(self) -> SQLiteRows:
-        return SQLiteRows(self._database.acquire())
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        self._database.release(error)
-
-
-class _Writing(AbstractContextManager[Rows]):
-    """Enters a transaction that writes."""
-
-    def __init__(self, transaction: AbstractContextManager[Connection]) -> None:
-        self._transaction = transaction
-
-    def __enter__(self) -> Rows:
-        return SQLiteRows(self._transaction.__enter__())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._transaction.__exit__(kind, error, traceback)
+    def overview(self, user_ids: Collection[str | None], limit: int) -> list[SessionInfo]:
+        """See `Rows`."""
+        with self.one_moment():
+            return overview(self, user_ids, limit)
 
 
 class SQLiteStore(TreeStore):
@@ -78,14 +48,12 @@ class SQLiteStore(TreeStore):
 
     def __init__(self, path: str | Path, *, durability: str = "full") -> None:
         self._db = Database(path, synchronous=_SYNCHRONOUS[one_of("durability", durability, tuple(_SYNCHRONOUS))])
-        self._reads = _Reading(self._db)
 
     @classmethod
     def to_check(cls, path: str | Path) -> "SQLiteStore":
         """Return a store that reads a file, which may be damaged, as it is at this moment, and writes nothing to it."""
         store = cls.__new__(cls)
         store._db = Database(path, synchronous="FULL", to_check=True)
-        store._reads = _Reading(store._db)
         return store
 
     @property
@@ -93,30 +61,7 @@ class SQLiteStore(TreeStore):
         """The file; None in memory."""
         return self._db.path
 
-    def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
-        """See `Store`."""
-        with self._reads as rows, rows.one_moment():
-            return overview(rows, user_ids, limit)
-
-    def count(self, session: int, stretches: Collection[Stretch]) -> int:
-        """See `Store`."""
-        with self._reads as rows, rows.one_moment():
-            return sum(rows.count(session, stretch) for stretch in stretches)
-
-    def stored(self, session: int) -> list[tuple[Position, str]]:
-        """See `Store`."""
-        with self._reads as rows:
-            return rows.stored(session)
-
-    def check_absent(self, session: int, ids: Collection[str]) -> None:
-        """See `Store`."""
-        with self._reads as rows:
-            rows.check_absent(session, ids)
-
-    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
-        """See `Store`."""
-        with self._reads as rows, rows.one_moment():
-            return rows.forgotten_since(session, epoch)
+    check_absent = asking(MessageRows.check_absent)
 
     def watch(self, session: int) -> Callable[[], bool]:
         """See `Store`."""
@@ -158,8 +103,7 @@ class SQLiteStore(TreeStore):
 
     def faults(self) -> list[str]:
         """See `Store`."""
-        with self._reads as rows:
-            return list(faults_of(rows.connection, self.path))
+        return self._read(lambda rows: list(faults_of(rows.connection, self.path)))
 
     def identity(self) -> str:
         """See `Store`. It is the file's, not the path's: two names of one file are one database."""
@@ -174,11 +118,20 @@ class SQLiteStore(TreeStore):
         """See `Store`."""
         self._db.close()
 
-    def _reading(self) -> AbstractContextManager[Rows]:
-        return self._reads
+    def _read(self, ask: Callable[[SQLiteRows], Result]) -> Result:
+        # Without a transaction, which SQLite begins and ends with the statement.
+        connection = self._db.acquire()
+        try:
+            found = ask(SQLiteRows(connection))
+        except BaseException as error:
+            self._db.release(error)
+            raise
+        self._db.release(None)
+        return found
 
-    def _writing(self) -> AbstractContextManager[Rows]:
-        return _Writing(self._db.writing())
+    def _write(self, act: Callable[[SQLiteRows], Result]) -> Result:
+        with self._db.writing() as connection:
+            return act(SQLiteRows(connection))
 
     def _size(self) -> int:
         return self._db.size()

@@ -20,6 +20,7 @@ from shared_core.records import (
     SessionKey,
     SessionState,
 )
+from shared_core.store import ALL
 from shared_core.stores.row_values import RowForm, check_row, checksum_of, position_of, read_ref
 from shared_core.stores.rows import BranchEnd, Rows
 from shared_core.stores.sqlite.connection import plain, text, transaction
@@ -159,7 +160,7 @@ class TreeRows(Rows):
         found = self._of_users(sql, (after,), user_ids, max(limit, 0))
         return [_session_key(*row) for row in found]
 
-    def users(self, after: str | None, limit: int) -> list[str]:
+    def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
         """See `Rows`."""
         more = "user_id > ?2" if after is not None else "user_id NOT NULL"
         sql = f"SELECT DISTINCT user_id FROM sessions WHERE {more} ORDER BY user_id LIMIT ?1"
@@ -182,7 +183,7 @@ class TreeRows(Rows):
         found = self._of_users(_MAIN_STATES, (text(MAIN), *ROOT), user_ids)
         return [(_session_key(*row[:3]), _state(Position(*row[6:]), *row[3:6])) for row in found]
 
-    def main_changes(self, user_id: str | None, since: Mark | None) -> MainChanges:
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
         """See `Rows`. A mark is the newest text, the newest change of a session's row, and how many states were read.
 
         What a transaction has seen of itself may be undone, and the numbers be used again: it gets no mark.
@@ -211,14 +212,16 @@ class TreeRows(Rows):
         with self.one_moment():
             return sorted({row[0]: row for some in rows for row in some}.values())[:limit]
 
-    def insert_session(self, user_id: str | None, session_id: str) -> int:
+    def insert_session(self, user_id: str | None, session_id: str) -> int | None:
         """See `Rows`."""
         user = None if user_id is None else text(user_id)
         values = (ident_of(user_id, session_id), user, text(session_id))
-        sql = "INSERT INTO sessions (ident, user_id, session_id) VALUES (?, ?, ?)"
-        session = self.connection.execute(sql, values).lastrowid
-        assert session is not None
-        return session
+        sql = (
+            "INSERT INTO sessions (ident, user_id, session_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING "
+            "RETURNING session"
+        )
+        row = self.connection.execute(sql, values).fetchone()
+        return None if row is None else int(row[0])
 
     def session_key(self, session: int) -> SessionKey | None:
         """See `Rows`."""
@@ -337,7 +340,7 @@ class TreeRows(Rows):
         """See `Rows`."""
         self.connection.execute("DELETE FROM branches WHERE session = ? AND name = ?", (session, text(name)))
 
-    def refs(self, session: int, kind: RefKind, name: str | None, limit: int) -> list[Ref]:
+    def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = ALL) -> list[Ref]:
         """See `Rows`."""
         wanted = "AND kind = ? " if name is None else "AND kind = ? AND name = ? "
         values = (session, kind, *(() if name is None else (text(name),)), max(limit, 0))
