@@ -1,16 +1,18 @@
 """BM25 over the messages of a session, in which a message is also found by the words of its neighbours."""
 
+import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from math import log1p
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import Arrays, GrowingArray, code_of, distinct, find
+from shared_core.index.arrays import Arrays, GrowingArray, distinct
 from shared_core.index.lines import LinePrefix
 
 K1 = 0.9
@@ -260,6 +262,25 @@ MAX_ROWS = 1 << 24
 """A posting has 32 bits: the row in the upper 24, the frequency in the lower 8."""
 
 Packed = npt.NDArray[np.uint32]
+
+
+@lru_cache(maxsize=8_192)  # people ask about the same words, and about nearly the same turns
+def code_of(text: str) -> int:
+    """Return a 64-bit hash, which stands for a term.
+
+    Of a million terms, two have the same one with a chance of 1 in 37 million; one of them may then not be found.
+    """
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+def find(codes: npt.NDArray[np.int64], code: int) -> int:
+    """Return the index of a code among ascending ones, -1 if it is not there.
+
+    Filling a dictionary with a million of them would take longer than reading everything else of a snapshot.
+    """
+    index = int(codes.searchsorted(code))
+    return index if index < len(codes) and codes[index] == code else -1
 
 
 class LexicalIndex:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from shared_core.index.arrays import (
     GrowingArray,
     StoredSnapshot,
-    TurnNumbers,
     distinct,
     pack,
     read_snapshot,
@@ -51,8 +50,8 @@ IDLE_FOLD = 0.02
 NAME = "name"
 """A word that a message has by telling the name of its speaker."""
 
-GROUNDING = "grounding "
-"""Begins the names of a snapshot's arrays that hold the words of grounding."""
+GROUNDING, TURNS = "grounding ", "turn "
+"""Begin the names of a snapshot's arrays that hold the words of grounding, and the turns."""
 
 COLUMNS = {
     "segments": np.int32,
@@ -97,6 +96,7 @@ class SessionIndex:
         lock: held while words, names and lines are read or grow; reentrant.
         gone: the rows of what was forgotten, ascending.
         vectors: the `SessionVectors` by space, as far as they were asked for.
+        turns: the id of each message's turn, as its only term.
         columns: those of `COLUMNS` and "lengths", how many terms a message has: arrays with a value per row.
 
     Args:
@@ -112,7 +112,7 @@ class SessionIndex:
         self.epoch = -1
         self.last_seq = 0
         self.names: list[str] = []
-        self.turns = TurnNumbers()
+        self.turns = LexicalIndex()
         self.lexical = LexicalIndex()
         self.grounding = LexicalIndex()
         self._growing: dict[str, GrowingArray[Any]] = {name: GrowingArray(dtype) for name, dtype in COLUMNS.items()}
@@ -232,6 +232,7 @@ class SessionIndex:
             if language.tells_name(text):
                 document.update(terms(NAME, language))  # which "What's my name?" asks for
             documents.append(document)
+            self.turns.add([{turn_id: 1}])
             apart.append(terms(message.grounding.text if message.grounding else "", language))
             rows.append({
                 "segments": position.segment,
@@ -247,7 +248,7 @@ class SessionIndex:
                 "speakers": self._speaker(message.name),
                 "languages": LANGUAGES.index(language),
                 "times": message.created_at.timestamp() if message.created_at else 0.0,
-                "turns": self.turns.number(turn_id),
+                "turns": self.turn(turn_id),
             })  # fmt: skip
         for name, column in self._growing.items():
             column.extend([row[name] for row in rows])
@@ -255,6 +256,11 @@ class SessionIndex:
         self.grounding.add(apart)
         self._enter_segments(start)
         self.fold(FOLD)
+
+    def turn(self, turn_id: str) -> int:
+        """Return the number of a turn in the column "turns": the row of its first message; -1 if none is here."""
+        rows, _ = self.turns.of(turn_id)
+        return int(rows[0]) if len(rows) else -1
 
     def _show(self) -> None:
         self.columns = {name: column.values for name, column in self._growing.items()}
@@ -345,8 +351,8 @@ class SessionIndex:
                 return  # forgotten since it was due: what is packed now would hold it
             epoch, rows = self.epoch, len(self)
             about = {"names": [*self.names], "last_seq": self.last_seq, "epoch": epoch, "rules": digest()}
-            arrays = {**{name: self.columns[name] for name in COLUMNS}, **self.turns.arrays(), **self.lexical.arrays()}
-            arrays |= self.grounding.arrays(GROUNDING)
+            arrays = {**{name: self.columns[name] for name in COLUMNS}, **self.lexical.arrays()}
+            arrays |= {**self.grounding.arrays(GROUNDING), **self.turns.arrays(TURNS)}
         # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
         if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, arrays)), epoch):
             with self.lock:
@@ -361,9 +367,9 @@ class SessionIndex:
         self.names = about["names"]
         # Without copying them.
         self._growing = {name: GrowingArray.of(arrays[name]) for name in COLUMNS}
-        self.turns = TurnNumbers.from_arrays(arrays)
         self.lexical = LexicalIndex.from_arrays(arrays)
         self.grounding = LexicalIndex.from_arrays(arrays, GROUNDING)
+        self.turns = LexicalIndex.from_arrays(arrays, TURNS)
         self._enter_segments(0)
         self.last_seq = about["last_seq"]
         self.saved = len(self)

@@ -1,16 +1,19 @@
 """Nearest vectors by cosine: searched exactly by FAISS, or, of many, through a shortlist of short codes."""
 
-import weakref
+import os
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from shared_core.index.arrays import GrowingArray, to_single_precision
+from shared_core.index.arrays import GrowingArray
 from shared_core.plugins.base import Vectors
-from shared_core.runtime.threads import Background, Work
+from shared_core.runtime.threads import exiting, in_background
 
 Ints = npt.NDArray[np.int32]
 Half = npt.NDArray[np.float16]
@@ -66,6 +69,12 @@ Four times as many are searched no faster (150,000 of 256 numbers in 4.7 ms), an
 LONG = 256
 """From this dimension on, half a byte codes four numbers of a vector. For shorter vectors, it codes two."""
 
+HALF_BITS = np.uint32(0x8FFF_E000).view(np.int32)
+"""The bits of single precision that hold the sign, exponent and fraction of half precision."""
+
+HALF_SCALE = np.float32(2.0**112)
+"""The factor by which an exponent of half precision, read as single precision, is too small."""
+
 
 class VectorIndex:
     """Unit vectors by row, in half precision. A row has one for each piece of a long text, of which the best counts.
@@ -89,7 +98,9 @@ class VectorIndex:
         self._blocks = HalfBlocks(dimension)
         self._codes: ShortCodes | None = None
         self._coded_for = 0
-        self._work: Background | None = None
+        self._coding: Future[None] | None = None
+        self._stopping = threading.Event()
+        self._pid = os.getpid()
 
     def __len__(self) -> int:
         """Return the number of vectors."""
@@ -241,10 +252,21 @@ class VectorIndex:
         # Due at doubling sizes, so that making codes costs about the same per vector at any size.
         while 2 * due <= len(self):
             due *= 2
-        if self._work is not None and self._work.lost:
-            self._work = None
-        if self._coded_for < due <= len(self) and self._work is None:
-            self._work = Background(_code(weakref.ref(self), due))
+        if self._pid != os.getpid():  # a fork copies no threads
+            self._coding, self._pid = None, os.getpid()
+        if self._coded_for < due <= len(self) and (self._coding is None or self._coding.done()):
+            self._coding = in_background(partial(self._code, due), "infinite-memory index")
+
+    def _code(self, due: int) -> None:
+        """Make codes of all vectors, from a sample of the first rows, however and whenever these were added."""
+        by_row = np.argsort(self.owners, kind="stable")[:due].astype(np.int64)
+        sample = by_row[np.linspace(0, due - 1, min(due, TRAINED_ON)).astype(np.int64)]
+        codes = ShortCodes(self._blocks.take(sample))
+        while len(codes) < len(self):
+            if self._stopping.is_set() or exiting.is_set():
+                return
+            codes.add(self._chunk_from(len(codes)))
+        self._codes, self._coded_for = codes, due
 
     def _follow(self) -> None:
         """Code the vectors added since the codes were made."""
@@ -255,51 +277,26 @@ class VectorIndex:
         """Return the next `CHUNK` vectors from a number on."""
         return self._blocks.take(np.arange(start, min(start + CHUNK, len(self))))
 
-    def _sample(self, due: int) -> Vectors:
-        """Return vectors of the first rows, sampled evenly, however and whenever they were added."""
-        by_row = np.argsort(self.owners, kind="stable")[:due].astype(np.int64)
-        return self._blocks.take(by_row[np.linspace(0, due - 1, min(due, TRAINED_ON)).astype(np.int64)])
-
-    def _publish(self, codes: "ShortCodes", due: int) -> None:
-        self._codes, self._coded_for, self._work = codes, due, None
-
     def settle(self) -> None:
         """Wait until the codes that are due have been made."""
         self._begin()
-        work = self._work
-        if work is not None:
-            work.wait()
+        coding = self._coding
+        if coding is not None:
+            coding.result()
 
     def stop(self) -> None:
-        """Stop background work. The index can still be searched."""
-        work, self._work = self._work, None
-        if work is not None:
-            work.stop()
+        """Stop making codes. The index can still be searched."""
+        coding, self._coding = self._coding, None
+        if coding is not None and self._pid == os.getpid():
+            self._stopping.set()
+            wait([coding])
+            self._stopping.clear()
 
 
 def dot(vectors: Vectors, query: Vectors) -> Vectors:
     """Return the dot product of each row. Unlike with `@`, equal rows have equal products, to the last bit."""
     products: Vectors = np.einsum("ij,j->i", vectors, query)
     return products
-
-
-def _code(index_of: "weakref.ref[VectorIndex]", due: int) -> Work:
-    """Make codes for an index. Stop early if the index no longer exists."""
-    index = index_of()
-    if index is None:
-        return
-    codes = ShortCodes(index._sample(due))
-    del index
-    while True:
-        yield
-        index = index_of()
-        if index is None:
-            return
-        if len(codes) >= len(index):
-            break
-        codes.add(index._chunk_from(len(codes)))
-        del index
-    index._publish(codes, due)
 
 
 @contextmanager
@@ -442,3 +439,13 @@ class ShortCodes:
             numbers = numbers[cosines > cosines[-1]]
         ascending: Numbers = np.sort(numbers)
         return ascending
+
+
+def to_single_precision(halves: npt.NDArray[np.float16]) -> npt.NDArray[np.float32]:
+    """Return finite numbers in single precision, exactly as `astype` does, in a quarter of its time (NumPy 2.4)."""
+    bits = halves.view(np.int16).astype(np.int32)
+    bits <<= 13
+    bits &= HALF_BITS
+    values = bits.view(np.float32)
+    values *= HALF_SCALE
+    return values

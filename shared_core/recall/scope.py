@@ -248,7 +248,7 @@ def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter)
         times = line.along(session_index.columns["times"])
         eligible &= (times >= wanted.since) & (times <= wanted.until)
     for turn in wanted.without:
-        indices = [index for index in line.line.indices_of_turn(session_index.turns.find(turn)) if index < line.upto]
+        indices = [index for index in line.line.indices_of_turn(session_index.turn(turn)) if index < line.upto]
         eligible[indices] = False
     return eligible
 

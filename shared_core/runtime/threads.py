@@ -1,11 +1,11 @@
-"""Threads: calls in the background or with a time limit, work until the exit of the process, and threads of a store."""
+"""Threads: calls in the background or with a time limit, and threads of a store."""
 
 import asyncio
 import atexit
 import os
 import threading
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from functools import partial
@@ -58,9 +58,6 @@ def _started(function: Callable[[], Result], name: str) -> "Future[Result]":
     return future
 
 
-Work = Generator[None, None, None]
-"""Does a short part of the work between two `yield`s, and holds no reference to the index at a `yield`."""
-
 _calls: "weakref.WeakKeyDictionary[Future[Any], int]" = weakref.WeakKeyDictionary()
 _exit_hooked = False
 
@@ -69,42 +66,6 @@ exiting = threading.Event()
 
 EXIT_SECONDS = 10.0
 """How long the exit of the process waits for calls in the background; one may wait for a network for ever."""
-
-
-class Background:
-    """Runs work in a thread, until it is done or stopped, or the process exits.
-
-    Args:
-        work: the work.
-    """
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._stop = threading.Event()
-        self._pid = os.getpid()
-        self._done = in_background(self._run, "infinite-memory index")
-
-    def _run(self) -> None:
-        for _ in self._work:
-            if self._stop.is_set() or exiting.is_set():
-                self._work.close()
-                break
-
-    @property
-    def lost(self) -> bool:
-        """Whether this process was forked while the work ran. A fork does not copy threads."""
-        return self._pid != os.getpid()
-
-    def wait(self) -> None:
-        """Wait until the work is done; raise what it has raised."""
-        if not self.lost:
-            self._done.result()
-
-    def stop(self) -> None:
-        """Stop the work, and wait until it has ended."""
-        self._stop.set()
-        if not self.lost:
-            wait([self._done])
 
 
 def _hook_exit() -> None:

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from shared_core.index.arrays import GrowingArray, to_single_precision
+from shared_core.index.arrays import GrowingArray
+from shared_core.index.vectors import to_single_precision
 
 
 def test_half_precision_is_widened_to_the_last_bit() -> None:
