@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal
 
 from shared_core.errors import MissingExtraError, installed
 from shared_core.plugins.base import Embedder
@@ -42,7 +41,7 @@ def as_embedder(value: Embedder | str | Callable[..., object] | None) -> Embedde
             if it is not installed. Any other name is the name or the folder of a sentence-transformers model, for which
             the same object is returned every time. `"all-MiniLM-L6-v2"` is computed by onnxruntime if the extra `onnx`
             is installed, else by torch; the vectors are the same. Pass `OnnxEmbedder()` or
-            `SentenceTransformerEmbedder()` to choose. `"all-MiniLM-L6-v2-int8"` is `OnnxEmbedder(quantize="int8")`.
+            `SentenceTransformerEmbedder()` to choose. `"all-MiniLM-L6-v2-int8"` is `OnnxEmbedder(int8=True)`.
 
     Raises:
         MissingExtraError: the package that the embedder needs is not installed.
@@ -78,21 +77,18 @@ def embedder_for_new() -> Embedder | None:
 
 def embedder_named(key: str) -> Embedder | None:
     """Return the embedder with this `Fingerprint.key`, if the key alone says how to make its vectors (else None)."""
-    if key == STATIC.key and static_available():
-        return StaticEmbedder()
-    if key == MINILM.key and (onnx_available() or installed("sentence_transformers")):
-        return _by_name(MINILM.name)
-    if key == MINILM_INT8.key and onnx_available():
-        return _by_name(MINILM_INT8.name)
-    return None
+    name = {STATIC.key: "static", MINILM.key: MINILM.name, MINILM_INT8.key: MINILM_INT8.name}.get(key)
+    try:
+        return None if name is None else as_embedder(name)
+    except MissingExtraError:
+        return None
 
 
 def _by_name(model: str) -> Embedder:
-    if full_name(model).lower() == MINILM_INT8.name.lower() and not os.path.isdir(model):
-        return _onnx_embedder("int8")
-    is_minilm = full_name(model).lower() == MINILM.name.lower() and not os.path.isdir(model)
-    if is_minilm and onnx_available():
-        return _onnx_embedder(None)
+    name = "" if os.path.isdir(model) else full_name(model).lower()
+    is_minilm = name == MINILM.name.lower()
+    if name == MINILM_INT8.name.lower() or (is_minilm and onnx_available()):
+        return _onnx_embedder(int8=not is_minilm)
     if installed("sentence_transformers"):
         return _library_embedder(model, is_minilm)
     remedy = 'pip install "infinite-memory[sentence-transformers]"'
@@ -105,8 +101,8 @@ def _by_name(model: str) -> Embedder:
 
 
 @lru_cache(maxsize=2)
-def _onnx_embedder(quantize: Literal["int8"] | None) -> OnnxEmbedder:
-    return OnnxEmbedder(quantize=quantize)
+def _onnx_embedder(*, int8: bool) -> OnnxEmbedder:
+    return OnnxEmbedder(int8=int8)
 
 
 @lru_cache(maxsize=4)
