@@ -53,16 +53,17 @@ def sliding_window(
     one_of("unit", unit, ("turn", "message"))
     builder = FixedPartBuilder(as_counter(token_counter), keep_grounding, on_overflow)
     assembler = Assembler(builder, fill=fill, recall_tokens=0, window_turns=window_turns)
-    entries = _entries_of(listed, assembler.size)
+    size = builder.size
+    entries = _entries_of(listed, size)
     turns = group_turns(entries)
     newest = next((turn for turn in reversed(turns) if turn.asks), None)
-    current = newest.whole(assembler.size, pending=True) if newest is not None else None
+    current = newest.whole(size, pending=True) if newest is not None else None
     pinned = {entry.message.turn_id for entry in entries if entry.message.pinned} - {newest and newest.turn_id}
     stays = [entry for entry in entries if entry.message.role == "system"]
-    stays += [entry for turn in turns if turn.turn_id in pinned for entry in turn.whole(assembler.size).entries]
+    stays += [entry for turn in turns if turn.turn_id in pinned for entry in turn.whole(size).entries]
     asked = builder.fixed_part(budget=max_tokens - reserve_tokens, tools=0, stays=stays, current=current)
     past = [turn for turn in reversed(turns) if turn is not newest and turn.turn_id not in pinned]
-    older = turns_before(past, current, assembler.size)[0] if unit == "turn" else _single_messages(past, assembler.size)
+    older = turns_before(past, current, size)[0] if unit == "turn" else _single_messages(past, size)
     fixed, selection = assembler.settle(asked, older, ())
     given = {entry.message.id: message for entry, message in zip(entries, listed, strict=True)}
     context = assembler.compose(fixed, selection, reserve=reserve_tokens)

@@ -431,15 +431,13 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         prompt_budget(limit, reserve, least=1 if reserve_tokens is None else 0)
         prompt = prompt_text(self.system if system is None else system)
         ask = Ask(None if blank else message, limit, reserve, schemas(tools), include_question, prompt)
-        past = self._past(as_of)
+        past = None if as_of is None else self._past(as_of)
         prompts = self._prompts if past is None else self._prompts.at(past)
         watch = self._events.watch("context", prompts.live)
         return self._events.steps(watch, prompts.steps(ask, watch))
 
-    def _past(self, as_of: date | str | None) -> Past | None:
-        """Return the past that an argument `as_of` means; None: it was not given."""
-        if as_of is None:
-            return None
+    def _past(self, as_of: date | str) -> Past:
+        """Return the past that an argument `as_of` means."""
         with self._lock:
             return self._checkout.past(as_of, self._indexes.end_at)
 
@@ -496,7 +494,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         if scope is not None:
             one_of("scope", scope, get_args(RecallScope))
         roles = None if role is None else role_names("role", role)
-        past = self._past(as_of)
+        past = None if as_of is None else self._past(as_of)
         wanted = Filter(
             since=float("-inf") if since is None else moment("since", since).timestamp(),
             until=float("inf") if until is None else moment("until", until, end=True).timestamp(),

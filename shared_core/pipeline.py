@@ -23,7 +23,7 @@ from shared_core.recall.search import POOL_TOKENS, Searcher
 from shared_core.records import Summary
 from shared_core.session.checkout import Past
 from shared_core.session.live import LiveSession, OutdatedError
-from shared_core.summaries.rolling import LEFT_OUT, RollingSummary, Summed
+from shared_core.summaries.rolling import LEFT_OUT, RollingSummary, WithSummary
 
 LARGE_BATCH = 256
 """Texts embedded at a time by `index`, when no question waits."""
@@ -104,7 +104,7 @@ class PromptBuilder:
             with suppress(OutdatedError):  # if so, the plan may contain what was forgotten
                 recalled = yield from self._recall_steps(plan, watch)
                 _mark(watch, "recall")
-                summed = Summed(plan.fixed, recalled.hits)
+                summed = WithSummary(plan.fixed, recalled.hits)
                 if self.rolling.summarizer is not None and not plan.fits:
                     summed = yield from self.rolling.steps(plan, recalled.hits)
                     _mark(watch, "summary")
@@ -139,7 +139,7 @@ class PromptBuilder:
             hits = reader.read(hits, question, size, follow=rules.min_score is None)
         return Recalled(hits, found.notes, found.pending, found.embedder, found.why)
 
-    def _compose(self, plan: Plan, recalled: Recalled, summed: Summed, watch: Watch | None) -> Context:
+    def _compose(self, plan: Plan, recalled: Recalled, summed: WithSummary, watch: Watch | None) -> Context:
         fixed, selection = self.assembler.settle(summed.fixed, plan.turns, summed.hits, summed.selection)
         dropped = (LEFT_OUT,) if summed.exists and fixed.summary is None else ()
         context = self.assembler.compose(

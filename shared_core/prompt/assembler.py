@@ -135,7 +135,7 @@ class Assembler:
     def _dressed(self, fixed: FixedPart, turns: Sequence[Turn]) -> list[Turn]:
         """Return turns as they are sent, newest first: `_grounded`, and with less of what is not text if needed."""
         return abridged(
-            self._grounded(fixed, turns), self.size, room=fixed.room,
+            self._grounded(fixed, turns), self.builder.size, room=fixed.room,
             window=lambda: fixed.room - self.room_for_recall(fixed, turns),
         )  # fmt: skip
 
@@ -161,11 +161,7 @@ class Assembler:
         if entry.message.grounding is None or entry.message.role != "user":
             return entry
         message = self.builder.safe(entry.message).grounded
-        return replace(entry, message=message, tokens=self.size(message))
-
-    def size(self, message: Message) -> int:
-        """Return the size of a message as sent, in tokens."""
-        return self.builder.size(message)
+        return replace(entry, message=message, tokens=self.builder.size(message))
 
     def settle(
         self, asked: FixedPart, turns: Sequence[Turn], candidates: Sequence[Hit], selection: Selection | None = None
@@ -187,7 +183,7 @@ class Assembler:
                 fixed, known = self.builder.answered(asked, count, slack=self.slack), count
                 fixed = replace(fixed, kept_free=int(self.slack * fixed.beside_pinned))
                 if fixed.summary is not None:  # tool results take precedence over the summary
-                    fixed = with_summary(fixed, fixed.summary, self.size)
+                    fixed = with_summary(fixed, fixed.summary, self.builder.size)
                 selection = self.select(fixed, turns, candidates)
                 room = _left(fixed, selection)
         return replace(fixed, groups=(*fixed.groups, *asked.answers[known:])), selection
@@ -309,9 +305,9 @@ class Assembler:
             return Selection(candidates=fates, recall_tokens=sum(candidate.tokens for candidate in recalled))
         entries = self._in_order(recalled)
         text = self.template.render([self.builder.between_fences(entry.message) for entry in entries])
-        tokens = self.size(Message.system(text))
+        tokens = self.builder.size(Message.system(text))
         if self._beside_question(fixed):
-            tokens = self.size(asked_with(fixed, text)) - fixed.question_tokens - fixed.grounding_tokens
+            tokens = self.builder.size(asked_with(fixed, text)) - fixed.question_tokens - fixed.grounding_tokens
         return Selection(candidates=fates, recall_tokens=tokens, text=text)
 
     @cached_property

@@ -195,9 +195,9 @@ class FixedPartBuilder:
 
     def _with_grounding(self, fixed: FixedPart) -> FixedPart:
         assert fixed.question is not None
-        given, message = fixed.question.message.grounding, self.safe(fixed.question.message)
-        if given is None or self.keep_grounding in ("none", 0):
+        if fixed.question.message.grounding is None or self.keep_grounding in ("none", 0):
             return fixed
+        message = self.safe(fixed.question.message)
         available = fixed.beside_pinned - tokens_of(fixed.groups)
         fitted = fit_grounding(
             message.grounding, lambda text: self._sent(message, text) <= available, content=message.content

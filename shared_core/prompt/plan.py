@@ -131,7 +131,7 @@ class Planner:
         stays = self._stays(ask, current)
         pinned = {entry.message.turn_id for entry in stays}
         past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
-        older, unsent = turns_before(past, current, assembler.size)
+        older, unsent = turns_before(past, current, assembler.builder.size)
         fixed = assembler.builder.fixed_part(
             budget=ask.max_tokens - ask.reserve, tools=tools, stays=stays, current=current, shown=ask.shown
         )
@@ -152,7 +152,7 @@ class Planner:
             return stays
         message = Message.system(ask.system)
         pinned = [entry for entry in stays if not is_prompt(entry.message)]
-        return [Entry(message, self._assembler.size(message), FRONT, BEFORE_ALL), *pinned]
+        return [Entry(message, self._assembler.builder.size(message), FRONT, BEFORE_ALL), *pinned]
 
     def _current(self, ask: Ask, turns: Sequence[Turn]) -> tuple[Turn | None, Turn | None]:
         """Return the turn that is being answered, and the stored turn it is (None: the question is not stored)."""
@@ -168,9 +168,9 @@ class Planner:
                 current = replace(current, entries=(grounded, *current.entries[1:]))
             return current, newest
         turn_no = (turns[-1].turn_no if turns else -1) + 1
-        entry = Entry(question, self._assembler.size(question), turn_no, self._live.path.head.depth + 1)
+        entry = Entry(question, self._assembler.builder.size(question), turn_no, self._live.path.head.depth + 1)
         return Turn("", turn_no, (entry,)), None
 
     def _pending(self, turn: Turn) -> Turn:
         """Return the turn that is being answered, with its results whole: the model has asked for them."""
-        return with_results(turn.whole(self._assembler.size, pending=True), self._assembler.size)
+        return with_results(turn.whole(self._assembler.builder.size, pending=True), self._assembler.builder.size)

@@ -32,7 +32,7 @@ from shared_core.summaries.wording import normalized, occurs_in, shortened
 
 
 @dataclass(frozen=True, slots=True)
-class Summed:
+class WithSummary:
     """The parts of a prompt that a summary changes.
 
     Attributes:
@@ -97,7 +97,7 @@ class RollingSummary:
         self._failed: Note | None = None
         self._pause = 0
         self._epoch = 0
-        self._size = lru_cache(maxsize=VERSIONS)(assembler.size)
+        self._size = lru_cache(maxsize=VERSIONS)(assembler.builder.size)
 
     # Reading
 
@@ -128,7 +128,7 @@ class RollingSummary:
 
     # Renewing
 
-    def steps(self, plan: Plan, hits: Sequence[Hit], *, urgent: bool = False) -> Steps[Summed]:
+    def steps(self, plan: Plan, hits: Sequence[Hit], *, urgent: bool = False) -> Steps[WithSummary]:
         """Yield requests for new summaries if they are due, and return the parts of the prompt with a summary.
 
         Args:
@@ -175,13 +175,13 @@ class RollingSummary:
             notes.append(Note(text, "summary_late"))
         return replace(summed, notes=tuple(notes))
 
-    def _choose(self, plan: Plan, hits: Sequence[Hit], versions: Sequence[Summary]) -> Summed:
+    def _choose(self, plan: Plan, hits: Sequence[Hit], versions: Sequence[Summary]) -> WithSummary:
         """Return the prompt's parts with the summary that reaches farthest without reaching into the window.
 
         If all of them reach into it, the one that does so least is used. The choice depends only on the conversation up
         to the question, as the rest of the prompt does.
         """
-        chosen: Summed | None = None
+        chosen: WithSummary | None = None
         for summary in versions:
             fixed = self._frame_with(plan.fixed, summary)
             if fixed.summary is None:
@@ -191,10 +191,10 @@ class RollingSummary:
                 break
         return replace(chosen or self._select(plan, plan.fixed, hits), exists=bool(versions))
 
-    def _select(self, plan: Plan, fixed: FixedPart, hits: Sequence[Hit]) -> Summed:
+    def _select(self, plan: Plan, fixed: FixedPart, hits: Sequence[Hit]) -> WithSummary:
         selection = self.assembler.select(fixed, plan.turns, hits)
         start = min((turn.entries[0].order for turn in selection.window.kept), default=plan.end)
-        return Summed(fixed, hits, selection, start)
+        return WithSummary(fixed, hits, selection, start)
 
     def _frame_with(self, asked: FixedPart, summary: Summary) -> FixedPart:
         said = self._text(summary)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.doors.mcp_server.records import CUT, FOOTER, HEADER, Said, beginning, fenced, pack, quoted
+from shared_core.doors.mcp_server.fenced_records import CUT, FOOTER, HEADER, Said, beginning, fenced, pack, quoted
 from shared_core.tokens import CallableCounter
 
 BEGAN = datetime(2026, 3, 1, 23, 58, tzinfo=UTC)

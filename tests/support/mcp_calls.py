@@ -12,7 +12,7 @@ from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult
 
 from shared_core.doors.mcp_server.conversations import Conversations
-from shared_core.doors.mcp_server.records import FOOTER, HEADER
+from shared_core.doors.mcp_server.fenced_records import FOOTER, HEADER
 from shared_core.doors.mcp_server.server import MemoryServer, memory_server
 from shared_core.testing import HashingEmbedder
 from tests.support.documents import ROOT

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from shared_core.doors.mcp_server.records import quoted_name
+from shared_core.doors.mcp_server.fenced_records import quoted_name
 from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool

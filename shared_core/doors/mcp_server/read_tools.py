@@ -8,6 +8,16 @@ from pydantic import Field
 
 from shared_core.display import counted
 from shared_core.doors.mcp_server.conversations import Conversations
+from shared_core.doors.mcp_server.fenced_records import (
+    CUT,
+    Packed,
+    Said,
+    in_utc_or_first,
+    pack,
+    quoted,
+    quoted_name,
+    said_in,
+)
 from shared_core.doors.mcp_server.limits import (
     MOST_BRANCHES,
     BranchName,
@@ -19,8 +29,7 @@ from shared_core.doors.mcp_server.limits import (
     SessionName,
     When,
 )
-from shared_core.doors.mcp_server.records import CUT, Packed, Said, in_utc_or_first, pack, quoted, quoted_name, said_in
-from shared_core.doors.mcp_server.results import (
+from shared_core.doors.mcp_server.tool_results import (
     Log,
     LogAnswer,
     Records,

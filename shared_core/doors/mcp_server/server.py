@@ -19,8 +19,8 @@ from pydantic import AnyHttpUrl, ValidationError
 
 from shared_core.display import counted
 from shared_core.doors.mcp_server.conversations import Conversations
+from shared_core.doors.mcp_server.fenced_records import quoted
 from shared_core.doors.mcp_server.read_tools import ReadTools
-from shared_core.doors.mcp_server.records import quoted
 from shared_core.doors.mcp_server.write_tools import WriteTools
 from shared_core.doors.serving.bearer_tokens import BearerTokens, require_named_users
 from shared_core.errors import InfiniteMemoryError, StoreError, StoreUnavailableError

@@ -7,10 +7,10 @@ from pydantic import BaseModel, Field
 
 from shared_core.display import counted
 from shared_core.doors.mcp_server.conversations import Conversations, standing_at
+from shared_core.doors.mcp_server.fenced_records import Said, pack, quoted_name, said_in
 from shared_core.doors.mcp_server.limits import NAME, BranchName, MaxTokens, MessageId, Reference, SessionName, When
 from shared_core.doors.mcp_server.read_tools import branch_names, with_notes
-from shared_core.doors.mcp_server.records import Said, pack, quoted_name, said_in
-from shared_core.doors.mcp_server.results import (
+from shared_core.doors.mcp_server.tool_results import (
     Conflict,
     ForgetAnswer,
     Forgotten,

@@ -5,7 +5,7 @@ from typing import Annotated, TypeAlias
 from mcp.types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
-from shared_core.doors.mcp_server.records import ABOUT, Packed, Said, quoted, quoted_name
+from shared_core.doors.mcp_server.fenced_records import ABOUT, Packed, Said, quoted, quoted_name
 
 __all__ = [
     "ForgetAnswer",
