@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
+import numpy as np
 from recall_measures import SHOWN_BUDGETS, Gain
 from recall_prompts import EQUAL, FOREIGN, NEAR, OWN, WAYS, Asked
 from recall_tables import head, line
@@ -112,7 +113,7 @@ def _values(rows: Sequence[Asked], way: str, budget: int, figure: Figure) -> tup
 
 def _percent(rows: Sequence[Asked], way: str, budget: int, figure: Figure) -> str:
     values, talks = _values(rows, way, budget, figure)
-    return percent(bootstrap(values, [0.0] * len(values), talks)) if values else ""
+    return percent(bootstrap(values, talks)) if values else ""
 
 
 def _tokens(rows: Sequence[Asked], way: str, budget: int, figure: Figure) -> str:
@@ -121,7 +122,7 @@ def _tokens(rows: Sequence[Asked], way: str, budget: int, figure: Figure) -> str
 
 def _lead(rows: Sequence[Asked], ours: str, theirs: str, budget: int, figure: Figure) -> str:
     values, talks = _values(rows, ours, budget, figure)
-    return points(bootstrap(values, _values(rows, theirs, budget, figure)[0], talks)) if values else ""
+    return points(bootstrap(np.subtract(values, _values(rows, theirs, budget, figure)[0]), talks)) if values else ""
 
 
 def _three(rows: Sequence[Asked], way: str, budget: int) -> str:

@@ -100,12 +100,8 @@ def ablation_table(rows: Sequence[Row], ours: Sequence[str], without: Sequence[s
 
 
 def _lead(rows: Sequence[Row], ours: str, theirs: str, figure: Callable[[Score], float]) -> str:
-    lead = bootstrap(
-        [figure(row.scores[ours]) for row in rows],
-        [figure(row.scores[theirs]) for row in rows],
-        [row.conversation for row in rows],
-    )
-    return points(lead)
+    leads = [figure(row.scores[ours]) - figure(row.scores[theirs]) for row in rows]
+    return points(bootstrap(leads, [row.conversation for row in rows]))
 
 
 def _mean(values: Iterable[float | None]) -> str:

@@ -26,37 +26,34 @@ class Lead(NamedTuple):
     high: float
 
 
-def bootstrap(ours: Sequence[float], theirs: Sequence[float], clusters: Sequence[str], seed: int = 7) -> Lead:
-    """Return our mean lead over all questions, by a paired bootstrap over clusters.
+def bootstrap(values: Sequence[float], clusters: Sequence[str]) -> Lead:
+    """Return the mean of a figure of each question, or of the difference of two, by a bootstrap over clusters.
 
     The questions of one conversation have its difficulties in common, so that whole conversations are drawn.
 
     Args:
-        ours: a figure for each question.
-        theirs: the same of another method.
+        values: a figure for each question.
         clusters: the conversation each question is about.
-        seed: of the draws.
     """
-    difference = np.subtract(ours, theirs)
     names, member = np.unique(np.asarray(clusters), return_inverse=True)
-    sums, sizes = np.bincount(member, difference), np.bincount(member)
-    drawn = _drawn(len(names), seed)
+    sums, sizes = np.bincount(member, values), np.bincount(member)
+    drawn = _drawn(len(names))
     low, high = np.percentile(drawn @ sums / (drawn @ sizes), [2.5, 97.5]).tolist()
-    return Lead(float(difference.mean()), low, high)
+    return Lead(float(np.mean(values)), low, high)
 
 
 def interval(values: Sequence[float], clusters: Sequence[str]) -> Lead:
     """Return the mean of some values, drawn by clusters or, as fewer than ten of those say little, one by one."""
     drawn_by = clusters if len(set(clusters)) >= FEW else [str(number) for number in range(len(values))]
-    return bootstrap(values, [0.0] * len(values), drawn_by)
+    return bootstrap(values, drawn_by)
 
 
 @lru_cache(maxsize=2)
-def _drawn(clusters: int, seed: int) -> npt.NDArray[Any]:
+def _drawn(clusters: int) -> npt.NDArray[Any]:
     """Return how often each cluster is drawn in each resample."""
     resamples = min(RESAMPLES, max(1, MOST_DRAWN // clusters))
     equal = np.full(clusters, 1 / clusters)
-    return np.random.default_rng(seed).multinomial(clusters, equal, size=resamples)
+    return np.random.default_rng(7).multinomial(clusters, equal, size=resamples)
 
 
 def percent(value: Lead) -> str:

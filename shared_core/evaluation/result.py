@@ -55,6 +55,13 @@ class Answer(NamedTuple):
     embedder: str | None
     notes: tuple[str, ...]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data, without what is the same for all answers of a setting."""
+        asked, place = self.question, self.place
+        said = {"where": asked.where, "question": asked.question, "kind": asked.kind, "purpose": self.purpose}
+        figures = {name: getattr(self, name) for name in ("evidence", "recalled", "tokens", "milliseconds", "missing")}
+        return {**said, "session": place.session, "user": place.user, **figures}
+
 
 class Sums(NamedTuple):
     """What a setting brings for some lines, on average.
@@ -115,7 +122,7 @@ class Outcome:
         return _by(lambda one: one.purpose, [one for one in self.answers if one.purpose != OWN])
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON data, without the single answers."""
+        """Return plain JSON data."""
         return {
             "name": self.name,
             "embedder": self.embedder,
@@ -123,6 +130,7 @@ class Outcome:
             "all": self.overall().to_dict() if self.own else None,
             "kinds": {name: one.to_dict() for name, one in self.kinds().items()},
             "silence": {name: one.to_dict() for name, one in self.silence().items()},
+            "rows": [one.to_dict() for one in self.answers],
         }
 
 
@@ -173,17 +181,7 @@ class Evaluation:
             ],
             "budget": self.budget,
             "settings": [{**one.to_dict(), "lead": lead} for one, lead in zip(self.outcomes, leads, strict=True)],
-            "rows": [self._row(number) for number in range(len(self.present.answers))],
         }
-
-    def _row(self, number: int) -> dict[str, Any]:
-        """Return what every setting brings for a line."""
-        place, asked, purpose, *_ = self.present.answers[number]
-        figures = ("evidence", "recalled", "tokens", "milliseconds", "missing")
-        answers = {one.name: one.answers[number] for one in self.outcomes}
-        settings = {name: {figure: getattr(one, figure) for figure in figures} for name, one in answers.items()}
-        said = {"where": asked.where, "question": asked.question, "kind": asked.kind, "purpose": purpose}
-        return {**said, "session": place.session, "user": place.user, "settings": settings}
 
     def __repr__(self) -> str:
         return f"<Evaluation: {self._head()}; {', '.join(one.name for one in self.outcomes)}>"

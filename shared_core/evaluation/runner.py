@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import partial
+from itertools import count
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -98,18 +99,13 @@ def evaluate(
         problems: list[str] = []
         places = [_place(copy, of, name, asked, branch, problems, by_user=by_user)
                   for (of, name), asked in given.items()]  # fmt: skip
-        raise_any(repr(os.fspath(questions)) if isinstance(questions, str | os.PathLike) else "questions", problems)
+        raise_any("questions", problems)
         lines = _lines(places, by_user=by_user)
-        total, done = len(settings) * len(lines), 0
-        outcomes: dict[str, Outcome] = {}
         # A memory without an embedder of its own takes that of the vectors stored last, so those come first.
-        for name in sorted(settings, key=lambda name: settings[name].get("embedder") is not None):
-            answers = []
-            for answer in _answers(copy, name, settings[name], lines, progress):
-                answers.append(answer)
-                done += 1
-                progress("asking", done, total)
-            outcomes[name] = Outcome(name, tuple(answers))
+        in_turn = sorted(settings, key=lambda name: settings[name].get("embedder") is not None)
+        outcomes = {
+            name: Outcome(name, tuple(_answers(copy, name, settings[name], lines, progress))) for name in in_turn
+        }
     return Evaluation(tuple(places), tuple(outcomes[name] for name in settings), budgets[0])
 
 
@@ -206,35 +202,36 @@ def foreign_questions(conversations: Sequence[Sequence[str]], at: int) -> list[s
     return questions if len(questions) <= MOST_FOREIGN else Random(at).sample(questions, MOST_FOREIGN)
 
 
-Line = tuple[Place, str, Question]
-"""What is said to a conversation, with its purpose."""
+Lines = Mapping[Place, Sequence[tuple[str, Question]]]
+"""What is said to each conversation, with its purpose."""
 
 
-def _lines(places: Sequence[Place], *, by_user: bool) -> list[Line]:
+def _lines(places: Sequence[Place], *, by_user: bool) -> Lines:
     """Return what is said to each conversation: its questions, those of the next one, and small talk.
 
     Args:
         places: the conversations.
         by_user: whether recall may search all sessions of a user, so that only another user's questions are foreign.
     """
+    groups: dict[tuple[str | None, str], list[str]] = {}
     whose = [(place.user, "" if by_user else place.session) for place in places]
-    asked: dict[tuple[str | None, str], list[str]] = {}
-    for key, place in zip(whose, places, strict=True):
-        asked.setdefault(key, []).extend(one.question for one in place.questions)
-    found: list[Line] = []
-    for number, (key, place) in enumerate(zip(whose, places, strict=True)):
-        foreign = foreign_questions(list(asked.values()), list(asked).index(key))
-        said = {FOREIGN: foreign, **(small_talk() if number < MOST_SESSIONS else {})}
-        found += [(place, OWN if one.ids or one.text else UNANSWERED, one) for one in place.questions]
-        found += [
-            (place, purpose, Question(question=text, ids=())) for purpose, texts in said.items() for text in texts
+    for group, place in zip(whose, places, strict=True):
+        groups.setdefault(group, []).extend(one.question for one in place.questions)
+    found: dict[Place, list[tuple[str, Question]]] = {}
+    for number, (group, place) in enumerate(zip(whose, places, strict=True)):
+        said = {FOREIGN: foreign_questions(list(groups.values()), list(groups).index(group))}
+        said |= small_talk() if number < MOST_SESSIONS else {}
+        found[place] = [
+            *((OWN if one.ids or one.text else UNANSWERED, one) for one in place.questions),
+            *((purpose, Question(question=text, ids=())) for purpose, texts in said.items() for text in texts),
         ]
     return found
 
 
-def _answers(store: Store, name: str, setting: Setting, lines: Sequence[Line], progress: Progress) -> Iterator[Answer]:
+def _answers(store: Store, name: str, setting: Setting, lines: Lines, progress: Progress) -> Iterator[Answer]:
     """Yield what a setting brings for every line, in their order."""
-    for place in dict.fromkeys(place for place, *_ in lines):
+    done, total = count(1), sum(map(len, lines.values()))
+    for place, asked in lines.items():
         opened = partial(InfiniteMemory, store, user_id=place.user, **setting)
         everywhere = store.sessions(place.user) if setting.get("scope") == "user" else []
         for session in dict.fromkeys([*(one.session_id for one in everywhere), place.session]):
@@ -243,12 +240,12 @@ def _answers(store: Store, name: str, setting: Setting, lines: Sequence[Line], p
                 index(partial(progress, f"embedding for {name}"))
         with opened(session_id=place.session) as memory:
             memory.checkout(place.branch)
-            for of, purpose, question in lines:
-                if of is place:
-                    try:
-                        yield _answer(memory, place, purpose, question)
-                    except BudgetError as error:
-                        raise ValueError(f"{name}, {question.where or purpose}: {error}") from error
+            for purpose, question in asked:
+                try:
+                    yield _answer(memory, place, purpose, question)
+                except BudgetError as error:
+                    raise ValueError(f"{name}, {question.where or purpose}: {error}") from error
+                progress(f"asking with {name}", next(done), total)
 
 
 def _answer(memory: InfiniteMemory, place: Place, purpose: str, question: Question) -> Answer:

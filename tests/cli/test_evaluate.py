@@ -62,7 +62,7 @@ def test_json_for_programs(call: Call) -> None:
     found = json.loads(out)
     assert found["settings"][0]["all"]["evidence"]["mean"] == 1
     assert found["settings"][0]["embedder"] is None
-    assert [row["where"] for row in found["rows"][:2]] == ["line 1", "line 2"]
+    assert [row["where"] for row in found["settings"][0]["rows"][:2]] == ["line 1", "line 2"]
 
 
 @pytest.mark.parametrize(
