@@ -57,10 +57,6 @@ class SharedIndex:
         """Its vectors in all spaces."""
         return list(self.rows.vectors.values())
 
-    def size(self) -> int:
-        """Return about how many bytes it takes now."""
-        return self.rows.nbytes + sum(one.nbytes for one in self.vectors)
-
     def due(self, least: int = SNAPSHOT_ROWS) -> list[SessionIndex | SessionVectors]:
         """Return the parts of which a snapshot is due; see `SessionIndex.snapshot_due`."""
         parts: list[SessionIndex | SessionVectors] = [self.rows, *self.vectors]
@@ -142,7 +138,7 @@ class IndexCache:
 
     def note(self, used: SharedIndex, key: Key) -> None:
         """Note that an index may have grown, and drop others if they take too much together."""
-        size = used.size()
+        size = used.rows.nbytes
         if size != used.nbytes:
             with self._lock:
                 if self._kept.get(key) is used:  # else it was dropped

@@ -68,7 +68,7 @@ class Line:
         """Return the number of terms in all messages before an index."""
         return int(self._terms.values[upto - 1]) if upto else 0
 
-    def indices_of_turn(self, turn: int) -> list[int]:
+    def turn(self, turn: int) -> list[int]:
         """Return the indices of the messages of a turn, given by its number."""
         index = int(self._last_of_turn.values[turn]) if 0 <= turn < len(self._last_of_turn) else -1
         indices = list[int]()
@@ -163,6 +163,17 @@ class LinePrefix:
     def indices(self, rows: Ints) -> Ints:
         """Return the index of each row, -1 if it is not on the line."""
         return self.line.indices(rows)
+
+    def turn(self, turn: int) -> list[int]:
+        """Return the indices of the messages of a turn, given by its number."""
+        return [index for index in self.line.turn(turn) if index < self.upto]
+
+    def turn_ends(self, turns: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+        """Return the index of the last message of each turn, given by numbers of turns that have some in the prefix."""
+        ends: npt.NDArray[np.int64] = self.line.turn_ends(turns).astype(np.int64)
+        for turn in np.unique(turns[ends >= self.upto]).tolist():
+            ends[turns == turn] = self.turn(turn)[-1]
+        return ends
 
     def has_said(self, speaker: int) -> bool:
         """Return whether a speaker, given by code, speaks in the prefix."""

@@ -162,8 +162,10 @@ class SessionIndex:
 
     @property
     def nbytes(self) -> int:
-        """About how many bytes it takes in memory."""
-        return INDEX_BYTES + ROW_BYTES * len(self) + TERM_BYTES * (self.lexical.size + self.grounding.size)
+        """About how many bytes it takes in memory, with its vectors."""
+        vectors: int = sum(one.nbytes for one in self.vectors.values())
+        words = self.lexical.size + self.grounding.size
+        return INDEX_BYTES + ROW_BYTES * len(self) + TERM_BYTES * words + vectors
 
     def fold(self, share: float = IDLE_FOLD) -> None:
         """Let new words take less memory, if they are more than a share of all."""

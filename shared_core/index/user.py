@@ -64,11 +64,13 @@ class Known(NamedTuple):
         upto: the number of the newest message that was read.
         epoch: the epoch of what was read.
         head: the end of its branch main; None: it has none any more.
+        path: the path to it.
     """
 
     upto: int
     epoch: int
     head: Position | None
+    path: Path
 
 
 class UserIndex(SessionIndex):
@@ -100,10 +102,8 @@ class UserIndex(SessionIndex):
         self._mark: Mark | None = None
         self._unfollowed: set[int] = set()  # the sessions whose last change was not followed yet
         self._numbers: dict[tuple[int, int], int] = {}
-        self._numbers_of: dict[int, list[int]] = {}
         self._session_of: GrowingArray[np.int64] = GrowingArray(np.int64)
         self._segments: list[tuple[int, int]] = []  # by number: session and segment
-        self._on_main: GrowingArray[np.int32] = GrowingArray(np.int32)  # by row: its index on its main, or -1
         self._mains: dict[int | None, LinePrefix] = {}
         if space:
             self.vectors[space] = SessionVectors(self, space, dimension)
@@ -140,7 +140,6 @@ class UserIndex(SessionIndex):
             if number == len(self._segments):
                 self._segments.append((session, segment))
                 self._session_of.extend([session])
-                self._numbers_of.setdefault(session, []).append(number)
             return number
 
     def by_session(self, positions: Sequence[Position]) -> dict[int, dict[Position, Position]]:
@@ -235,7 +234,7 @@ class UserIndex(SessionIndex):
         """
         wanted, room = dict[int, tuple[int, int]](), PAGE
         for session in sorted(self._unfollowed - {asking}):
-            told, known = self.told[session], self.known.get(session, Known(0, 0, None))
+            told, known = self.told[session], self.known.get(session, Known(0, 0, None, ROOT_PATH))
             moved = known.head != told.state.head and session not in looked
             if told.gone or not (moved or known.upto < told.state.last_seq):
                 if not self._is_outdated(session):  # as another thread may have been told by now
@@ -248,7 +247,6 @@ class UserIndex(SessionIndex):
         return wanted
 
     def _take_news(self, wanted: Mapping[int, tuple[int, int]], news: Mapping[int, MainNews]) -> None:
-        paths: dict[int, Path] = {}
         records: list[tuple[int, Record]] = []
         vectors: list[tuple[Position, bytes]] = []
         for session, (after, upto) in wanted.items():
@@ -259,12 +257,12 @@ class UserIndex(SessionIndex):
             # Of what was read before, something may have been forgotten since: that is still to be taken out.
             epoch = known.epoch if known is not None else new.state.epoch if new is not None else 0
             head = new.state.head if new is not None else None
-            self.known[session] = Known(max(before, upto), epoch, head)
+            self.known[session] = Known(max(before, upto), epoch, head, ROOT_PATH)
             self.of_others.discard(session)
-            paths[session] = ROOT_PATH
             if new is None or head is None:
                 continue
-            paths[session] = walk(head, {segment.segment: segment for segment in new.segments}.__getitem__)
+            path = walk(head, {segment.segment: segment for segment in new.segments}.__getitem__)
+            self.known[session] = self.known[session]._replace(path=path)
             records += [(session, record) for record in new.records if record.seq > before]
             if new.spaces and embedder_key(new.spaces[0]) != embedder_key(self.space):
                 self.of_others.add(session)
@@ -274,20 +272,9 @@ class UserIndex(SessionIndex):
             (one.message, self.numbered(session, one.position), f"{session} {one.message.turn_id or ''}")
             for session, one in records
         ])  # fmt: skip
-        for session, path in paths.items():
-            self._set_main(session, path)
         for one in self.vectors.values():
             one.take(vectors)
         self._mains.clear()
-
-    def _set_main(self, session: int, path: Path) -> None:
-        """Note which rows of a session are on main."""
-        self._on_main.extend(np.full(len(self) - len(self._on_main), -1, dtype=np.int32))
-        for number in self._numbers_of.get(session, []):
-            self._on_main.values[self._between(number, 0, np.iinfo(np.int32).max)] = -1
-        for span in path.spans:
-            rows = self._between(self._number(session, span.segment), span.start, span.upto)
-            self._on_main.values[rows] = self.columns["depths"][rows] + np.int32(span.shift)
 
     @property
     @override
@@ -353,7 +340,6 @@ class UserIndex(SessionIndex):
                     if known is not None and epoch in (None, known.epoch):  # else another thread has taken it out
                         self._drop(session, found[session])
                         self.epoch += 1
-                self._on_main.values[self.gone] = -1
                 self._mains.clear()
         return True
 
@@ -387,24 +373,19 @@ class UserIndex(SessionIndex):
             return self._mains[asking]
 
     def _build_main(self, asking: int | None, as_of: float) -> LinePrefix:
-        rows = np.flatnonzero(self._on_main.values >= 0).astype(np.int32)
-        rows = rows[self.sessions_at(rows) != asking] if asking is not None else rows
-        sessions, indices = self.sessions_at(rows), self._on_main.values[rows]
-        order = np.lexsort((indices, sessions))
-        if as_of != np.inf:
-            order = order[_before_later(sessions[order], self.columns["times"][rows[order]] > as_of)]
-        rows, sessions, shifts = rows[order], sessions[order], (indices - self.columns["depths"][rows])[order]
-        # Sessions are sittings of their own, and merged messages follow messages that they do not answer.
-        strands = np.cumsum((np.diff(sessions, prepend=-1) != 0) | (np.diff(shifts, prepend=0) != 0))
+        parts, strands, before = [np.empty(0, np.int32)], [0], (NO_SESSION, 0)
+        for session in sorted(self.known.keys() - {asking}):
+            for span in self.known[session].path.spans:
+                rows = self._between(self._number(session, span.segment), span.start, span.upto)
+                later = self.columns["times"][rows] > as_of
+                upto = int(later.argmax()) if later.any() else len(rows)
+                if upto:
+                    # Sessions are sittings of their own, and merged messages follow messages that they do not answer.
+                    strands.append(strands[-1] + (before != (session, span.shift)))
+                    parts.append(rows[:upto])
+                    before = session, span.shift
+                if upto < len(rows):
+                    break
         line = Line()
-        line.extend(rows, self.columns, strands)
-        return LinePrefix(line, len(rows))
-
-
-def _before_later(sessions: npt.NDArray[np.int64], later: Mask) -> Mask:
-    """Return which messages come before the first later one of their session; those of one are next to each other."""
-    counts = np.cumsum(later)
-    begins = np.diff(sessions, prepend=-1) != 0
-    before: npt.NDArray[np.int64] = (counts - later)[begins][np.cumsum(begins) - 1]
-    early: Mask = counts == before
-    return early
+        line.extend(np.concatenate(parts), self.columns, np.repeat(strands, [len(part) for part in parts]))
+        return LinePrefix(line, len(line.rows))

@@ -15,7 +15,7 @@ from shared_core.plugins.base import Embedder
 from shared_core.plugins.calls import Failure, Late, Request, Steps, arun_steps, run_steps
 from shared_core.plugins.embedding import documents_request, embedder_error
 from shared_core.recall.open_indexes import OpenIndexes
-from shared_core.recall.scope import Scope, read_at, records_in
+from shared_core.recall.scope import Scope, records_in
 from shared_core.records import Position
 from shared_core.runtime.threads import exiting
 
@@ -175,7 +175,7 @@ class Backlog:
         """
         indexes = self._indexes
         units = [scope.members(index) for index in scope.line.indices(rows.astype(np.int32)).tolist()]
-        read = indexes.live.records_of if recent else partial(read_at, indexes.live.store)
+        read = indexes.live.records_of if recent else lambda wanted: indexes.live.store.at(wanted, {}) or {}
         records = records_in([scope], [(0, index) for members in units for index in members], read)
         texts = []
         for members in units:

@@ -88,15 +88,12 @@ class OpenIndexes:
         """Return the session's index, up to date with the store, and its vectors if an embedder is used."""
         session, vectors = self.live.key, None
         assert session is not None
-        shared = self._own(session)
+        shared = self._shared(session, lambda: SessionIndex(self.live.store, session))
         index: SessionIndex = shared.refreshed(lambda rows: rows.refresh(state, self.live.news.after))
         if dense.embedder is not None:
             vectors = vectors_in(index, dense.space, dense.embedder.fingerprint.dimension)
         self.cache.note(shared, session)
         return index, vectors
-
-    def _own(self, session: int) -> SharedIndex:
-        return self._shared(session, lambda: SessionIndex(self.live.store, session))
 
     def _shared(self, key: Key, make: Callable[[], SessionIndex]) -> SharedIndex:
         if key not in self._open:

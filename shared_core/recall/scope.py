@@ -18,7 +18,6 @@ from shared_core.languages.language import ENGLISH, LANGUAGES, Language
 from shared_core.prompt.hits import Place
 from shared_core.records import Position, Record
 from shared_core.session.paths import Path
-from shared_core.store import Store
 
 Mask = npt.NDArray[np.bool_]
 ReadAt = Callable[[Mapping[int, Sequence[Position]]], Mapping[int, Sequence[Record]]]
@@ -106,19 +105,13 @@ class Scope:
         """Return the index that holds the vector of each message's unit: its own, or the last one of its turn."""
         if self.unit == "message":
             return indices.astype(np.int64)
-        ends: Indices = self.line.line.turn_ends(self._turns(indices)).astype(np.int64)
-        # Replies after the question are out of scope, so those turns end with their last message before it.
-        late = np.flatnonzero(ends >= self.line.upto)
-        turns = self._turns(indices[late])
-        for turn in np.unique(turns).tolist():
-            ends[late[turns == turn]] = self._members(turn)[-1]
-        return ends
+        return self.line.turn_ends(self._turns(indices))  # replies after the question are out of scope
 
     def best(self, units: Indices, score: Callable[[Indices], Floats]) -> Indices:
         """Return the index of the eligible message with the highest score in each unit; of equal scores, the newest."""
         if self.unit == "message" or not len(units):
             return units
-        turns = [np.array([p for p in self._members(t) if self.eligible[p]]) for t in self._turns(units).tolist()]
+        turns = [np.array([p for p in self.line.turn(t) if self.eligible[p]]) for t in self._turns(units).tolist()]
         scores = np.split(score(np.concatenate(turns)), np.cumsum([len(indices) for indices in turns])[:-1])
         newest = [np.flatnonzero(values == values.max())[-1] for values in scores]
         return np.array([indices[best] for indices, best in zip(turns, newest, strict=True)], dtype=np.int64)
@@ -149,7 +142,7 @@ class Scope:
 
     def turn(self, index: int) -> list[int]:
         """Return the indices of the messages of a turn, given one of them."""
-        return self._members(int(self._turns(np.array([index]))[0]))
+        return self.line.turn(int(self._turns(np.array([index]))[0]))
 
     def newest(self, count: int) -> Indices:
         """Return the indices of the newest messages of the user and the assistant, oldest first."""
@@ -169,15 +162,12 @@ class Scope:
 
     def turn_codes(self, indices: Indices) -> Indices:
         """Return a code for all texts of the turn at each index."""
-        turns = [self.statement_codes(np.array(self._members(turn))).tolist() for turn in self._turns(indices).tolist()]
+        turns = [self.statement_codes(np.array(self.turn(index))).tolist() for index in indices.tolist()]
         return np.array([hash(tuple(turn)) for turn in turns], dtype=np.int64)  # hashes of ints do not vary by process
 
-    def _turns(self, indices: npt.NDArray[np.integer]) -> Indices:
-        turns: Indices = self.session_index.columns["turns"][self.line.rows[indices]]
+    def _turns(self, indices: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+        turns: npt.NDArray[np.int32] = self.session_index.columns["turns"][self.line.rows[indices]]
         return turns
-
-    def _members(self, turn: int) -> list[int]:
-        return [index for index in self.line.line.indices_of_turn(turn) if index < self.line.upto]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +214,6 @@ def records_in(scopes: Sequence[Scope], places: Iterable[Place], read: ReadAt) -
     return {at[session, record.position]: record for session, some in found.items() for record in some}
 
 
-def read_at(store: Store, wanted: Mapping[int, Sequence[Position]]) -> Mapping[int, Sequence[Record]]:
-    """Read messages of some sessions from a store, without those that were forgotten, in one read."""
-    if len(wanted) == 1:
-        ((session, positions),) = wanted.items()
-        return {session: store.get(session, positions)}
-    return store.at(wanted, {}) or {}
-
-
 @contextmanager
 def reading(scopes: Sequence[Scope]) -> Iterator[None]:
     """Enter a block in which the indexes of some scopes do not grow; the store must not be asked in it."""
@@ -248,8 +230,7 @@ def eligible_mask(session_index: SessionIndex, line: LinePrefix, wanted: Filter)
         times = line.along(session_index.columns["times"])
         eligible &= (times >= wanted.since) & (times <= wanted.until)
     for turn in wanted.without:
-        indices = [index for index in line.line.indices_of_turn(session_index.turn(turn)) if index < line.upto]
-        eligible[indices] = False
+        eligible[line.turn(session_index.turn(turn))] = False
     return eligible
 
 

@@ -476,14 +476,10 @@ class LiveSession:
 
     def _read(self, missing: Mapping[int, Sequence[Position]], epoch: int | None) -> Mapping[int, list[Record]]:
         epochs = {} if epoch is None or self._key is None else {self._key: epoch}
-        if missing:
-            found = self.store.at(missing, epochs)
-            if found is None:
-                raise OutdatedError
-            return found
-        if any(self.store.state(session).epoch != known for session, known in epochs.items()):
+        found = self.store.at(missing, epochs) if missing or epochs else {}
+        if found is None:
             raise OutdatedError
-        return {}
+        return found
 
     def stored_last(self, limit: int) -> list[Record]:
         """Return the messages that were stored last, of all branches, at most `limit`, in the order of storing."""

@@ -43,7 +43,7 @@ def told(index: SessionIndex, session: Session, head: Position) -> object:
     rows = line.rows[: line.upto]
     positions = index.positions(rows)
     scores = index.lexical.score(QUESTION, line).best(len(rows), np.ones(len(rows), dtype=np.bool_))
-    turns = [line.line.indices_of_turn(index.turn(f"t{number}")) for number in range(40)]
+    turns = [line.line.turn(index.turn(f"t{number}")) for number in range(40)]
     names = {name: line.has_said(number) for number, name in enumerate(index.names) if line.has_said(number)}
     there = index.rows_at([*positions, Position(0, 1), Position(7, 7)]) >= 0
     times = [index.columns["times"][rows].tolist(), line.sittings[: line.upto].tolist(), line.languages()]

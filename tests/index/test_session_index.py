@@ -58,7 +58,7 @@ def check_line(index: SessionIndex, session: Session, head: Position) -> None:
     turns = [record.message.turn_id for record in path]
     for turn in set(turns):
         members = [number for number, other in enumerate(turns) if other == turn]
-        found = line.line.indices_of_turn(index.turn(turn or ""))
+        found = line.line.turn(index.turn(turn or ""))
         assert [number for number in found if number < line.upto] == members
         assert line.line.turn_ends(index.columns["turns"][line.rows[members]]).tolist() == [found[-1]] * len(members)
 

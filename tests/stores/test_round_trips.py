@@ -69,13 +69,13 @@ def test_a_turn(filled: CountedStore) -> None:
         memory.add(Message.user(QUESTION, id="q"))
         assert trips(filled) == "append"
         memory.context()
-        assert trips(filled) == "catch_up state"
+        assert trips(filled) == "catch_up at"
         memory.add(Message.assistant("Fine.", id="a"))
         assert trips(filled) == "append"
         memory.context("item9?")
         assert trips(filled) == "catch_up at"
         memory.search("fine", top_k=2)  # embeds both: no prompt needed it
-        assert trips(filled) == "catch_up state", "it has just stored them, so that nobody else has embedded them"
+        assert trips(filled) == "catch_up at", "it has just stored them, so that nobody else has embedded them"
         assert filled.stats(filled.session("u", "s") or 0)["vectors"] == 200
         filled.reset()
         memory.add(Message.user("And then?", id="r"))
