@@ -4,13 +4,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from math import inf
 from types import MappingProxyType
 from typing import Any
 
 from shared_core import RecallTemplate
 from shared_core.recall.query import Query, parse_query
-from shared_core.recall.worth import ASKED, BY_MEANING, Depth
 
 __all__ = ["ABLATIONS", "PROMPT_ABLATIONS", "Ablation"]
 
@@ -53,10 +51,6 @@ class Ablation:
 RANKING, LIFTING = "shared_core.recall.rank", "shared_core.recall.rank"
 SIGNALS, QUERY = "shared_core.recall.signals", "shared_core.recall.query"
 READ, SEARCH = "shared_core.recall.candidates", "shared_core.recall.search"
-WORTH = "shared_core.recall.worth"
-
-EAGER = 0.5
-"""The exponent of the chance of an answer with which doubt hardly matters."""
 
 
 def _with_names(*arguments: Any) -> Query:
@@ -86,16 +80,12 @@ ABLATIONS = (
 
 PROMPT_ABLATIONS = (
     Ablation("the stop", arguments={"recall": "thorough"}),
-    Ablation("doubt", {(WORTH, "TRUST"): EAGER, (WORTH, "PLAIN"): Depth(ASKED, EAGER)}),
-    Ablation("answers in other words", {(SEARCH, "APART"): inf}),
-    Ablation("what a question that goes on needs", {(WORTH, "TO_GO_ON"): BY_MEANING}),
     Ablation("the conversation", {(SEARCH, "in_conversation"): lambda query, said: query}),
     Ablation("borrowed words", {(SEARCH, "points_back"): lambda query: False}),
     Ablation("openings of sittings", {(SIGNALS, "OPENS_BOOST"): 0.0, (RANKING, "SITTING_SHARE"): 0.0}),
     Ablation("newer sittings", {(SIGNALS, "SINCE_BOOST"): 0.0}),
     Ablation("newer messages", {(READ, "newer"): lambda *_: None}),
     Ablation("the user without a name", {(SIGNALS, "ANOTHER_USER"): 0.0}),
-    Ablation("whole lists", {(QUERY, "is_wide"): lambda text: False}),
     Ablation("shorter excerpts", {(READ, "excerpt_size"): lambda tokens, room, most: most}),
     *ABLATIONS,
 )

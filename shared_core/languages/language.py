@@ -52,7 +52,6 @@ class Language:
         asks_back: a pattern for questions about what the assistant said.
         instructs: a pattern for what says how to answer from then on, or what somebody prefers.
         introduces: a pattern for what tells the speaker's name.
-        wide: patterns for questions about many messages at once, as "list all books I mentioned" is.
         months: the names of the twelve months, separated by commas.
         day: a pattern for what may follow the number of a day.
         of: a pattern for what may come between day and month.
@@ -88,7 +87,6 @@ class Language:
     asks_back: str = NEVER
     instructs: str = NEVER
     introduces: str = NEVER
-    wide: str = NEVER
     months: str = ""
     day: str = ""
     of: str = ""

@@ -51,9 +51,6 @@ foreign questions get more, too. For the two best results instead of one it is o
 LONGEST = 300
 """Characters; longer messages are about too much to be renewed by one."""
 
-SURE = 0.4
-"""How likely the conversation must hold an answer at least, so that foreign questions get nothing more."""
-
 TOKENS, ORDER = attrgetter("tokens"), attrgetter("order")
 
 Floats = npt.NDArray[np.float64]
@@ -266,8 +263,8 @@ class Reader:
     def _with_newer(self, hits: list[Hit]) -> list[Hit]:
         """Return hits; what is `newer` than the best one comes before it."""
         likely = (rank for rank, hit in enumerate(hits) if hit.reason is None and hit.matches and hit.reranked is None)
-        best, verdict = next(likely, None), self._found.verdict
-        if best is None or hits[best].place not in self._entries or (verdict is not None and verdict.chance < SURE):
+        best = next(likely, None)
+        if best is None or hits[best].place not in self._entries:
             return hits
         old = hits[best]
         new = newer(self._found.scopes, old.place, self._entries[old.place].message.content, self._found.stems)

@@ -80,7 +80,6 @@ class Query:
         language: the language it is in, or is taken to be in.
         forms: for some of its terms, the terms that messages in other languages have for the same word.
         borrowed: terms of the newest messages that a question joins which points back to them, with weights below 1.
-        wide: whether it is about many messages at once, as "list all books I mentioned" is.
     """
 
     text: str
@@ -99,7 +98,6 @@ class Query:
     of_self: bool = False
     of_us: bool = False
     asks: bool = False
-    wide: bool = False
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -158,7 +156,7 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
         not _about_talk(language).isdisjoint(said), len(informative), language=language,
         forms={term: forms for term, forms in said.items() if forms},
         of_self=not found and _OF_SELF.search(text) is not None, of_us=of_us,
-        asks=language.asks(text) or language.requests_something(text), wide=is_wide(text),
+        asks=language.asks(text) or language.requests_something(text),
     )  # fmt: skip
 
 
@@ -318,8 +316,3 @@ def towards(question: Vectors, newest: Vectors, share: float) -> Vectors:
     turned = question + np.float32(share) * topic / max(float(np.linalg.norm(topic)), 1e-9)
     unit: Vectors = (turned / max(float(np.linalg.norm(turned)), 1e-9)).astype(np.float32)
     return unit
-
-
-def is_wide(text: str) -> bool:
-    """Return whether a question is about many messages at once, as "List all books I mentioned" is."""
-    return matcher(ENGLISH.wide).search(text) is not None

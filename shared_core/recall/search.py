@@ -1,6 +1,7 @@
 """Search the stored conversation: the steps of a search, and what it returns."""
 
 import logging
+import math
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -43,17 +44,7 @@ from shared_core.recall.scope import (
     speakers,
 )
 from shared_core.recall.settings import RecallRules
-from shared_core.recall.worth import (
-    APART,
-    BARS,
-    TOGETHER,
-    Verdict,
-    apart,
-    chance_of_answer,
-    depth_of,
-    doubtful,
-    verdict,
-)
+from shared_core.recall.worth import PRICES, UNKNOWN, Signs, Verdict, apart, best_score, verdict
 from shared_core.records import SessionState
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
@@ -309,42 +300,41 @@ class Searcher:
         searched_by_meaning: bool,
     ) -> Verdict | None:  # fmt: skip
         """Return how much of the results is worth its tokens; None: all that passes the floors."""
-        bars = BARS[self.rules.recall]
-        if bars is None:
+        price = PRICES[self.rules.recall]
+        if price is None:
             return None
-        unrelated = None
-        if searched_by_meaning and dense.embedder is not None:
-            known = dense.embedder.fingerprint.unrelated if query.language is ENGLISH else None
-            # To an English embedder, all texts in another language are alike, so their own cosines are the measure.
-            unrelated = known or _unrelated(scopes)
-        stranger = any(not any(scope.mentions(query.forms_of(term)) for scope in scopes) for term in query.proper)
-        chance = chance_of_answer(
-            query, ranked.present, ranked.dense, unrelated=unrelated, stranger=stranger,
-            together=_held_together(query, scopes, ranked) if query.goes_on else 0.0,
-            score=float(ranked.scores.max(initial=0)),
-        )  # fmt: skip
-        hidden = unrelated is not None and doubtful(query, chance) and _stands_apart(scopes, ranked)
-        bars = bars.wide(chance) if query.wide else bars
-        return verdict(bars, chance, ranked.scores, depth_of(query, hidden=hidden))
+        signs = _signs(query, scopes, ranked, dense.embedder if searched_by_meaning else None)
+        return verdict(price, signs, ranked.scores, spread=query.goes_on or query.about_talk)
 
 
-def _held_together(query: Query, scopes: Sequence[Scope], ranked: RankedResults) -> float:
-    """Return the share of a question's terms that the best results hold together, in one scope."""
-    best = [ranked.indices[:TOGETHER][ranked.scopes[:TOGETHER] == number] for number in range(len(scopes))]
-    forms = [query.forms_of(term) for term in query.terms]
-    return max(
-        (
-            scope.session_index.lexical.share_held(forms, scope.line, which)
-            for scope, which in zip(scopes, best, strict=True)
-        ),
-        default=0.0,
+def _signs(query: Query, scopes: Sequence[Scope], ranked: RankedResults, embedder: Embedder | None) -> Signs:
+    """Return what tells whether some scopes hold an answer; without an embedder, it is words alone."""
+    stranger = any(not any(scope.mentions(query.forms_of(term)) for scope in scopes) for term in query.proper)
+    return Signs(
+        words=float(ranked.present.max(initial=0)),
+        meaning=_meaning(query, scopes, ranked, embedder),
+        terms=math.log1p(query.informative),
+        participant=bool(query.speakers),
+        stranger=stranger,
+        about_talk=query.about_talk,
+        of_us=query.of_us,
+        asks=query.asks or query.goes_on,
+        borrows=bool(query.borrowed),
+        score=best_score(ranked.scores),
     )
 
 
-def _stands_apart(scopes: Sequence[Scope], ranked: RankedResults) -> bool:
-    """Return whether the nearest result is closer to the question than the messages of the talk are to each other."""
-    unrelated = _unrelated(scopes)
-    return unrelated is not None and bool(np.isfinite(ranked.dense).any()) and apart(ranked.dense, unrelated) >= APART
+def _meaning(query: Query, scopes: Sequence[Scope], ranked: RankedResults, embedder: Embedder | None) -> float:
+    """Return `Signs.meaning`: against unrelated texts and against the messages of the talk, whichever is less.
+
+    In a talk of one subject, all messages are near to whatever is asked. To an English embedder, all texts in another
+    language are alike, so only the cosines of the messages count there.
+    """
+    if embedder is None or not np.isfinite(ranked.dense).any():
+        return UNKNOWN
+    known = embedder.fingerprint.unrelated if query.language is ENGLISH else None
+    nearest = float(np.nanmax(ranked.dense))
+    return min((apart(nearest, one) for one in (known, _unrelated(scopes)) if one is not None), default=UNKNOWN)
 
 
 def _unrelated(scopes: Sequence[Scope]) -> tuple[float, float] | None:

@@ -111,7 +111,9 @@ def test_a_process_forgets_the_question_itself(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
     store = HookedStore(path, durability="process")
     with (
-        InfiniteMemory(store, embedder=HashingEmbedder(), max_tokens=120, reserve_tokens=0) as memory,
+        InfiniteMemory(
+            store, recall="thorough", embedder=HashingEmbedder(), max_tokens=120, reserve_tokens=0
+        ) as memory,
         InfiniteMemory(path) as other,
     ):
         for number in range(20):

@@ -1,4 +1,4 @@
-"""Questions about many messages at once: how they are recognised, and what their prompts hold."""
+"""What prompts hold for questions about many messages at once."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,56 +12,6 @@ from shared_core import InfiniteMemory, Message
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Kind
 from shared_core.recall.excerpts import EXCERPT_MARK, SHORTEST, excerpt_size, recalled_tokens
-from shared_core.recall.query import is_wide, parse_query
-from shared_core.recall.worth import WIDE, Bars
-
-
-def test_questions_about_many_messages(subtests: pytest.Subtests) -> None:
-    rows: list[str] = [
-        "List all books I mentioned.",
-        "Tell me all the names we discussed for the dog.",
-        "Show me everything we said about the roof",
-        "In which order did I bring up the courses?",
-        "Give me the events in chronological order",
-        "Summarise what we said on the garden",
-        "Please recap the talks with the bank",
-        "Walk me through how our plans for the kitchen developed",
-        "How many times did I go climbing?",
-        "How many different recipes have we tried?",
-        "How did my running change over time?",
-        "What came up across all our conversations about school?",
-        "What did we decide about the fence?",
-        "What came out of the discussion about the heating?",
-        "What does Ann think about the new office?",
-    ]
-    for text in rows:
-        with subtests.test(text=text):
-            assert is_wide(text)
-            assert parse_query(text, ["Ann"]).wide
-
-
-def test_ordinary_questions(subtests: pytest.Subtests) -> None:
-    rows: list[str] = [
-        "",
-        "lol",
-        "When did Ann sell her boat?",
-        "How many rooms does the house have?",
-        "Which book did I mention last?",
-        "Where is the shopping list?",
-        "I need to finish my list of books for school today",
-        "Can you walk me through how to prove this?",
-        "In order to swim, what do I need?",
-        "What did the doctor say?",
-        "What did Ann say about the price?",
-        "Did we talk about Rome?",
-        "What do we eat every time we visit Ann?",
-        "Over the course of the sprint, who wrote the tests?",
-    ]
-    for text in rows:
-        with subtests.test(text=text):
-            assert not is_wide(text)
-            assert not parse_query(text, ["Ann"]).wide
-
 
 SIZES = st.lists(st.integers(0, 2_000), max_size=40).map(lambda sizes: np.array(sizes, dtype=np.float64))
 
@@ -73,13 +23,6 @@ def test_excerpts_are_as_long_as_lets_all_fit(tokens: "np.ndarray[Any, Any]", ro
 
     sizes = range(min(SHORTEST, most), most + 1)
     assert excerpt_size(tokens, room, most) == max(filter(fits, sizes), default=sizes[0])
-
-
-def test_the_surer_the_answer_the_lower_the_bar_for_a_message() -> None:
-    bars = Bars(0.2, 0.01)
-    assert [bars.wide(chance).go_on for chance in (0.1, 0.2, 0.6, 1.0)] == pytest.approx(
-        [0.01, 0.01, 0.01 * WIDE**0.5, 0.01 * WIDE]
-    )
 
 
 BOOKS = (
