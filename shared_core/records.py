@@ -1,8 +1,9 @@
 """What a store keeps, as frozen values: messages, their positions in the tree, branches, refs and summaries."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from shared_core.messages import Message
@@ -264,6 +265,42 @@ Criterion = After | InTurn | IdPrefix | MadeFrom | Says | Pinned
 """What messages can be found by, wherever they stand in the tree."""
 
 
+class State(NamedTuple):
+    """Ask for the `SessionState`, with the head of a branch if one is named."""
+
+    branch: str | None = None
+
+
+class Line(NamedTuple):
+    """Ask for the `LineRead` of what leads to the end of a branch, or to a position.
+
+    Attributes:
+        head: the name of the branch, or the position.
+        newest: the largest number of messages to read from the end of the line.
+        known: number -> segment, which need not be read again; it may be an older state of it.
+    """
+
+    head: str | Position
+    newest: int
+    known: Mapping[int, Segment] = MappingProxyType({})
+
+
+class LineRead(NamedTuple):
+    """What leads to a position.
+
+    Attributes:
+        segments: those on the line, second parents included, but for those that were known; none without a branch.
+        newest: the newest messages of the line, newest first; it ends early where a merge was made.
+    """
+
+    segments: list[Segment]
+    newest: list[Record]
+
+
+Query = State | Line | Criterion
+"""What `Store.read` answers."""
+
+
 class SessionKey(NamedTuple):
     """A session of a store, and whose it is."""
 
@@ -347,24 +384,6 @@ class Forgotten(NamedTuple):
 
     positions: list[Position]
     stale: list[Position]
-
-
-class CheckedOut(NamedTuple):
-    """What a prompt begins with, read together.
-
-    Attributes:
-        state: the session's.
-        records: the messages stored since the caller last looked, of all branches, in order of storing.
-        segments: those on the line to the head, second parents included, but for those that the caller knew.
-        staying: the messages that are part of every prompt, of all branches, in order of storing.
-        newest: the newest messages of the line, newest first; it ends early where a merge was made.
-    """
-
-    state: SessionState
-    records: list[Record]
-    segments: list[Segment]
-    staying: list[Record]
-    newest: list[Record]
 
 
 class MainNews(NamedTuple):

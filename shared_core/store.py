@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import count
-from types import MappingProxyType
+from typing import Any
 
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.records import (
@@ -16,19 +16,20 @@ from shared_core.records import (
     Appended,
     Branch,
     Change,
-    CheckedOut,
     Criterion,
     Derived,
     Draft,
     Drop,
     Forgotten,
     KnownBranch,
+    Line,
+    LineRead,
     MainChanges,
     MainNews,
     Mark,
-    Pinned,
     Position,
     Put,
+    Query,
     Record,
     Ref,
     RefKind,
@@ -38,6 +39,7 @@ from shared_core.records import (
     SessionInfo,
     SessionKey,
     SessionState,
+    State,
     Stretch,
     Summary,
     VectorRow,
@@ -149,55 +151,38 @@ class Store(ABC):
     def state(self, session: int, branch: str | None = None) -> SessionState:
         """Return the session's state in one read; `head` is None if `branch` is None or does not exist."""
 
-    def catch_up(
-        self, session: int, branch: str | None, after_seq: int, limit: int
-    ) -> tuple[SessionState, list[Record]]:
-        """Return the session's state, and the messages stored since, of all branches, in order of storing; one read.
+    def read(self, session: int, *queries: Query) -> Any:
+        """Return the answers to several queries, in their order: of one moment, and in one round trip.
 
-        By default, this reads the state first and then the messages. So those that were forgotten between the two are
-        missing while the epoch is still the old one, which the next call tells.
+        By default, this answers one after the other, so that they may be of several moments. Ask for the state first:
+        what is forgotten after that is told by the next state.
 
-        Args:
-            session: the key.
-            branch: as for `state`.
-            after_seq: the number of the newest message that is known already.
-            limit: the largest number of messages; all are there if the last one has the number that the state says.
-        """
-        state = self.state(session, branch)
-        missing = min(limit, state.last_seq - after_seq)
-        records = self.find(session, After(after_seq, missing)) if missing > 0 else []
-        return state, [record for record in records if record.seq <= state.last_seq]
-
-    def check_out(
-        self, session: int, branch: str | None, at: Position | None, *, after_seq: int, limit: int, newest: int,
-        known: Mapping[int, Segment] = MappingProxyType({}),
-    ) -> CheckedOut:  # fmt: skip
-        """Return what is needed of a branch or a position to begin a prompt, in one read.
-
-        By default, this reads one after the other, the state first; see `catch_up`.
-
-        Args:
-            session: the key.
-            branch: as for `state`; None: `at` is the head.
-            at: the head if there is no branch; without either, no line is read.
-            after_seq: as for `catch_up`.
-            limit: as for `catch_up`.
-            newest: the largest number of messages to read from the end of the line.
-            known: number -> segment, which need not be read again; it may be an older state of it.
+        Returns:
+            For `State` the `SessionState`, for `Line` the `LineRead`, and for each criterion what `find` returns.
 
         Raises:
-            UnknownReferenceError: there is no such position.
+            UnknownReferenceError: there is no such position as a `Line` asks for.
         """
-        state, records = self.catch_up(session, branch, after_seq, limit)
-        head = at if branch is None else state.head
-        line = segments_to(head, lambda number: known[number] if number in known else self.segment(session, number))
-        segments = {segment.segment: segment for segment in line}
-        tail: list[Record] = []
-        while head is not None and len(tail) < newest:
-            tail += self.newest(session, head, newest - len(tail))
+        return [self._answer(session, query) for query in queries]
+
+    def _answer(self, session: int, query: Query) -> SessionState | LineRead | list[Record]:
+        match query:
+            case State():
+                return self.state(session, query.branch)
+            case Line():
+                return self._line(session, query)
+            case _:
+                return self.find(session, query)
+
+    def _line(self, session: int, line: Line) -> LineRead:
+        head = self.state(session, line.head).head if isinstance(line.head, str) else line.head
+        found = segments_to(head, lambda one: line.known[one] if one in line.known else self.segment(session, one))
+        segments = {segment.segment: segment for segment in found}
+        newest: list[Record] = []
+        while head is not None and len(newest) < line.newest:
+            newest += self.newest(session, head, line.newest - len(newest))
             head = segments[head.segment].parent if segments[head.segment].merged is None else None
-        read = [segment for number, segment in segments.items() if number not in known]
-        return CheckedOut(state, records, read, self.find(session, Pinned()), tail)
+        return LineRead([segment for number, segment in segments.items() if number not in line.known], newest)
 
     def main_states(self, *user_ids: str | None) -> list[tuple[SessionKey, SessionState]]:
         """Return the sessions whose branch `main` holds messages, each with its state there, oldest first.
@@ -236,7 +221,7 @@ class Store(ABC):
         """
         found: dict[int, MainNews] = {}
         for session, (after, upto) in wanted.items():
-            state, records = self.catch_up(session, MAIN, after, upto - after)
+            state, records = self.read(session, State(MAIN), After(after, upto - after))
             if state.head is None:
                 continue
             records = [record for record in records if record.seq <= upto]

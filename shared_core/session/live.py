@@ -15,12 +15,15 @@ from shared_core.records import (
     Appended,
     InTurn,
     KnownBranch,
+    Line,
+    LineRead,
     Newest,
     Pinned,
     Position,
     Record,
     Segment,
     SessionState,
+    State,
 )
 from shared_core.session.paths import ROOT_PATH, Head, Path, Span, walk
 from shared_core.session.turns import Entry, Turn, group_turns, in_front, is_prompt, newest_prompt
@@ -251,18 +254,20 @@ class LiveSession:
         """Return the session's state, and the newest messages on the path, the newest first, if they are needed."""
         # What is stored when this object first looks is not new to it: it is read from the end backwards.
         after, limit = (0, 0) if self.news.upto is None else (self.news.upto, NEWS)
-        if self.epoch >= 0 or not ahead:
-            state, records = self.store.catch_up(key, self.head.branch, after, limit)
+        state: SessionState
+        line: LineRead
+        queries = State(self.head.branch), After(after, limit)
+        head = self.head.branch if self.head.branch is not None else self.head.at
+        if self.epoch >= 0 or not ahead or head is None:
+            state, records = self.store.read(key, *queries)
             self._take(state, records)
             return state, []
-        found = self.store.check_out(
-            key, *self.head, after_seq=after, limit=limit, newest=ahead, known=self._segments
-        )  # fmt: skip
-        self._take(found.state, found.records)
-        self.news.staying = {record.position: record for record in found.staying}
-        self._segments |= {segment.segment: segment for segment in found.segments}
-        self.rows_read += len(found.newest)
-        return found.state, found.newest
+        state, records, staying, line = self.store.read(key, *queries, Pinned(), Line(head, ahead, self._segments))
+        self._take(state, records)
+        self.news.staying = {record.position: record for record in staying}
+        self._segments |= {segment.segment: segment for segment in line.segments}
+        self.rows_read += len(line.newest)
+        return state, line.newest
 
     def _take(self, state: SessionState, records: Sequence[Record]) -> None:
         """Take the messages that are new to this object."""

@@ -12,15 +12,14 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
-def _noted(
+def _counted(
     method: Callable[Concatenate[Any, Arguments], Result],
 ) -> Callable[Concatenate["CountedStore", Arguments], Result]:
     """Return a method that notes its name, and has the other store do the work."""
     name = method.__name__
 
     def noted(self: "CountedStore", /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        self.trips.append(name)
-        result: Result = getattr(self.store, name)(*args, **kwargs)
+        result: Result = getattr(self._noted(name), name)(*args, **kwargs)
         return result
 
     noted.__name__, noted.__doc__ = name, method.__doc__
@@ -59,6 +58,10 @@ class CountedStore(Store):
         """Begin to count anew."""
         self.trips.clear()
 
+    def _noted(self, name: str) -> Store:
+        self.trips.append(name)
+        return self.store
+
     def for_user(self, user_id: str | None) -> "CountedStore":
         """See `Store`. What is called on the result is noted here."""
         own = self.store.for_user(user_id)
@@ -68,59 +71,57 @@ class CountedStore(Store):
         counted.trips = self.trips
         return counted
 
-    session = _noted(Store.session)
-    create_session = _noted(Store.create_session)
-    sessions = _noted(Store.sessions)
-    users = _noted(Store.users)
-    sessions_named = _noted(Store.sessions_named)
-    sessions_with = _noted(Store.sessions_with)
-    rename_session = _noted(Store.rename_session)
-    overview = _noted(Store.overview)
-    state = _noted(Store.state)
-    catch_up = _noted(Store.catch_up)
-    check_out = _noted(Store.check_out)
-    main_states = _noted(Store.main_states)
-    main_changes = _noted(Store.main_changes)
-    main_news = _noted(Store.main_news)
-    stats = _noted(Store.stats)
-    segment = _noted(Store.segment)
-    segments = _noted(Store.segments)
-    branches = _noted(Store.branches)
-    refs = _noted(Store.refs)
-    change = _noted(Store.change)
-    append = _noted(Store.append)
-    restore = _noted(Store.restore)
-    get = _noted(Store.get)
-    at = _noted(Store.at)
-    stored = _noted(Store.stored)
-    check_absent = _noted(Store.check_absent)
-    count = _noted(Store.count)
-    newest = _noted(Store.newest)
-    find = _noted(Store.find)
-    covers = _noted(Store.covers)
-    keep = _noted(Store.keep)
-    keep_vectors = _noted(Store.keep_vectors)
-    known_vectors = _noted(Store.known_vectors)
-    spaces = _noted(Store.spaces)
-    snapshot = _noted(Store.snapshot)
-    summaries = _noted(Store.summaries)
-    forget = _noted(Store.forget)
-    forgotten = _noted(Store.forgotten)
-    forgotten_since = _noted(Store.forgotten_since)
-    are_forgotten = _noted(Store.are_forgotten)
-    scrub = _noted(Store.scrub)
-    transaction = _noted(Store.transaction)
-    identity = _noted(Store.identity)
-    backup = _noted(Store.backup)
-    faults = _noted(Store.faults)
+    session = _counted(Store.session)
+    create_session = _counted(Store.create_session)
+    sessions = _counted(Store.sessions)
+    users = _counted(Store.users)
+    sessions_named = _counted(Store.sessions_named)
+    sessions_with = _counted(Store.sessions_with)
+    rename_session = _counted(Store.rename_session)
+    overview = _counted(Store.overview)
+    state = _counted(Store.state)
+    read = _counted(Store.read)
+    main_states = _counted(Store.main_states)
+    main_changes = _counted(Store.main_changes)
+    main_news = _counted(Store.main_news)
+    stats = _counted(Store.stats)
+    segment = _counted(Store.segment)
+    segments = _counted(Store.segments)
+    branches = _counted(Store.branches)
+    refs = _counted(Store.refs)
+    change = _counted(Store.change)
+    append = _counted(Store.append)
+    restore = _counted(Store.restore)
+    get = _counted(Store.get)
+    at = _counted(Store.at)
+    stored = _counted(Store.stored)
+    check_absent = _counted(Store.check_absent)
+    count = _counted(Store.count)
+    newest = _counted(Store.newest)
+    find = _counted(Store.find)
+    covers = _counted(Store.covers)
+    keep = _counted(Store.keep)
+    keep_vectors = _counted(Store.keep_vectors)
+    known_vectors = _counted(Store.known_vectors)
+    spaces = _counted(Store.spaces)
+    snapshot = _counted(Store.snapshot)
+    summaries = _counted(Store.summaries)
+    forget = _counted(Store.forget)
+    forgotten = _counted(Store.forgotten)
+    forgotten_since = _counted(Store.forgotten_since)
+    are_forgotten = _counted(Store.are_forgotten)
+    scrub = _counted(Store.scrub)
+    transaction = _counted(Store.transaction)
+    identity = _counted(Store.identity)
+    backup = _counted(Store.backup)
+    faults = _counted(Store.faults)
 
     def vectors(
         self, session: int, space: str, positions: Sequence[Position] | None = None, *,
         hashes: Collection[str] | None = None,
     ) -> Iterator[VectorRow]:  # fmt: skip
         """See `Store`."""
-        rows = self.store.vectors(session, space, positions, hashes=hashes)
-        self.trips.append("vectors")
+        rows = self._noted("vectors").vectors(session, space, positions, hashes=hashes)
         return self._pages(rows) if positions is None and hashes is None else rows
 
     def _pages(self, rows: Iterator[VectorRow]) -> Iterator[VectorRow]:
@@ -130,8 +131,7 @@ class CountedStore(Store):
 
     def watch(self, session: int) -> Callable[[], bool]:
         """See `Store`."""
-        self.trips.append("watch")
-        look = self.store.watch(session)
+        look = self._noted("watch").watch(session)
 
         def counted() -> bool:
             self.trips.append("watch")

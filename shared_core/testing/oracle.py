@@ -17,6 +17,8 @@ from shared_core.records import (
     Draft,
     InTurn,
     KnownBranch,
+    Line,
+    LineRead,
     Merge,
     Move,
     Newest,
@@ -24,6 +26,7 @@ from shared_core.records import (
     Position,
     Record,
     Segment,
+    State,
 )
 from shared_core.session.paths import walk
 from shared_core.session.turns import assign_turns
@@ -171,7 +174,7 @@ def check(store: Store, key: int, tree: Tree) -> None:
     half = tree.last_seq // 2
     _check_out(store, key, tree, half)
     new = [record for record in everything if record.seq > half]
-    assert store.catch_up(key, MAIN, half, ALL) == (store.state(key, MAIN), new)
+    assert store.read(key, State(MAIN), After(half, ALL)) == [store.state(key, MAIN), new]
     assert [store.segment(key, number) for number in tree.segments] == list(tree.segments.values())
     ids = [str(record.message.id) for record in reversed(everything)]
     assert store.get(key, [*ids, "unknown", *map(str, tree.forgotten)]) == everything[::-1]
@@ -196,17 +199,18 @@ def check(store: Store, key: int, tree: Tree) -> None:
 def _check_out(store: Store, key: int, tree: Tree, half: int) -> None:
     """Compare what is read together of each branch."""
     for name, head in tree.branches.items():
-        line, on_line = tree.path(head)[::-1], {position.segment for position in tree.line(head)}
+        path, on_line = tree.path(head)[::-1], {position.segment for position in tree.line(head)}
         merged = any(tree.segments[number].merged for number in on_line)
-        found = store.check_out(key, name, None, after_seq=half, limit=ALL, newest=5)
-        assert (found.state, found.records) == store.catch_up(key, name, half, ALL)
-        assert {segment.segment for segment in found.segments} >= on_line
-        assert all(segment == tree.segments[segment.segment] for segment in found.segments)
-        assert found.staying == [record for record in tree.records if record.message.stays]
-        assert found.newest == line[: len(found.newest)]
-        assert merged or len(found.newest) == min(5, len(line))
-        again = store.check_out(key, None, head, after_seq=half, limit=0, newest=5, known=tree.segments)
-        assert (again.state.head, again.records, again.newest) == (None, [], found.newest)
+        line: LineRead
+        state, new, staying, line = store.read(key, State(name), After(half, ALL), Pinned(), Line(name, 5))
+        assert [state, new] == store.read(key, State(name), After(half, ALL))
+        assert {segment.segment for segment in line.segments} >= on_line
+        assert all(segment == tree.segments[segment.segment] for segment in line.segments)
+        assert staying == [record for record in tree.records if record.message.stays]
+        assert line.newest == path[: len(line.newest)]
+        assert merged or len(line.newest) == min(5, len(path))
+        again, none, known = store.read(key, State(), After(half, 0), Line(head, 5, tree.segments))
+        assert (again.head, none, known.newest) == (None, [], line.newest)
 
 
 class Session:

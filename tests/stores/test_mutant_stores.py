@@ -27,6 +27,7 @@ from shared_core.records import (
     Merge,
     Move,
     Position,
+    Query,
     Record,
     Restored,
     SessionState,
@@ -190,11 +191,16 @@ class RestoresHalf(SQLiteStore):
 
 
 class CatchesUpOnItsBranch(SQLiteStore):
-    def catch_up(
-        self, session: int, branch: str | None, after_seq: int, limit: int
-    ) -> tuple[SessionState, list[Record]]:
-        state, records = super().catch_up(session, branch, after_seq, limit)
-        return state, [record for record in records if state.head and record.position.segment == state.head.segment]
+    def read(self, session: int, *queries: Query) -> Any:
+        answers = super().read(session, *queries)
+        state = next((one for one in answers if isinstance(one, SessionState)), None)
+        if state is None or state.head is None:
+            return answers
+        own = state.head.segment
+        return [
+            [record for record in answer if record.position.segment == own] if isinstance(query, After) else answer
+            for query, answer in zip(queries, answers, strict=True)
+        ]
 
 
 class CountsOnlyMessages(SQLiteStore):

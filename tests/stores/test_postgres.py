@@ -10,7 +10,7 @@ import pytest
 
 from shared_core import PostgresStore
 from shared_core.errors import StoreError, StoreUnavailableError
-from shared_core.records import MAIN, Draft, Position, Snapshot, VectorRows
+from shared_core.records import MAIN, After, Draft, Line, Position, Snapshot, State, VectorRows
 from shared_core.store import Store
 from shared_core.stores.postgres.joint_reads import SPANS
 from shared_core.testing.oracle import ALL, Session, draft, drafts
@@ -128,14 +128,13 @@ def test_a_long_line_is_checked_out_as_one_after_the_other_reads_it(address: str
         for branch in (f"b{2 * SPANS + 1}", "b5", "b3", MAIN):
             for newest in (0, 1, 5, 15, ALL):
                 known = {segment.segment: segment for segment in (store.segment(session.key, n) for n in (0, 4))}
-                asked = {"after_seq": 3, "limit": 9, "newest": newest, "known": known}
-                found = store.check_out(session.key, branch, None, **asked)  # type: ignore[arg-type]
-                expected = Store.check_out(store, session.key, branch, None, **asked)  # type: ignore[arg-type]
-                assert found._replace(segments=sorted(found.segments)) == expected._replace(
-                    segments=sorted(expected.segments)
-                )
+                asked = State(branch), After(3, 9), Line(branch, newest, known)
+                *found, line = store.read(session.key, *asked)
+                *expected, other = Store.read(store, session.key, *asked)
+                assert found == expected
+                assert (sorted(line.segments), line.newest) == (sorted(other.segments), other.newest)
                 with store.transaction():
-                    assert store.check_out(session.key, branch, None, **asked) == found  # type: ignore[arg-type]
+                    assert store.read(session.key, *asked) == [*found, line]
 
 
 # Beside SQLite

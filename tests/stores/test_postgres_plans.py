@@ -12,7 +12,7 @@ import pytest
 
 from shared_core import PostgresStore
 from shared_core.errors import InfiniteMemoryError
-from shared_core.records import MAIN, Delete, Drop, Merge, Position, Put, Rename, VectorRows
+from shared_core.records import MAIN, After, Delete, Drop, Merge, Position, Put, Rename, State, VectorRows
 from shared_core.store import Store
 from shared_core.stores.postgres.connections import adapt
 from shared_core.testing.oracle import Session, drafts
@@ -161,7 +161,7 @@ FEW: dict[str, Callable[[Store, int], object]] = {
     "check_absent": lambda store, key: store.check_absent(key, ["u3", "x"]),
     "are_forgotten": lambda store, key: store.are_forgotten(key, ["u3"]),
     "newest": lambda store, key: store.newest(key, at(MANY - 1), 3),
-    "catch_up": lambda store, key: store.catch_up(key, MAIN, MANY - 3, 9),
+    "read": lambda store, key: store.read(key, State(MAIN), After(MANY - 3, 9)),
     "append": lambda store, key: store.append(key, MAIN, drafts("u99999", "u4")),
     "keep": lambda store, key: store.keep(key, VectorRows("space", [(at(3), "h", b"w")])),
     "forget": lambda store, key: store.forget(key, [at(3), at(4)]),

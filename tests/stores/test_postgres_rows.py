@@ -8,7 +8,7 @@ import pytest
 
 from shared_core import PostgresStore
 from shared_core.errors import StoreError
-from shared_core.records import MAIN, After, Position
+from shared_core.records import MAIN, After, Line, Position, State
 from shared_core.stores.postgres.texts import after_all, plain, text
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from tests.support.histories import stored_ids
@@ -61,9 +61,9 @@ READS: list[Callable[[PostgresStore, int], object]] = [
     lambda store, key: store.get(key, [Position(0, 1), Position(0, 3)]),
     lambda store, key: store.at({key: [Position(0, 1), Position(0, 3)]}, {key: 1}),
     lambda store, key: store.newest(key, Position(0, 4), 3),
-    lambda store, key: store.catch_up(key, MAIN, 0, 4),
-    lambda store, key: store.check_out(key, MAIN, None, after_seq=9, limit=9, newest=5),
-    lambda store, key: store.check_out(key, "side", None, after_seq=9, limit=9, newest=5),
+    lambda store, key: store.read(key, State(MAIN), After(0, 4)),
+    lambda store, key: store.read(key, Line(MAIN, 5)),
+    lambda store, key: store.read(key, Line("side", 5)),
 ]
 
 
@@ -84,9 +84,9 @@ def test_a_message_that_was_lost_is_noticed(address: str) -> None:
                 read(store, key)
         store.database.outside("DELETE FROM {s}.messages WHERE seq = 8")
         with pytest.raises(StoreError, match="'u4'"):
-            store.catch_up(key, MAIN, 7, ALL)
+            store.read(key, State(MAIN), After(7, ALL))
         positions = [position for position, _ in store.stored(key)]
         store.forget(key, positions, branches=True)
-        assert store.catch_up(key, MAIN, 0, ALL)[1] == []
+        assert store.read(key, State(MAIN), After(0, ALL))[1] == []
         store.append(key, MAIN, drafts("u9"))
         assert stored_ids(store, key) == ["u9"]

@@ -69,13 +69,13 @@ def test_a_turn(filled: CountedStore) -> None:
         memory.add(Message.user(QUESTION, id="q"))
         assert trips(filled) == "append"
         memory.context()
-        assert trips(filled) == "catch_up at"
+        assert trips(filled) == "read at"
         memory.add(Message.assistant("Fine.", id="a"))
         assert trips(filled) == "append"
         memory.context("item9?")
-        assert trips(filled) == "catch_up at"
+        assert trips(filled) == "read at"
         memory.search("fine", top_k=2)  # embeds both: no prompt needed it
-        assert trips(filled) == "catch_up at", "it has just stored them, so that nobody else has embedded them"
+        assert trips(filled) == "read at", "it has just stored them, so that nobody else has embedded them"
         assert filled.stats(filled.session("u", "s") or 0)["vectors"] == 200
         filled.reset()
         memory.add(Message.user("And then?", id="r"))
@@ -86,13 +86,13 @@ def test_a_turn(filled: CountedStore) -> None:
 def test_a_context(filled: CountedStore) -> None:
     with of(filled) as memory:
         memory.context(QUESTION)
-        assert trips(filled) == "session check_out spaces snapshot snapshot at"
+        assert trips(filled) == "session read spaces snapshot snapshot at"
         memory.context("item11 and gardens?")
-        assert trips(filled) == "catch_up at"
+        assert trips(filled) == "read at"
         memory.fork("side", at="m50")
         filled.reset()
         memory.context(QUESTION)
-        assert trips(filled) == "check_out at"
+        assert trips(filled) == "read at"
 
 
 def test_the_whole_user(filled: CountedStore) -> None:
@@ -103,15 +103,15 @@ def test_the_whole_user(filled: CountedStore) -> None:
     as_in_a_new_process(filled)
     with of(filled, scope="user") as memory:
         memory.context(QUESTION)
-        assert trips(filled) == "session check_out spaces snapshot snapshot main_changes main_news at"
+        assert trips(filled) == "session read spaces snapshot snapshot main_changes main_news at"
         memory.context("item8 and gardens?")
-        assert trips(filled) == "catch_up main_changes at"
+        assert trips(filled) == "read main_changes at"
         with of(filled, session_id="s1") as other:
             other.add(Message.user("item8 is near the gardens now.", id="new"))
             other.index()
         filled.reset()
         assert "item8 is near the gardens now." in str(memory.context("item8 and gardens?").messages)
-        assert trips(filled) == "catch_up main_changes main_news at at"
+        assert trips(filled) == "read main_changes main_news at at"
 
 
 def test_after_another_object_forgot_something(filled: CountedStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,13 +121,13 @@ def test_after_another_object_forgot_something(filled: CountedStore, monkeypatch
         other.forget(ids=["m11", "m50"])
         filled.reset()
         context = memory.context(QUESTION)
-        assert trips(filled) == "catch_up find newest forgotten_since at", "no message is indexed again"
+        assert trips(filled) == "read find newest forgotten_since at", "no message is indexed again"
         other.close()
         assert trips(filled) == "", "an index of which something was forgotten is not saved"
     as_in_a_new_process(filled)
     with of(filled) as later:
         assert later.context(QUESTION) == context
-        assert trips(filled) == "session check_out spaces snapshot find snapshot vectors vectors at", "it reads all"
+        assert trips(filled) == "session read spaces snapshot find snapshot vectors vectors at", "it reads all"
     with of(CountedStore(filled.store)) as anew:
         filled.store.keep(filled.store.session("u", "s") or 0, Snapshot("rows", b""))  # it reads every message
         assert anew.context(QUESTION).report.lines == context.report.lines

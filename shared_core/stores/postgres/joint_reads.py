@@ -2,13 +2,25 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
-from shared_core.records import MAIN, CheckedOut, MainNews, Position, Record, Segment, SessionState, VectorRow
+from shared_core.records import (
+    MAIN,
+    After,
+    Line,
+    LineRead,
+    MainNews,
+    Position,
+    Query,
+    Record,
+    Segment,
+    SessionState,
+    State,
+    VectorRow,
+)
 from shared_core.stores.gaps import Range, by_segment, missing
 from shared_core.stores.postgres.gap_tables import holes, holes_of
-from shared_core.stores.postgres.message_tables import AFTER, AT, COLUMNS, PINNED, MessageTables, record_of
+from shared_core.stores.postgres.message_tables import AT, COLUMNS, MessageTables, found_by, record_of
 from shared_core.stores.postgres.texts import FORM, plain, text
 from shared_core.stores.postgres.transactions import Statement, columns
 from shared_core.stores.postgres.tree_tables import SEGMENT_COLUMNS, STATE, read_segment, read_state
@@ -97,49 +109,50 @@ _vector_row = partial(read_vector, FORM)
 class JointReads(MessageTables):
     """What several tables tell at one moment."""
 
-    def catch_up(
-        self, session: int, branch: str | None, after_seq: int, limit: int
-    ) -> tuple[SessionState, list[Record]]:
-        """Return what `Store.catch_up` returns."""
-        states, rows = self.together(self._new(session, branch, after_seq, limit))
-        state, records = read_state(session, branch, states) or _NOTHING, list(map(record_of, rows))
-        self._refuse_lost_numbers(session, records, after_seq, limit, state.last_seq)
-        return state, records
+    def read(self, session: int, *queries: Query) -> list[Any]:
+        """Return what `Store.read` returns; another round trip or more if a line has many short segments."""
+        asked = [_asked(session, query) for query in queries]
+        statements: list[Statement] = []
+        for one in (one for some in asked for one in some):
+            statements += [one] if one not in statements else []
+        rows = self.together(statements)
+        found = [[rows[statements.index(one)] for one in some] for some in asked]
+        answers = [self._answered(session, *one) for one in zip(queries, found, strict=True)]
+        state = next((one for one in answers if isinstance(one, SessionState)), None)
+        for query, answer in zip(queries, answers, strict=True):
+            if isinstance(query, After):
+                self._refuse_lost_numbers(session, answer, query, state)
+        return answers
+
+    def _answered(self, session: int, query: Query, found: Sequence[Sequence[tuple[Any, ...]]]) -> Any:
+        match query:
+            case State():
+                return read_state(session, query.branch, found[0]) or _NOTHING
+            case Line():
+                return self._line(session, query, *found)
+            case _:
+                return list(map(record_of, found[0]))
 
     def _refuse_lost_numbers(
-        self, session: int, records: Sequence[Record], after: int, limit: int, last_seq: int
+        self, session: int, records: Sequence[Record], after: After, state: SessionState | None
     ) -> None:
-        last = records[-1].seq if 0 < limit <= len(records) else last_seq if limit > 0 else 0
-        self.refuse_loss(session, holes(records, max(after, 0) + 1, last))
+        whole = state is None or 0 < after.limit <= len(records)  # nothing is known of what comes after them
+        last = (records[-1].seq if records else 0) if whole else 0 if state is None else state.last_seq
+        if after.limit > 0:
+            self.refuse_loss(session, holes(records, max(after.seq, 0) + 1, last))
 
-    def _new(self, session: int, branch: str | None, after_seq: int, limit: int) -> list[Statement]:
-        return [
-            Statement(STATE, session, {"branch": FORM.optional(branch)}),
-            Statement(AFTER, session, {"seq": after_seq, "limit": max(limit, 0)}),
-        ]
-
-    def check_out(
-        self, session: int, branch: str | None, at: Position | None, *, after_seq: int, limit: int, newest: int,
-        known: Mapping[int, Segment] = MappingProxyType({}),
-    ) -> CheckedOut:  # fmt: skip
-        """Return what `Store.check_out` returns; another round trip or more if the line has many short segments."""
-        given: dict[str, Any] = {"known": list(known), "newest": max(newest, 0), "branch": FORM.optional(branch)}
-        given |= at._asdict() if at is not None else {"segment": None, "depth": None}
-        head_sql = _POSITION if branch is None else _BRANCH
-        line, tail = (sql.replace("{head}", head_sql) for sql in (_LINE, _TAIL))
-        asked = [*self._new(session, branch, after_seq, limit), Statement(PINNED, session, {})]
-        states, new, staying, segments, last = self.together(
-            [*asked, Statement(line, session, given), Statement(tail, session, given)]
-        )
-        state = read_state(session, branch, states) or _NOTHING
-        read = [read_segment(session, row) for row in segments]
-        records = [list(map(record_of, rows)) for rows in (new, staying, last)]
-        self._refuse_lost_numbers(session, records[0], after_seq, limit, state.last_seq)
-        line_of = {**known, **{segment.segment: segment for segment in read}}
-        head = at if branch is None else state.head
-        end = self._rest(session, head, line_of, records[2], newest)
-        self._refuse_lost_end(session, head, line_of, end, newest)
-        return CheckedOut(state, records[0], read, records[1], end)
+    def _line(self, session: int, line: Line, *found: Sequence[tuple[Any, ...]]) -> LineRead:
+        head: Position | None
+        if isinstance(line.head, str):
+            state = read_state(session, line.head, found[2])
+            head = None if state is None else state.head
+        else:
+            head = line.head
+        segments = [read_segment(session, row) for row in found[0]]
+        on_line = {**line.known, **{segment.segment: segment for segment in segments}}
+        newest = self._rest(session, head, on_line, list(map(record_of, found[1])), line.newest)
+        self._refuse_lost_end(session, head, on_line, newest, line.newest)
+        return LineRead(segments, newest)
 
     def _rest(
         self, session: int, head: Position | None, segments: Mapping[int, Segment], tail: list[Record], newest: int
@@ -213,6 +226,26 @@ class JointReads(MessageTables):
         found = [_vector_row(row[1:]) for row in self.run(_KNOWN_VECTORS, session, values)]
         texts = set(hashes.values())
         return [row for row in found if row[1] in texts]
+
+
+def _asked(session: int, query: Query) -> list[Statement]:
+    """Return the statements that a query needs."""
+    match query:
+        case State():
+            return [_state_of(session, query.branch)]
+        case Line():
+            named = isinstance(query.head, str)
+            head = {"branch": text(str(query.head))} if isinstance(query.head, str) else query.head._asdict()
+            values = {"known": list(query.known), "newest": max(query.newest, 0), **head}
+            head_sql = _BRANCH if named else _POSITION
+            asked = [Statement(sql.replace("{head}", head_sql), session, values) for sql in (_LINE, _TAIL)]
+            return [*asked, _state_of(session, str(query.head))] if named else asked
+        case _:
+            return [found_by(session, query)]
+
+
+def _state_of(session: int, branch: str | None) -> Statement:
+    return Statement(STATE, session, {"branch": FORM.optional(branch)})
 
 
 def by_session(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:

@@ -50,9 +50,9 @@ AT = (
     "JOIN {s}.messages AS m ON m.session = %(session)s AND m.segment = w.segment AND m.depth = w.depth ORDER BY w.n"
 )
 _NEWEST = f"{_SELECT}AND m.segment = %(segment)s AND m.depth <= %(depth)s ORDER BY m.depth DESC LIMIT %(limit)s"
-AFTER = f"{_SELECT}AND m.seq > %(seq)s ORDER BY m.seq LIMIT %(limit)s"
+_AFTER = f"{_SELECT}AND m.seq > %(seq)s ORDER BY m.seq LIMIT %(limit)s"
 _TURN = f"{_SELECT}AND m.turn_id = %(turn_id)s ORDER BY m.seq"
-PINNED = f"{_SELECT}AND m.stays = 1 ORDER BY m.seq"
+_PINNED = f"{_SELECT}AND m.stays = 1 ORDER BY m.seq"
 BY_ID = f"{_SELECT}AND m.id = ANY(%(ids)s::text[]) "
 _MADE_FROM = (
     "WITH w AS (SELECT * FROM unnest(%(segments)s::bigint[], %(depths)s::bigint[]) AS w (segment, depth)), f AS ("
@@ -166,29 +166,10 @@ class MessageTables(GapTables):
 
     def find(self, session: int, criterion: Criterion) -> list[Record]:
         """See `Rows`."""
-        match criterion:
-            case After():
-                records = self._records(AFTER, session, {"seq": criterion.seq, "limit": max(criterion.limit, 0)})
-                if records:
-                    self.refuse_loss(session, holes(records, max(criterion.seq, 0) + 1, records[-1].seq))
-                return records
-            case InTurn():
-                return self._records(_TURN, session, {"turn_id": text(criterion.turn_id)})
-            case Pinned():
-                return self._records(PINNED, session, {})
-            case IdPrefix():
-                low = text(criterion.prefix)
-                high = after_all(low)
-                below = "" if high is None else "AND m.id < %(high)s "
-                sql = f"{_SELECT}AND m.id >= %(low)s {below}ORDER BY m.seq LIMIT %(limit)s"
-                return self._records(sql, session, {"low": low, "high": high, "limit": max(criterion.limit, 0)})
-            case MadeFrom():
-                return self._records(_MADE_FROM, session, columns(criterion.positions, ("segments", "depths")))
-            case Says():
-                given = {"fingerprints": [*set(criterion.fingerprints)], "limit": max(criterion.limit, 0)}
-                return self._records(_SAYING, session, given)
-            case _:
-                assert_never(criterion)
+        records = list(map(record_of, self.run(*found_by(session, criterion))))
+        if isinstance(criterion, After) and records:
+            self.refuse_loss(session, holes(records, max(criterion.seq, 0) + 1, records[-1].seq))
+        return records
 
     def _records(self, sql: str, session: int, values: Mapping[str, Any]) -> list[Record]:
         return list(map(record_of, self.run(sql, session, values)))
@@ -272,6 +253,30 @@ class MessageTables(GapTables):
         shown = {row[0]: record for row in asked if (record := shown_record(FORM, row))}
         titles = {key: title_of(record.message.content) for key, record in shown.items()}
         return [replace(info, title=info.title or titles.get(key)) for info, key in page]
+
+
+def found_by(session: int, criterion: Criterion) -> Statement:
+    """Return the statement that finds the messages of a criterion."""
+    match criterion:
+        case After():
+            return Statement(_AFTER, session, {"seq": criterion.seq, "limit": max(criterion.limit, 0)})
+        case InTurn():
+            return Statement(_TURN, session, {"turn_id": text(criterion.turn_id)})
+        case Pinned():
+            return Statement(_PINNED, session, {})
+        case IdPrefix():
+            low = text(criterion.prefix)
+            high = after_all(low)
+            below = "" if high is None else "AND m.id < %(high)s "
+            sql = f"{_SELECT}AND m.id >= %(low)s {below}ORDER BY m.seq LIMIT %(limit)s"
+            return Statement(sql, session, {"low": low, "high": high, "limit": max(criterion.limit, 0)})
+        case MadeFrom():
+            return Statement(_MADE_FROM, session, columns(criterion.positions, ("segments", "depths")))
+        case Says():
+            given = {"fingerprints": [*set(criterion.fingerprints)], "limit": max(criterion.limit, 0)}
+            return Statement(_SAYING, session, given)
+        case _:
+            assert_never(criterion)
 
 
 def rows_of(session: int, records: Sequence[Record]) -> list[tuple[Any, ...]]:

@@ -156,8 +156,7 @@ class PostgresStore(TreeStore):
     def _size(self) -> int:
         return self._read(lambda rows: int(rows.run("SELECT pg_database_size(current_database())", None)[0][0]))
 
-    catch_up = asking(JointReads.catch_up)
-    check_out = asking(JointReads.check_out)
+    read = asking(JointReads.read)
     main_news = asking(JointReads.main_news)
     known_vectors = asking(JointReads.known_vectors)
 

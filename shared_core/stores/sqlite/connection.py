@@ -8,7 +8,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +184,18 @@ class Database:
         self._lock.release()
         if isinstance(error, _SQLITE_ERRORS):
             raise self._store_error(error) from error
+
+    @contextmanager
+    def one_moment(self) -> Iterator[None]:
+        """Enter a block in which everything that this thread reads is of one moment."""
+        connection = self.acquire()
+        try:
+            with nullcontext() if connection.in_transaction else transaction(connection, write=False):
+                yield
+        except BaseException as error:
+            self.release(error)
+            raise
+        self.release(None)
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

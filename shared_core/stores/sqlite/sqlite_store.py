@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from shared_core.arguments import one_of
-from shared_core.records import Position, SessionInfo
+from shared_core.records import Position, Query, SessionInfo
 from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
@@ -62,6 +63,11 @@ class SQLiteStore(TreeStore):
         return self._db.path
 
     check_absent = asking(MessageRows.check_absent)
+
+    def read(self, session: int, *queries: Query) -> Any:
+        """See `Store`."""
+        with self._db.one_moment():
+            return super().read(session, *queries)
 
     def watch(self, session: int) -> Callable[[], bool]:
         """See `Store`."""

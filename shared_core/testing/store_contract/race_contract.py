@@ -9,7 +9,7 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
-from shared_core.records import MAIN, After, Position, Record, Snapshot, Summary, VectorRows
+from shared_core.records import MAIN, After, Position, Record, Snapshot, State, Summary, VectorRows
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, NOON, Session, drafts
 from shared_core.testing.store_contract.change_contract import Follower
@@ -36,7 +36,8 @@ class RaceContract:
         seen: list[Record] = []
 
         def tail() -> list[Record]:
-            _, records = reader.catch_up(key, MAIN, seen[-1].seq if seen else 0, 3)
+            records: list[Record]
+            _, records = reader.read(key, State(MAIN), After(seen[-1].seq if seen else 0, 3))
             seen.extend(records)
             return records
 

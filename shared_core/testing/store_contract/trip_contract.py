@@ -9,19 +9,26 @@ import pytest
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.records import (
     MAIN,
+    After,
     Branch,
     Create,
     Delete,
     Drop,
     Forgotten,
+    IdPrefix,
+    InTurn,
+    Line,
+    LineRead,
     Merge,
     Move,
+    Pinned,
     Position,
     Put,
     Rename,
     Restored,
     SessionState,
     Snapshot,
+    State,
     Summary,
     VectorRows,
 )
@@ -46,15 +53,17 @@ class TripContract:
         for after in range(9):
             for limit in (0, 1, 3, ALL):
                 new = [record for record in records if record.seq > after]
-                state, read = store.catch_up(key, "side", after, limit)
+                state, read = store.read(key, State("side"), After(after, limit))
                 assert state[:3] == (forked, 7, 1)
                 assert read == new[: len(read)]
                 assert len(read) >= min(limit, len(new), 1), "there is always one more, so that reading goes on"
         nowhere = store.state(key)
         assert nowhere[:3] == (None, 7, 1)
-        assert store.catch_up(key, None, 6, ALL) == (nowhere, records[-1:])
-        assert store.catch_up(key, "none", 7, ALL) == (nowhere, [])
-        assert store.catch_up(999, MAIN, 0, ALL) == (SessionState(None, 0, 0), [])
+        assert store.read(key, State(), After(6, ALL)) == [nowhere, records[-1:]]
+        assert store.read(key, State("none"), After(7, ALL)) == [nowhere, []]
+        assert store.read(999, State(MAIN), After(0, ALL)) == [SessionState(None, 0, 0), []]
+        turn, said = InTurn("u2"), IdPrefix("a", 9)
+        assert store.read(key, said, turn) == [store.find(key, said), store.find(key, turn)]
 
     def test_the_version_grows_with_every_change_of_the_session_alone(self, store: Store) -> None:
         """Not with reads, nor with what is derived; one change may raise it by more than one."""
@@ -86,7 +95,7 @@ class TripContract:
             lambda: store.keep(key, VectorRows("space", [(first, "h", b"v")])),
             lambda: store.keep(key, Snapshot("a", b"x")),
             lambda: store.keep(key, summary),
-            lambda: store.check_out(key, MAIN, None, after_seq=0, limit=9, newest=9),
+            lambda: store.read(key, State(MAIN), After(0, 9), Line(MAIN, 9)),
             lambda: [list(store.vectors(key, "space")), store.branches(key), store.stats(key), store.overview()],
         ]
         seen = store.state(key, MAIN).version
@@ -96,7 +105,7 @@ class TripContract:
             assert now > seen, "a change is seen"
             for act in nothing:
                 act()
-            assert store.state(key, "none").version == store.catch_up(key, MAIN, 0, 9)[0].version == now
+            assert store.state(key, "none").version == store.read(key, State(MAIN))[0].version == now
             seen = now
         other.move(MAIN, first)
         states = {one.key: state for one, state in store.main_states()}
@@ -187,20 +196,19 @@ class TripContract:
         session.merge(MAIN, Position(2, 4))
         session.append(MAIN, drafts("a5"))
         session.check()
-        found = store.check_out(key, "twig", None, after_seq=7, limit=ALL, newest=3)
+        new, staying, found = store.read(key, After(7, ALL), Pinned(), Line("twig", 3))
         assert [segment.segment for segment in sorted(found.segments)] == [0, 1, 2]
         assert [record.message.id for record in found.newest] == ["u4", "u3", "a1"]
-        assert ([r.message.id for r in found.records], [r.message.id for r in found.staying]) == (["a5"], ["s1"])
+        assert ([r.message.id for r in new], [r.message.id for r in staying]) == (["a5"], ["s1"])
         known = {segment.segment: segment for segment in found.segments}
-        at = store.check_out(key, None, session.tree.branches[MAIN], after_seq=8, limit=9, newest=9, known=known)
+        state, at = store.read(key, State(), Line(session.tree.branches[MAIN], 9, known))
         assert {3} <= {segment.segment for segment in at.segments}
-        assert at.state == store.state(key)
-        assert at.state[:3] == (None, 8, 0)
+        assert state == store.state(key)
+        assert state[:3] == (None, 8, 0)
         assert at.newest[0].message.id == "a5"
-        none = store.check_out(key, "none", None, after_seq=8, limit=9, newest=9)
-        assert (none.segments, none.newest) == ([], [])
+        assert store.read(key, Line("none", 9)) == [LineRead([], [])]
         with pytest.raises(UnknownReferenceError):
-            store.check_out(key, None, Position(9, 0), after_seq=8, limit=9, newest=9)
+            store.read(key, Line(Position(9, 0), 9))
 
     def test_what_is_new_on_main_comes_for_many_sessions_at_once(self, store: Store) -> None:
         """Each has its line, its messages of all branches between two numbers, and their vectors in one space."""
