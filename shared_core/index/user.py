@@ -37,7 +37,7 @@ KEPT_LINES = 4
 SESSION_BYTES = 1_700
 """About what is kept of each session in memory."""
 
-Mask = npt.NDArray[np.bool_]
+Ints = npt.NDArray[np.int32]
 
 
 class Told(NamedTuple):
@@ -104,6 +104,7 @@ class UserIndex(SessionIndex):
         self._numbers: dict[tuple[int, int], int] = {}
         self._session_of: GrowingArray[np.int64] = GrowingArray(np.int64)
         self._segments: list[tuple[int, int]] = []  # by number: session and segment
+        self._on_main: dict[int, list[tuple[int, Ints]]] = {}
         self._mains: dict[int | None, LinePrefix] = {}
         if space:
             self.vectors[space] = SessionVectors(self, space, dimension)
@@ -272,9 +273,19 @@ class UserIndex(SessionIndex):
             (one.message, self.numbered(session, one.position), f"{session} {one.message.turn_id or ''}")
             for session, one in records
         ])  # fmt: skip
+        for session in wanted.keys() & self.known.keys():
+            self._set_main(session)
         for one in self.vectors.values():
             one.take(vectors)
         self._mains.clear()
+
+    def _set_main(self, session: int) -> None:
+        """Note the rows of a session along its branch main: runs of them, each with the shift of its span."""
+        runs = [
+            (span.shift, self._between(self._number(session, span.segment), span.start, span.upto))
+            for span in self.known[session].path.spans
+        ]
+        self._on_main[session] = [(shift, rows) for shift, rows in runs if len(rows)]
 
     @property
     @override
@@ -348,8 +359,9 @@ class UserIndex(SessionIndex):
         if forgotten is not None:
             self.known[session] = self.known[session]._replace(epoch=self.told[session].state.epoch)
             self._take_out([self.numbered(session, position) for position in forgotten.positions])
+            self._set_main(session)
         else:
-            del self.known[session]
+            del self.known[session], self._on_main[session]
             self.of_others.discard(session)
             rows = np.arange(len(self))
             self._take_out(self.positions(rows[self.sessions_at(rows) == session]))
@@ -374,17 +386,17 @@ class UserIndex(SessionIndex):
 
     def _build_main(self, asking: int | None, as_of: float) -> LinePrefix:
         parts, strands, before = [np.empty(0, np.int32)], [0], (NO_SESSION, 0)
-        for session in sorted(self.known.keys() - {asking}):
-            for span in self.known[session].path.spans:
-                rows = self._between(self._number(session, span.segment), span.start, span.upto)
-                later = self.columns["times"][rows] > as_of
-                upto = int(later.argmax()) if later.any() else len(rows)
-                if upto:
+        for session in sorted(self._on_main.keys() - {asking}):
+            for shift, rows in self._on_main[session]:
+                early = rows
+                if as_of != np.inf:
+                    early = rows[: np.append(self.columns["times"][rows] > as_of, True).argmax()]
+                if len(early):
                     # Sessions are sittings of their own, and merged messages follow messages that they do not answer.
-                    strands.append(strands[-1] + (before != (session, span.shift)))
-                    parts.append(rows[:upto])
-                    before = session, span.shift
-                if upto < len(rows):
+                    strands.append(strands[-1] + (before != (session, shift)))
+                    parts.append(early)
+                    before = session, shift
+                if len(early) < len(rows):
                     break
         line = Line()
         line.extend(np.concatenate(parts), self.columns, np.repeat(strands, [len(part) for part in parts]))

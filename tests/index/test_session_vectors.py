@@ -46,6 +46,29 @@ class TestVectors:
         stored = session.store.vectors(session.key, "space", [Position(0, 0)])
         assert list(stored) == [(Position(0, 0), text_hash("x"), encode_vector(embedder.embed_query("x")))]
 
+    def test_a_copy_is_made_of_an_equal_text_alone_and_never_for_what_is_forgotten(
+        self, session: Session, embedder: HashingEmbedder
+    ) -> None:
+        session.append(MAIN, drafts("ux", "ay", "uz"))
+        vectors, here = vectors_of(session), [Position(0, depth) for depth in range(3)]
+        fill(vectors, embedder, [0])
+        session.store.keep(session.key, VectorRows("space", [(here[1], text_hash("old"), bytes(16))]))
+        session.forget([here[2]])
+        refreshed(session, vectors.session_index)
+        assert vectors.drop_forgotten()
+        assert vectors.adopt(here[1:], [text_hash("x"), text_hash("x")]) == [1], "of what is gone, no vector is kept"
+        copied = encode_vector(embedder.embed_query("x"))
+        assert vectors.unsaved == VectorRows("space", ((here[1], text_hash("x"), copied),))
+
+    def test_a_message_whose_old_text_another_one_has_now_gives_it_its_vector_and_keeps_none(
+        self, session: Session
+    ) -> None:
+        session.append(MAIN, drafts("ua", "ab"))
+        vectors, here, old = vectors_of(session), [Position(0, 0), Position(0, 1)], bytes(16)
+        session.store.keep(session.key, VectorRows("space", [(here[0], text_hash("b"), old)]))
+        assert vectors.adopt(here, [text_hash("a"), text_hash("b")]) == [0]
+        assert vectors.unsaved == VectorRows("space", ((here[1], text_hash("b"), old),))
+
     def test_a_long_text_keeps_a_vector_for_each_piece(self, session: Session) -> None:
         class Splitting(HashingEmbedder):
             def split(self, text: str) -> list[str]:
