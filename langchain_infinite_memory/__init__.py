@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the public names of a module are its `__all__`
     from langchain_infinite_memory.repair import *
     from langchain_infinite_memory.runnable import *
     from langchain_infinite_memory.search import *
+    from langchain_infinite_memory.sessions import *
     from langchain_infinite_memory.settings import *
     from langchain_infinite_memory.testing import *
     from langchain_infinite_memory.token_counters import *
@@ -35,6 +36,7 @@ _MODULES = {
     "repair": ["repair_messages"],
     "runnable": ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"],
     "search": ["HistoryRetriever", "recall_tool"],
+    "sessions": ["SessionPool"],
     "settings": ["as_reranker", "as_summarizer"],
     "testing": ["EchoChatModel"],
     "token_counters": ["as_token_counter"],

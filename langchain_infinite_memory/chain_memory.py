@@ -1,6 +1,5 @@
 """The memory of a chain: the prompt before a run, and what is stored of the run."""
 
-import asyncio
 import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -146,14 +145,14 @@ class ChainMemory:
         try:
             with self._failures():
                 async with self._sessions.ause(*key) as memory:
-                    await asyncio.to_thread(self._store_before, memory, run)
+                    await self._sessions.call(self._store_before, memory, run)
                     try:
                         async with arecall_run(_query(run)) as recall:
                             asking = AsyncInfiniteMemory(memory)
                             run.context = await asking.context(run.given.question, tools=self._charged(run))
                             recall.report = run.context.report
                     finally:
-                        await asyncio.to_thread(self._store_question, memory, run)
+                        await self._sessions.call(self._store_question, memory, run)
             yield self._with_prompt(run, config)
         finally:
             self._release(run)

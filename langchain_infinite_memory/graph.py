@@ -1,6 +1,5 @@
 """infinite_memory_node: the prompt beside the messages of a graph of one's own."""
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -67,7 +66,7 @@ def infinite_memory_node(
     async def aprompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
         messages = state[messages_key]
         named = threads.resolve(listed=read_list(messages), alone=True)
-        thread = await asyncio.to_thread(memories.owned, named, messages)
+        thread = await memories.call(memories.owned, named, messages)
         return update(thread, await memories.aprompt(thread, messages, ModelInput(messages, max_tokens=limit)))
 
     def update(thread: Thread, built: ThreadPrompt) -> dict[str, list[BaseMessage]]:

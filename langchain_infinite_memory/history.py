@@ -1,6 +1,5 @@
 """InfiniteChatMessageHistory: a conversation as LangChain's chat message history."""
 
-import asyncio
 import copy
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -106,7 +105,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
     async def aget_messages(self) -> list[BaseMessage]:
         """Return `messages` without blocking the event loop."""
         if not self._window:
-            return await asyncio.to_thread(self._all)
+            return await self._sessions.call(self._all)
         if not _is_in_run(self):
             return _prompt(await self._acontext(_next_question))
         if self._sent is None:
@@ -179,7 +178,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
     async def awindow(self, query: Query = None, *, include_question: bool = True) -> list[BaseMessage]:
         """Do what `window` does without blocking the event loop; asynchronous embeddings are awaited."""
         context = await self._acontext(_asking(query, include_question))
-        return await asyncio.to_thread(_prompt, context)
+        return await self._sessions.call(_prompt, context)
 
     def explain(self, query: Query = None, *, include_question: bool = True) -> ContextReport:
         """Return the report on what `window` returns for the same arguments."""
@@ -195,7 +194,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
 
     async def _acontext(self, asking: Asking) -> Context:
         async with self._sessions.ause(self.session_id, self.user_id) as memory:
-            return await AsyncInfiniteMemory(memory).context(**await asyncio.to_thread(asking, memory))
+            return await AsyncInfiniteMemory(memory).context(**await self._sessions.call(asking, memory))
 
     def close(self) -> None:
         """Release the store, if it was opened here."""

@@ -6,6 +6,7 @@ import logging
 import operator
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
@@ -40,7 +41,7 @@ from langchain_infinite_memory.identity import (
 from langchain_infinite_memory.lists import prune_messages
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.search import answer_fits, search_tool
-from langchain_infinite_memory.sessions import open_pool
+from langchain_infinite_memory.sessions import WAIT, open_pool
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import ModelInput, ThreadMemory, ThreadPrompt
 from langchain_infinite_memory.tool_calls import with_added_results
@@ -115,8 +116,9 @@ class InfiniteMemoryMiddleware(Middleware):
         max_tokens: the limit of prompt and reply together: a number, or `("fraction", f)`, a share of the input that
             the model takes by its profile; None: all of that. For an unknown model, what came
             before the question and before the newest results of tools takes 4,096 tokens.
-        on_error: what to do when the memory fails: `"window"` logs it and sends the newest turns that fit; `"raise"`
-            raises. If what must be sent does not fit, a `BudgetError` is raised.
+        on_error: what to do when the memory fails: `"window"` logs it and sends the newest turns that fit, after two
+            seconds if another process holds the file (a pool or store has a wait of its own); `"raise"` raises. If what
+            must be sent does not fit, a `BudgetError` is raised.
         on_report: called with the report on each prompt, and with the ids of its run: `session_id`, `user_id`,
             `thread_id` and `run_id`.
         name: the middleware's name, for an agent with two of them.
@@ -152,7 +154,7 @@ class InfiniteMemoryMiddleware(Middleware):
             max_tokens = int(max_tokens[-1])
         if isinstance(max_tokens, int) and self._owns_pool:
             settings["max_tokens"] = max_tokens
-        self.pool = open_pool(store, **settings)
+        self.pool = open_pool(store, wait=WAIT if on_error == "window" else None, **settings)
         own_limit = self.pool.settings.get("max_tokens")
         self._budget = Budget(own_limit if max_tokens is None else max_tokens)
         self._counter = as_counter(self.pool.settings.get("token_counter"))
@@ -221,11 +223,11 @@ class InfiniteMemoryMiddleware(Middleware):
 
     async def aask(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Answer:
         """Do what `ask` does without blocking the event loop."""
-        call, window = await asyncio.to_thread(self._call, request), None
+        call, window = await self._memory.call(self._call, request), None
         try:
             prompt = await self._memory.aprompt(call.thread, call.stored, call.given)
         except FAILURES as error:
-            window = await asyncio.to_thread(self._window, call, error)
+            window = await self._memory.call(self._window, call, error)
         if window is not None:
             return await handler(request.override(messages=window))
         try:
@@ -300,14 +302,14 @@ class InfiniteMemoryMiddleware(Middleware):
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         thread = self._thread(state, runtime)
         try:
-            self._memory.settle(thread, state["messages"])
+            self._memory.begin_turn(thread, state["messages"])
         except FAILURES as error:
             self._failed(error)
         return self._recorded(thread, state, ThreadRecord(thread.owner)) if thread.record is None else None
 
     @override
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        return await asyncio.shield(asyncio.to_thread(self.before_agent, state, runtime))
+        return await asyncio.shield(self._memory.call(self.before_agent, state, runtime))
 
     @override
     def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
@@ -325,7 +327,7 @@ class InfiniteMemoryMiddleware(Middleware):
 
     @override
     async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
-        return await asyncio.shield(asyncio.to_thread(self.after_agent, state, runtime))
+        return await asyncio.shield(self._memory.call(self.after_agent, state, runtime))
 
     def _thread(self, state: Mapping[str, Any], runtime: Any) -> Thread:
         messages, record = state.get("messages", ()), ThreadRecord.of(state, self.name)
@@ -372,7 +374,8 @@ class InfiniteMemoryMiddleware(Middleware):
         self, *, thread_id: str | None = None, message_ids: Sequence[str] | None = None, user_id: str | None = None
     ) -> ForgetResult:
         """Do what `forget` does without blocking the event loop."""
-        return await asyncio.to_thread(self.forget, thread_id=thread_id, message_ids=message_ids, user_id=user_id)
+        forget = partial(self.forget, thread_id=thread_id, message_ids=message_ids, user_id=user_id)
+        return await self._memory.call(forget)
 
     def close(self) -> None:
         """Release the store, if it was opened here."""

@@ -14,7 +14,7 @@ from langchain_infinite_memory.chain_io import ChainKeys
 from langchain_infinite_memory.chain_memory import ChainMemory, MemoryFailedWarning, OnError, StreamedAnswer
 from langchain_infinite_memory.history import InfiniteChatMessageHistory
 from langchain_infinite_memory.identity import OnReport, check_report
-from langchain_infinite_memory.sessions import MemoryLike, SessionKey, Sessions
+from langchain_infinite_memory.sessions import WAIT, MemoryLike, SessionKey, Sessions
 from shared_core.arguments import name_value, one_of
 
 __all__ = ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"]
@@ -74,7 +74,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         self.bound: Runnable[Any, Any] = coerce_to_runnable(runnable)
         self._session_key = session_key
         self._user_key = user_key
-        self._sessions = Sessions(store, **settings)
+        self._sessions = Sessions(store, wait=WAIT if on_error == "window" else None, **settings)
         if self._sessions.only is None:
             self._sessions.open()  # a wrong argument is reported now, not with the first question
         self._memory = ChainMemory(self._sessions, keys, tools=tools, on_error=on_error, on_report=on_report)
@@ -121,7 +121,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     ) -> Any:
         async with self._memory.arun(value, self._key(config), config) as run:
             output = await self.bound.ainvoke(run.input, config, **kwargs)
-            await asyncio.to_thread(self._memory.save, run, output)
+            await self._sessions.call(self._memory.save, run, output)
             return output
 
     # Streams. A chain before this one may stream its output: LangChain joins it, and calls `stream` or `astream`.
@@ -173,7 +173,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
                         answer.chunks.append(chunk)
                         yield chunk
             finally:
-                await asyncio.shield(asyncio.to_thread(self._memory.save_stream, run, answer))
+                await asyncio.shield(self._sessions.call(self._memory.save_stream, run, answer))
 
     def close(self) -> None:
         """Release the store, if it was opened here."""

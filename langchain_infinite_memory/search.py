@@ -1,11 +1,10 @@
 """Searching the messages of a session: HistoryRetriever for chains, and recall_tool for agents."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -35,6 +34,8 @@ except ImportError:  # then no graph calls the tool
     ToolRuntime = Any  # type: ignore[misc, assignment]
 
 __all__ = ["HistoryRetriever", "recall_tool"]
+
+Result = TypeVar("Result")
 
 logger = logging.getLogger("langchain_infinite_memory")
 
@@ -152,7 +153,8 @@ class HistoryRetriever(BaseRetriever):
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else whole_number("k", k, least=0)
         async with self.store.ause(*(key or self._key(ensure_config()))) as memory:
-            return _documents(await arun_steps(hits_steps(memory, query, wanted + 1, **self._limits())), query, wanted)
+            steps = hits_steps(memory, query, wanted + 1, **self._limits())
+            return _documents(await arun_steps(steps, self.store.call), query, wanted)
 
     def _limits(self) -> dict[str, Any]:
         return {"since": self.since, "until": self.until, "role": self.role}
@@ -193,6 +195,9 @@ class Searched(Protocol):
     async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Do what `search` does without blocking the event loop."""
 
+    async def call(self, function: Callable[..., Any], /, *given: Any) -> Any:
+        """Call a function in a thread of the store's own."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchedSessions:
@@ -214,7 +219,11 @@ class SearchedSessions:
     async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Do what `search` does without blocking the event loop."""
         async with self.sessions.ause(*self._key(thread)) as memory:
-            return await arun_steps(hits_steps(memory, query, top_k))
+            return await arun_steps(hits_steps(memory, query, top_k), self.sessions.call)
+
+    async def call(self, function: Callable[..., Result], /, *given: Any) -> Result:
+        """Call a function in a thread of the store's own, and do not block the event loop meanwhile."""
+        return await self.sessions.call(function, *given)
 
     def _key(self, thread: Thread) -> Searchable:
         if self.sessions.only is not None:
@@ -285,7 +294,7 @@ def search_tool(
     async def asearch(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
             hits = await searched.asearch(*run(config, runtime), query, top_k + CURRENT_TURN)
-            return await asyncio.to_thread(_answer, hits, top_k, wording, may_answer)  # a counter may block
+            return str(await searched.call(_answer, hits, top_k, wording, may_answer))  # a counter may block
         except FAILURES as error:
             return _unsearched(error)
 

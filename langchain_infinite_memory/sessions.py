@@ -3,22 +3,26 @@
 import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any, TypeVar
 
 from langchain_infinite_memory.followed_lists import Followed, StateList
-from langchain_infinite_memory.identity import named_session, named_user
+from langchain_infinite_memory.identity import Newest, named_session, named_user
 from langchain_infinite_memory.settings import memory_settings
-from shared_core.errors import UnknownReferenceError
+from shared_core.errors import StoreUnavailableError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.records import MAIN
 from shared_core.runtime.forks import Depth, fork_safe_lock
+from shared_core.runtime.threads import beside, threads_of
 from shared_core.store import Store
+
+__all__ = ["SessionPool"]
 
 MemoryLike = InfiniteMemory | SessionPool | Store | str | Path | None
 
@@ -26,16 +30,27 @@ SessionKey = tuple[str, str | None]
 """The ids of a session and of its user."""
 
 Lent = TypeVar("Lent")
+Result = TypeVar("Result")
+
+TURNS = 4096
+"""How many turns are remembered with the moment in which they began."""
 
 ALONE = "alone"
 """The session of a run that names none, in a store of its own."""
 
+LATELY = 60.0
+"""How many seconds a turn does not ask again for a store that was away; one may go on days later."""
 
-def open_pool(store: MemoryLike = None, **settings: Any) -> SessionPool:
+WAIT = 2.0
+"""How many seconds a turn waits for a file that another process holds, if it can go on without the memory."""
+
+
+def open_pool(store: MemoryLike = None, *, wait: float | None = None, **settings: Any) -> SessionPool:
     """Return the memories of all sessions of a store, for an agent.
 
     Args:
         store: a path, a `Store`, a `SessionPool`, which is returned, or None: in memory.
+        wait: as for `SessionPool`.
         settings: what `memory_settings` takes; not for a `SessionPool`.
 
     Raises:
@@ -48,9 +63,8 @@ def open_pool(store: MemoryLike = None, **settings: Any) -> SessionPool:
             "graphs; pass its store, and session_id="
         )
     # A question that does not fit must not be left out, nor what a tool has just returned.
-    return Sessions(
-        store, **settings if isinstance(store, SessionPool) else {"on_overflow": "raise", **settings}
-    ).open()
+    given = settings if isinstance(store, SessionPool) else {"on_overflow": "raise", **settings}
+    return Sessions(store, wait=wait, **given).open()
 
 
 def unnamed(key: str) -> str:
@@ -102,23 +116,57 @@ class Locks:
                     self._held[key] = own, users - 1
 
 
+class Outage:
+    """Remembers when the store was away, so that no turn waits for it twice, nor behind another one that waits."""
+
+    def __init__(self) -> None:
+        self._turns: Newest[Hashable, float] = Newest(TURNS)
+        self._failed_at, self._reason = 0.0, ""
+        self._lock = fork_safe_lock(Depth.MOMENT)
+
+    def begin(self, turn: Hashable) -> None:
+        """Note that a turn begins."""
+        with self._lock:
+            self._turns[turn] = monotonic()
+
+    def asked(self, turn: Hashable) -> float:
+        """Return when a turn began; now, if that is not known."""
+        with self._lock:
+            return self._turns.get(turn, monotonic())
+
+    def check(self, asked: float) -> None:
+        """Raise StoreUnavailableError if the store was away since this moment, and not long ago."""
+        if self._reason and asked < self._failed_at > monotonic() - LATELY:
+            raise StoreUnavailableError(self._reason)
+
+    @contextmanager
+    def watch(self) -> Iterator[None]:
+        """Note if the store is away in a block."""
+        try:
+            yield
+        except StoreUnavailableError as error:
+            self._failed_at, self._reason = monotonic(), str(error)
+            raise
+
+
 @asynccontextmanager
 async def lent_async(
-    take: Callable[[], Lent], give_back: Callable[[Lent], object], close: Callable[[Lent], object]
-) -> AsyncIterator[Lent]:
-    """Provide what `take` returns for a block, and give it back; the functions are called in threads.
+    call: Callable[..., Awaitable[Any]], take: Callable[[], Lent], give_back: Callable[[Lent], object],
+    close: Callable[[Lent], object],
+) -> AsyncIterator[Lent]:  # fmt: skip
+    """Provide what `take` returns for a block, and give it back; `call` calls these functions in threads.
 
     If the block is cancelled, it is closed instead: a thread that the block awaited may still use it, and nobody else
     may do so at the same time.
     """
-    taking, end = asyncio.ensure_future(asyncio.to_thread(take)), give_back
+    taking, end = asyncio.ensure_future(call(take)), give_back
     try:
         yield await asyncio.shield(taking)
     except asyncio.CancelledError:
         end = close
         raise
     finally:
-        await asyncio.shield(asyncio.to_thread(end, await taking))
+        await asyncio.shield(call(end, await taking))
 
 
 @dataclass
@@ -193,13 +241,16 @@ class Sessions:
         store: an `InfiniteMemory`, which only serves its own session and is shared by all callers; a `SessionPool`; or
             a store as for `InfiniteMemory`, which is opened when it is first used.
         size: as for `SessionPool`, for a store.
+        wait: as for `SessionPool`, for a store.
         settings: what `memory_settings` takes, for a store.
 
     Raises:
         TypeError: an argument is unknown, or `store` is something else or has its settings already.
     """
 
-    def __init__(self, store: MemoryLike = None, *, size: int = 64, **settings: Any) -> None:
+    def __init__(
+        self, store: MemoryLike = None, *, size: int = 64, wait: float | None = None, **settings: Any
+    ) -> None:  # fmt: skip
         check_store(store)
         self._only = store if isinstance(store, InfiniteMemory) else None
         self._pool = store if isinstance(store, SessionPool) else None
@@ -213,7 +264,7 @@ class Sessions:
                 f"config={{'configurable': {{{name!r}: '...'}}}}"
             )
         self._store = None if isinstance(store, InfiniteMemory | SessionPool) else store
-        self._size = size
+        self._size, self._wait = size, wait
         self._settings = memory_settings(**settings)
         self._locks = Locks()
 
@@ -266,7 +317,7 @@ class Sessions:
         """
         with self._locks.hold("pool"):
             if self._pool is None:
-                self._pool = SessionPool(self._store, size=self._size, **self._settings)
+                self._pool = SessionPool(self._store, size=self._size, wait=self._wait, **self._settings)
             return self._pool
 
     @contextmanager
@@ -284,7 +335,14 @@ class Sessions:
         self, session_id: str, user_id: str | None = None, newest: str | None = None
     ) -> AbstractAsyncContextManager[InfiniteMemory]:  # fmt: skip
         """Do what `use` does without blocking the event loop."""
-        return lent_async(partial(self._take, session_id, user_id, newest), self._give_back, self._close)
+        return lent_async(self.call, partial(self._take, session_id, user_id, newest), self._give_back, self._close)
+
+    async def call(self, function: Callable[..., Result], /, *given: Any) -> Result:
+        """Call a function in a thread of the store's own, and do not block the event loop meanwhile."""
+        if self._only is not None:
+            return await threads_of(self._only._store).run(function, *given)
+        pool = self._pool if self._pool is not None else await beside(self.open)
+        return await threads_of(pool.store).run(function, *given)
 
     def _take(self, session_id: str, user_id: str | None, newest: str | None) -> InfiniteMemory:
         if self._only is not None:

@@ -1,11 +1,11 @@
 """The message list of a thread: store what is new in it, leave out what was taken back, and build the prompt."""
 
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage
 
@@ -29,7 +29,7 @@ from langchain_infinite_memory.identity import (
 )
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
-from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, lent_async
+from langchain_infinite_memory.sessions import Locks, Outage, RunMemories, RunMemory, lent_async
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
@@ -39,9 +39,13 @@ from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.hits import Hit, Kind
 from shared_core.records import MAIN
+from shared_core.runtime.threads import threads_of
 from shared_core.session.forget import ForgetResult
+from shared_core.stores import SQLiteStore
 
 logger = logging.getLogger("langchain_infinite_memory")
+
+Result = TypeVar("Result")
 
 GROWTHS = 3
 """How often a prompt is built again because other middleware made its messages larger than they are stored."""
@@ -101,6 +105,7 @@ class ThreadMemory:
         self._runs = RunMemories(pool.settings)
         self._lists = FollowedLists(pool.store)
         self._locks = Locks()
+        self._outage = Outage()
 
     # Users
 
@@ -181,7 +186,8 @@ class ThreadMemory:
     ) -> ThreadPrompt:
         """Do what `prompt` does without blocking the event loop."""
         async with self._alent(thread, messages) as (run, listed), arecall_run(_question(messages)) as recall:
-            prompt = await arun_steps(self._prompt_steps(run, thread, listed, given or ModelInput(messages)))
+            steps = self._prompt_steps(run, thread, listed, given or ModelInput(messages))
+            prompt = await arun_steps(steps, self.call)
             recall.report = prompt.report
             return prompt
 
@@ -213,12 +219,13 @@ class ThreadMemory:
         with self._lent(thread, messages) as (run, listed):
             self._follow(run, thread, listed)
 
-    def settle(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
+    def begin_turn(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
         """Leave out what was taken back before a run, and store nothing that is new, which others may yet redact.
 
         A middleware may sum up the rest of the list before the model is called. What it sums up stays recallable, and
         could then not be told apart from what was taken back.
         """
+        self._outage.begin(thread)
         listed = read_list(messages)
         if thread.session_id is None or thread.removed == "keep" or self._lists.is_continued(thread, listed):
             return
@@ -239,8 +246,13 @@ class ThreadMemory:
             return run.followed
         # What helpers say among themselves is not recalled for the user, who searches the main branches of sessions.
         aside = thread.task is not None and self.pool.settings.get("scope") == "user"
-        with self._locks.hold((thread.session_id, thread.user_id)):  # the second of two callers must see the first
-            followed = self._lists.follow(run.memory, thread, listed, aside=aside)
+        # The second of two callers must see the first. A file serves one at a time, and who waits behind another that
+        # waits for it in vain should not do so, too.
+        one_by_one = "file" if isinstance(self.pool.store, SQLiteStore) else None
+        with self._locks.hold(one_by_one or (thread.session_id, thread.user_id)):
+            self._outage.check(self._outage.asked(thread))
+            with self._outage.watch():
+                followed = self._lists.follow(run.memory, thread, listed, aside=aside)
         note_newest(thread, followed.newest)
         return followed
 
@@ -258,7 +270,7 @@ class ThreadMemory:
     async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Do what `search` does without blocking the event loop."""
         async with self._alent(thread, messages) as (run, listed):
-            return await arun_steps(self._search_steps(run, thread, listed, query, top_k))
+            return await arun_steps(self._search_steps(run, thread, listed, query, top_k), self.call)
 
     def _search_steps(self, run: RunMemory, thread: Thread, listed: StateList, query: str, top_k: int) -> Steps[Hits]:
         self._stand(run, thread, listed)
@@ -325,23 +337,26 @@ class ThreadMemory:
     @contextmanager
     def _lent(self, thread: Thread, messages: Sequence[BaseMessage]) -> Iterator[tuple[RunMemory, StateList]]:
         listed = read_list(messages)
-        run = self._take(thread, listed)
-        try:
-            yield run, listed
-        finally:
-            self._give_back(thread, run)
+        with self._outage.watch():
+            run = self._take(thread, listed, self._outage.asked(thread))
+            try:
+                yield run, listed
+            finally:
+                self._give_back(thread, run)
 
     @asynccontextmanager
     async def _alent(
         self, thread: Thread, messages: Sequence[BaseMessage]
     ) -> AsyncIterator[tuple[RunMemory, StateList]]:
         listed = read_list(messages)
-        async with lent_async(
-            partial(self._take, thread, listed), partial(self._give_back, thread), lambda run: run.memory.close()
-        ) as run:
-            yield run, listed
+        take = partial(self._take, thread, listed, self._outage.asked(thread))
+        give_back = partial(self._give_back, thread)
+        with self._outage.watch():
+            async with lent_async(self.call, take, give_back, lambda run: run.memory.close()) as run:
+                yield run, listed
 
-    def _take(self, thread: Thread, listed: StateList) -> RunMemory:
+    def _take(self, thread: Thread, listed: StateList, asked: float) -> RunMemory:
+        self._outage.check(asked)
         if thread.user_id is None and self.needs_user:
             raise RunError('scope="user" recalls from all sessions of a user: name the user_id in each run')
         if thread.session_id is None:
@@ -353,6 +368,10 @@ class ThreadMemory:
             self._runs.give_back(run)
         else:
             self.pool.give_back(run.memory)
+
+    async def call(self, function: Callable[..., Result], /, *given: Any) -> Result:
+        """Call a function in a thread of the store's own, and do not block the event loop meanwhile."""
+        return await threads_of(self.pool.store).run(function, *given)
 
     def close(self) -> None:
         """Drop the memories of runs that are sessions of their own."""

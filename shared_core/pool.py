@@ -29,6 +29,7 @@ class SessionPool:
     Args:
         store: the store, as for `InfiniteMemory`. It is opened once, for all sessions.
         size: how many unused memories are kept. Those used least recently are closed first.
+        wait: how many seconds to wait while another process holds the file; None: 30. For a path only.
         settings: the other arguments of `InfiniteMemory`, the same for all sessions.
 
     Raises:
@@ -36,7 +37,9 @@ class SessionPool:
         TypeError: `session_id` or `user_id` is among the settings; `use` takes them.
     """
 
-    def __init__(self, store: str | Path | Store | None = None, *, size: int = 64, **settings: Any) -> None:
+    def __init__(
+        self, store: str | Path | Store | None = None, *, size: int = 64, wait: float | None = None, **settings: Any
+    ) -> None:  # fmt: skip
         for name in {"session_id", "user_id"} & settings.keys():
             raise TypeError(f"{name}: a pool serves all sessions; pass it to use()")
         self._size = whole_number("size", size, least=0)
@@ -52,7 +55,7 @@ class SessionPool:
         self._sharing: weakref.WeakSet[SessionPool] = weakref.WeakSet()
         self._closed = False
         self._owns_store = not isinstance(store, Store)
-        self.store = open_store(store)
+        self.store = open_store(store, wait=wait)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -32,13 +32,14 @@ def __getattr__(name: str) -> Any:
     return PostgresStore
 
 
-def open_store(store: str | Path | Store | None = None) -> Store:
+def open_store(store: str | Path | Store | None = None, *, wait: float | None = None) -> Store:
     """Return the store at an address.
 
     Args:
         store: a path or `sqlite:///path`, in which a leading `~` is your home; `postgresql://…` for a `PostgresStore`,
             whose other arguments may follow, as in `?schema=chats&pool_size=4`; a `Store`, which is returned as it is;
             or None for a store in memory.
+        wait: of a file, as for `SQLiteStore`.
 
     Raises:
         MissingExtraError: the extra that PostgreSQL needs is not installed.
@@ -52,7 +53,7 @@ def open_store(store: str | Path | Store | None = None) -> Store:
         raise TypeError(f"{shown('store', store)}: expected the path of a database file, a Store, or None")
     place = ":memory:" if store is None else read_address(store)
     if isinstance(place, Path) or store is None:
-        return SQLiteStore(place)
+        return SQLiteStore(place, wait=wait)
     from shared_core.stores.postgres import PostgresStore
 
     address, arguments = split_arguments(place)

@@ -1,8 +1,11 @@
 """A memory that fails: the agent answers all the same, and the log says what happened."""
 
+import asyncio
 import logging
 import sqlite3
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -49,7 +52,7 @@ def drop(middleware: InfiniteMemoryMiddleware, path: Path) -> None:
 
 @pytest.fixture(params=[close, overwrite, lock, drop], ids=lambda function: function.__name__)
 def broken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Break:
-    monkeypatch.setattr("shared_core.stores.sqlite.connection._BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("langchain_infinite_memory.middleware.WAIT", 0.05)
     return request.param  # type: ignore[no-any-return]
 
 
@@ -81,7 +84,7 @@ class TestStores:
     def test_messages_sent_during_a_failure_are_stored_when_it_ends(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("shared_core.stores.sqlite.connection._BUSY_SECONDS", 0.05)
+        monkeypatch.setattr("langchain_infinite_memory.middleware.WAIT", 0.05)
         middleware = memory(tmp_path / "memory.db")
         one = agent(Model(), middleware, checkpointer=InMemorySaver())
         ask(one, "hello")
@@ -106,6 +109,49 @@ class TestStores:
         raising = agent(Model(reply=closing_reply), memory(store, on_error="raise"))
         with pytest.raises(StoreError):
             ask(raising, "hello")
+
+
+class TestALockedFile:
+    @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+    def test_a_turn_waits_once(self, way: str, tmp_path: Path) -> None:
+        middleware = memory(tmp_path / "memory.db")
+        one = agent(Model(), middleware, checkpointer=InMemorySaver())
+        ask(one, "hello")
+
+        def turn() -> float:
+            began, given = time.monotonic(), {"messages": [HumanMessage("look at a then b")]}
+            one.invoke(given, config()) if way == "invoke" else asyncio.run(one.ainvoke(given, config()))
+            return time.monotonic() - began
+
+        with closing(lock(middleware, tmp_path)):
+            assert 1.5 < turn() < 3.5
+        ask(one, "and?")
+        assert stored(middleware)[2:4] == ["look at a then b", "a"], "stored when the file is free"
+        middleware.close()
+
+    def test_many_turns_at_once_leave_the_threads_of_the_event_loop_alone(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("langchain_infinite_memory.middleware.WAIT", 0.5)
+        middleware = memory(tmp_path / "memory.db")
+        one = agent(Model(), middleware, tools=[])
+
+        async def work() -> tuple[float, float]:
+            asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(2))
+            began, given = time.monotonic(), {"messages": [HumanMessage("hello")]}
+            turns = [asyncio.create_task(one.ainvoke(given, config(f"{number}"))) for number in range(8)]
+            await asyncio.sleep(0.1)
+            asked = time.monotonic()
+            await asyncio.to_thread(int)
+            others = time.monotonic() - asked
+            await asyncio.gather(*turns)
+            return others, time.monotonic() - began
+
+        with closing(lock(middleware, tmp_path)):
+            others, whole = asyncio.run(work())
+        assert others < 0.2
+        assert whole < 2.5, "they do not wait one after the other"
+        middleware.close()
 
 
 class TestBudgets:

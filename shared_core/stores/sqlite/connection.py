@@ -129,17 +129,21 @@ class Database:
         path: the file, or `":memory:"`.
         synchronous: the pragma of that name, `"FULL"` or `"NORMAL"`.
         to_check: read a file that may be damaged, as it is at this moment, and write nothing.
+        wait: how many seconds to wait while another connection holds it; None: 30.
 
     Raises:
         StoreError: the file cannot be used; the message says why and what to do.
-        StoreUnavailableError: here and in every method, another connection held it for 30 seconds.
+        StoreUnavailableError: here and in every method, another connection held it for longer.
     """
 
-    def __init__(self, path: str | Path, *, synchronous: str, to_check: bool = False) -> None:
+    def __init__(
+        self, path: str | Path, *, synchronous: str, to_check: bool = False, wait: float | None = None
+    ) -> None:  # fmt: skip
         self._memory = str(path) == ":memory:"
         self._path = Path(path) if self._memory else Path(path).absolute()
         self._label = "the in-memory database" if self._memory else f"{str(path)!r}"
         self._synchronous = synchronous
+        self._wait = _BUSY_SECONDS if wait is None else wait
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
@@ -398,7 +402,7 @@ class Database:
             return self._connect_to_check()
         address = ":memory:" if self._memory else f"{self._path.as_uri()}?mode=rw"
         connection = sqlite3.connect(
-            address, uri=not self._memory, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
+            address, uri=not self._memory, isolation_level=None, check_same_thread=False, timeout=self._wait
         )
         self._file = _identity(self._path)
         try:
@@ -501,11 +505,12 @@ def note_scrub_due(connection: sqlite3.Connection) -> None:
 def _scrub(connection: sqlite3.Connection, label: str, seconds: float) -> str | None:
     """Empty the write-ahead log and take back the note; return None, or why that cannot be done now."""
     due = connection.execute("PRAGMA user_version").fetchone()[0]
+    usual = connection.execute("PRAGMA busy_timeout").fetchone()[0] / 1000
     try:
         _wait_at_most(connection, seconds)
         busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
     finally:
-        _wait_at_most(connection, _BUSY_SECONDS)
+        _wait_at_most(connection, usual)
     if busy:
         return f"{label} is being read or written by another connection; call scrub() again when it is done"
     if due & 0xFF:
@@ -545,7 +550,7 @@ def _advice(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError) or (isinstance(error, sqlite3.Error) and is_undecodable(error)):
         return ADVICE
     if _is_busy(error):
-        return f"another process held it for {_BUSY_SECONDS:.0f} s; try again"
+        return "another process holds it; try again"
     # Our statements are right: one that SQLite does not understand meets a schema that is damaged.
     if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
         return ADVICE

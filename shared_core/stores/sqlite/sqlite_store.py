@@ -40,15 +40,17 @@ class SQLiteStore(TreeStore):
         path: the file; created, readable by its owner only, if it does not exist. `":memory:"`: gone when closed.
         durability: `"full"`: what is acknowledged survives power loss, at one disk flush a call. `"process"`: it
             survives a killed process; power loss may take the last calls, never half of one.
+        wait: how many seconds a method waits while another process holds the file; None: 30.
 
     Raises:
         StoreError: the file is not ours, corrupt or newer than this package; it is left as it was.
-        StoreUnavailableError: another process held the file for 30 seconds; every method raises it, too. Try again.
+        StoreUnavailableError: another process held the file for longer; every method raises it, too. Try again.
         ValueError: an argument is out of range.
     """
 
-    def __init__(self, path: str | Path, *, durability: str = "full") -> None:
-        self._db = Database(path, synchronous=_SYNCHRONOUS[one_of("durability", durability, tuple(_SYNCHRONOUS))])
+    def __init__(self, path: str | Path, *, durability: str = "full", wait: float | None = None) -> None:
+        synchronous = _SYNCHRONOUS[one_of("durability", durability, tuple(_SYNCHRONOUS))]
+        self._db = Database(path, synchronous=synchronous, wait=wait)
 
     @classmethod
     def to_check(cls, path: str | Path) -> "SQLiteStore":
