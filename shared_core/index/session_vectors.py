@@ -135,14 +135,6 @@ class SessionVectors:
         self._samples[line] = before, count, found
         return found
 
-    def checked_epoch(self) -> int:
-        """Return the session's epoch now. What is not stored yet is given up if it may not be right any more."""
-        state = self.session_index.state()
-        if state.epoch != self.epoch and not (self.session_index.drop_forgotten(state) and self.drop_forgotten()):
-            with self.session_index.lock:
-                self._unsaved = []
-        return state.epoch
-
     def claim(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return the rows that no other caller has claimed, and claim them until `release`."""
         if self._pid != os.getpid():  # the callers who claimed rows are threads, which a fork does not copy
@@ -195,16 +187,27 @@ class SessionVectors:
             # Search the vectors as decoded from half precision, so that a reopened store ranks the same.
             self.take([(position, data) for position, _, data in new])
 
-    def save(self, epoch: int | None = None) -> None:
+    def save(self) -> None:
         """Store new vectors, in one call. If this raises StoreError, they stay here and the next call tries again.
 
-        Args:
-            epoch: the session's when their texts were known to be those in the store, from `checked_epoch`. None: when
-                the vectors were loaded or last followed. If something was forgotten since, they stay here.
+        If something was forgotten since their messages were read, only those of what is left are stored, or none if
+        they may stand for what is forgotten, too.
         """
-        rows, epoch = self.unsaved, self.epoch if epoch is None else epoch
-        if rows is not None and self.session_index.keep_vectors(rows, epoch):
-            self.note_saved(rows)
+        while (rows := self.unsaved) is not None:
+            if self.session_index.keep_vectors(rows, self.epoch):
+                self.note_saved(rows)
+            elif not self._follow():
+                return
+
+    def _follow(self) -> bool:
+        """Take out what was forgotten since the vectors were loaded or last followed; False if nothing was."""
+        state = self.session_index.state()
+        if state.epoch == self.epoch:
+            return False
+        if not (self.session_index.drop_forgotten(state) and self.drop_forgotten()):
+            with self.session_index.lock:
+                self._unsaved = []
+        return True
 
     @property
     def unsaved(self) -> VectorRows | None:

@@ -157,26 +157,25 @@ class Backlog:
                     continue
             for part in (rows[start : start + batch] for start in range(0, len(rows), batch)):
                 count += yield from embed_rows(
-                    scope.vectors, part, embedder,
-                    partial(self._texts, scope, recent=not store), lock=self._lock, store=store,
-                    is_ours=partial(self._indexes.live.is_ours, session),
+                    scope.vectors, part, embedder, partial(self._texts, scope), lock=self._lock,
+                    is_ours=None if store else partial(self._indexes.live.is_ours, session),
                     wanted=lambda: not self.closed,
                 )  # fmt: skip
+                if store:
+                    with self._lock:
+                        scope.vectors.save()
                 done += len(part)
                 progress(done)
                 if until():
                     return count
         return count
 
-    def _texts(self, scope: Scope, rows: Rows, *, recent: bool = False) -> list[str]:
-        """Return the texts to embed for some rows of a scope: of the messages, or of their turns.
-
-        `recent`: take messages that were read for this question from memory, where they may be forgotten since.
-        """
+    def _texts(self, scope: Scope, rows: Rows) -> list[str]:
+        """Return the texts to embed for some rows of a scope: of the messages, or of their turns."""
         indexes = self._indexes
         units = [scope.members(index) for index in scope.line.indices(rows.astype(np.int32)).tolist()]
-        read = indexes.live.records_of if recent else lambda wanted: indexes.live.store.at(wanted, {}) or {}
-        records = records_in([scope], [(0, index) for members in units for index in members], read)
+        places = [(0, index) for members in units for index in members]
+        records = records_in([scope], places, indexes.live.records_of)
         texts = []
         for members in units:
             said = [records[0, index].message for index in members if (0, index) in records]
@@ -186,10 +185,10 @@ class Backlog:
 
 def embed_rows(
     vectors: SessionVectors, rows: Rows, embedder: Embedder, text_of: Callable[[Rows], Sequence[str]], *,
-    lock: AbstractContextManager[object], store: bool = True,
-    is_ours: Callable[[Sequence[Position]], bool] = lambda positions: False, wanted: Callable[[], bool] = lambda: True,
+    lock: AbstractContextManager[object],
+    is_ours: Callable[[Sequence[Position]], bool] | None = None, wanted: Callable[[], bool] = lambda: True,
 ) -> Steps[int]:  # fmt: skip
-    """Yield a request for the vectors of some rows, keep them, and return how many texts were embedded.
+    """Yield a request for the vectors of some rows, keep them in memory, and return how many texts were embedded.
 
     Vectors that exist already are taken instead. Rows that another caller is embedding are skipped.
 
@@ -199,8 +198,8 @@ def embed_rows(
         embedder: makes the vectors.
         text_of: returns the text of each of some rows; empty if all of its messages were forgotten.
         lock: held while the index is used, never during the request.
-        store: whether the vectors are stored, or kept in memory until the next `SessionVectors.save`.
         is_ours: returns whether nobody else can have embedded some messages, so that the store need not be asked.
+            None: it is asked, also for equal texts.
         wanted: returns whether the vectors are still wanted when they arrive.
 
     Raises:
@@ -209,11 +208,10 @@ def embed_rows(
     claimed = vectors.claim(rows)
     try:
         with lock:
-            epoch = vectors.checked_epoch() if store else None
             positions, texts = vectors.session_index.positions(claimed), text_of(claimed)
-            left = vectors.adopt(positions, [text_hash(text) for text in texts], ask=store or not is_ours(positions))
-            if store:
-                vectors.save(epoch)
+            left = vectors.adopt(
+                positions, [text_hash(text) for text in texts], ask=is_ours is None or not is_ours(positions)
+            )
         lacking = tuple(dict.fromkeys(texts[i] for i in left))
         if not lacking:
             return 0
@@ -222,18 +220,11 @@ def embed_rows(
             raise embedder_error(reply)
         with lock:
             if wanted():
-                # Messages may have been forgotten while the model computed. A vector of the old text must not be
-                # stored; what is not stored here is stored with the old epoch, and then not at all.
-                epoch = vectors.checked_epoch() if store else vectors.epoch
-                now = texts if epoch == vectors.epoch else text_of(claimed)
                 found = dict(zip(lacking, reply.by_text(), strict=True))
-                same = [i for i in left if now[i] == texts[i]]
-                vectors.put([(positions[i], text_hash(texts[i]), found[texts[i]]) for i in same])
+                vectors.put([(positions[i], text_hash(texts[i]), found[texts[i]]) for i in left])
                 vectors.shortened += [
                     Shortened(some, of) for some, of in zip(reply.kept, reply.whole, strict=True) if some < of
                 ]
-                if store:
-                    vectors.save(epoch)
         return len(lacking)
     finally:
         vectors.release(claimed)

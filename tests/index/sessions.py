@@ -44,6 +44,7 @@ def fill(vectors: SessionVectors, embedder: Embedder, rows: Sequence[int] | None
     wanted = range(len(vectors.session_index)) if rows is None else rows
     for start in range(0, len(wanted), 3):
         run_steps(embed_steps(vectors, embedder, wanted[start : start + 3]))
+        vectors.save()
 
 
 def embed_steps(vectors: SessionVectors, embedder: Embedder, rows: Sequence[int]) -> Steps[int]:
