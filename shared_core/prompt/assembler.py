@@ -304,10 +304,11 @@ class Assembler:
         if self.placement == "messages":
             return Selection(candidates=fates, recall_tokens=sum(candidate.tokens for candidate in recalled))
         entries = self._in_order(recalled)
-        text = self.template.render([self.builder.between_fences(entry.message) for entry in entries])
-        tokens = self.builder.size(Message.system(text))
+        text = self.template.render([entry.message for entry in entries])
         if self._beside_question(fixed):
             tokens = self.builder.size(asked_with(fixed, text)) - fixed.question_tokens - fixed.grounding_tokens
+        else:
+            tokens = self.builder.size(Message.system(text))
         return Selection(candidates=fates, recall_tokens=tokens, text=text)
 
     @cached_property

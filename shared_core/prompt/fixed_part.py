@@ -218,13 +218,6 @@ class FixedPartBuilder:
         safe = grounding.model_copy(update={"items": tuple(items), **around})
         return message if safe == grounding else message.replace(grounding=safe)
 
-    def between_fences(self, message: Message) -> Message:
-        """Return a message in whose text and name the tags of `fences` are escaped, as it is recalled."""
-        said, name = defused(message.content, self.fences), message.name and defused(message.name, self.fences)
-        if said == message.content and name == message.name:
-            return message
-        return message.replace(content=said, name=name or message.name)
-
     def size(self, message: Message) -> int:
         """Return the size of a message as sent, in tokens."""
         return message_tokens(message, self.counter)

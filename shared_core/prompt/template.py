@@ -73,11 +73,11 @@ class RecallTemplate:
     @property
     def fences(self) -> str:
         """All wording around foreign text, whose tags that text must not contain."""
-        return " ".join([self.header, self.footer, self.summary_header, self.summary_footer])
+        return _joined(self.header, self.footer, self.summary_header, self.summary_footer)
 
     def render_summary(self, text: str) -> str:
-        """Return the block for a summary in which the tags of `fences` are escaped."""
-        return "\n".join(filter(None, (self.summary_header, text, self.summary_footer)))
+        """Return the block for a summary."""
+        return "\n".join(filter(None, (self.summary_header, defused(text, self.fences), self.summary_footer)))
 
     def render(self, messages: Sequence[Message]) -> str:
         """Return the block for messages in the order given; empty for no messages."""
@@ -99,7 +99,7 @@ class RecallTemplate:
 
     def render_line(self, message: Message) -> str:
         """Return the text of one message."""
-        wording, at = _wording(self.header, self.footer), message.created_at
+        wording, at = self.fences, message.created_at
         values = {
             "{speaker}": message.role if message.name is None else defused(speaker(message), wording),
             "{text}": folded(defused(message.content, wording), self.continuation),
@@ -116,9 +116,9 @@ def _parts(item: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=16)
-def _wording(header: str, footer: str) -> str:
-    """Return the wording around the lines: the same string for each of them, whose hash is known then."""
-    return f"{header} {footer}"
+def _joined(*wording: str) -> str:
+    """Return the parts of a wording as one: the same string every time, whose hash is known then."""
+    return " ".join(wording)
 
 
 def _undated(message: Message) -> str:

@@ -15,7 +15,6 @@ from shared_core.prompt.assembler import Assembler
 from shared_core.prompt.fixed_part import FixedPart, WrittenSummary, with_summary
 from shared_core.prompt.hits import Hit, Reason
 from shared_core.prompt.plan import Plan
-from shared_core.prompt.template import defused
 from shared_core.prompt.window import Selection
 from shared_core.records import Position, Summary
 from shared_core.session.live import LiveSession, OutdatedError
@@ -198,7 +197,7 @@ class RollingSummary:
 
     def _frame_with(self, asked: FixedPart, summary: Summary) -> FixedPart:
         said = self._text(summary)
-        text = self.assembler.template.render_summary(defused(said, self.assembler.builder.fences))
+        text = self.assembler.template.render_summary(said)
         written = WrittenSummary(said, text, summary.messages)
         return with_summary(asked, written, self._size)
 
