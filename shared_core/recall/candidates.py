@@ -1,5 +1,6 @@
 """Read what was found: the messages of results, what goes before them, and how much of each is shown."""
 
+import re
 from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from shared_core.index.lexical import idf_of
 from shared_core.index.session import ROLES
-from shared_core.index.text import is_statement, read_terms, statement_code
+from shared_core.index.text import is_statement, near_duplicate_key, read_terms
 from shared_core.index.user import UserIndex
 from shared_core.languages.language import LANGUAGES, Language
 from shared_core.prompt.hits import Hit, Place, Reason
@@ -50,6 +51,8 @@ foreign questions get more, too. For the two best results instead of one it is o
 
 LONGEST = 300
 """Characters; longer messages are about too much to be renewed by one."""
+
+NUMBERS = re.compile(r"\d+")
 
 TOKENS, ORDER = attrgetter("tokens"), attrgetter("order")
 
@@ -160,7 +163,7 @@ class Reader:
         """
         read = self._taken(hits)
         read = self._once_each(self._with_newer(read) if follow else read)
-        read = self._marked(read, statement_code(question))
+        read = self._marked(read, question)
         if size is None:
             return read
         longest = WHOLE * size
@@ -279,16 +282,16 @@ class Reader:
         hit = hits[rank].because(None) if hits[rank].reason is Reason.WEAK else hits[rank]
         return [*hits[:best], hit, *hits[best:rank], *hits[rank + 1 :]]
 
-    def _marked(self, hits: Sequence[Hit], question: int) -> list[Hit]:
-        """Mark repeats of the question, and of hits that say the same, all but the newest."""
-        said: dict[tuple[int, ...], list[Hit]] = {}
+    def _marked(self, hits: Sequence[Hit], question: str) -> list[Hit]:
+        """Mark earlier copies of the question with other numbers at most, and all but the newest of what is alike."""
+        asked, said = _without_numbers(question), dict[tuple[int, ...], list[Hit]]()
+        repeated: set[Place] = set()
         for hit in hits:
             if hit.reason is None:
                 said.setdefault(tuple(map(self._said.__getitem__, map(ORDER, hit.entries))), []).append(hit)
-        repeated: set[Place] = set()
+                if len(hit.entries) == 1 and hit.message.role == "user":
+                    repeated |= {hit.place} if _without_numbers(hit.message.content) == asked else set()
         for codes, alike in said.items():
-            if codes == (question,):
-                repeated |= {hit.place for hit in alike if hit.message.role == "user"}
             if len(alike) > 1 and any(map(is_statement, codes)):
                 newest = max(alike, key=lambda hit: (hit.entries[-1].turn_no, hit.entries[-1].order))
                 repeated |= {hit.place for hit in alike if hit is not newest}
@@ -310,6 +313,11 @@ class Reader:
             return entry
         part = message.replace(content=EXCERPT_MARK.replace("{id}", message.id or "").replace("{text}", passage))
         return replace(entry, message=part, tokens=sizer.size(part))
+
+
+def _without_numbers(text: str) -> str:
+    """Return a key that is equal for texts that are alike but for their numbers, as "day 51" and "day 52" are."""
+    return NUMBERS.sub("0", near_duplicate_key(text))
 
 
 def _bare(entry: Entry) -> Entry:

@@ -33,8 +33,15 @@ NEWEST_MESSAGES = 4
 FADE = 0.5
 """What a message lends, per newer one."""
 
-MOST_TERMS = 4
-"""Terms that are borrowed at most. Of more, an older message about the topic holds too small a share."""
+HEARD = 0.25
+"""What a message of the assistant lends against one of a user, who says what the talk is about.
+
+Measured on made-up follow-ups to a tenth of the questions of LoCoMo, BEAM and QMSum, with static vectors: 64, 64 and
+22 % of the evidence among the best ten messages instead of 8, 35 and 16. With a half it is 44, 44 and 16.
+"""
+
+MOST_TERMS = 8
+"""Terms that are borrowed at most."""
 
 FEW = 2
 """A question with a pronoun and more informative terms than this borrows nothing; one without may have half as many."""
@@ -269,21 +276,27 @@ def points_back(query: Query) -> bool:
     return adds or (query.informative <= FEW and not names and query.language.points_back(query.text))
 
 
-def borrowed_terms(newest: Sequence[str], query: Query) -> tuple[tuple[str, float], ...]:
+def lending(heard: Sequence[bool]) -> list[float]:
+    """Return what each of the newest messages lends, given which the assistant said; both oldest first."""
+    ages = reversed(range(len(heard)))
+    return [FADE**age * (HEARD if by_assistant else 1.0) for age, by_assistant in zip(ages, heard, strict=True)]
+
+
+def borrowed_terms(newest: Sequence[tuple[str, float]], query: Query) -> tuple[tuple[str, float], ...]:
     """Return terms of the newest messages that join a question, with their weights below 1, heaviest first.
 
     A message shares its weight among its terms, so that a long reply does not decide what the talk is about. A term
     that several messages hold has the sum of their weights.
 
     Args:
-        newest: the newest messages, oldest first.
+        newest: the newest messages, each with what it lends.
         query: the question.
     """
     weights: dict[str, float] = {}
-    for age, text in enumerate(reversed(newest)):
+    for text, lent in newest:
         said = informative_terms(*read_terms(text)) - set(query.terms)
         for term in said:
-            weights[term] = weights.get(term, 0.0) + FADE**age / sqrt(len(said))
+            weights[term] = weights.get(term, 0.0) + lent / sqrt(len(said))
     best = sorted(weights, key=lambda term: (-weights[term], term))[:MOST_TERMS]
     return tuple((term, share(query) * (weights[term] / weights[best[0]])) for term in best)
 
@@ -293,26 +306,26 @@ def share(query: Query) -> float:
     return 0.9 / (1 + query.informative / 2)
 
 
-def in_conversation(query: Query, newest: Sequence[str]) -> Query:
-    """Return a question as it is meant after the newest messages, which are given oldest first."""
+def in_conversation(query: Query, newest: Sequence[tuple[str, float]]) -> Query:
+    """Return a question as it is meant after the newest messages, each given with what it lends."""
     borrowed = borrowed_terms(newest, query) if newest else ()
     # "that makes sense, thanks a lot" tells nothing new
     tells_news = query.informative > FEW and tells(query.text, query.language)
     return replace(query, goes_on=tells_news, borrowed=borrowed, informative=query.informative + len(borrowed))
 
 
-def towards(question: Vectors, newest: Vectors, share: float) -> Vectors:
+def towards(question: Vectors, newest: Vectors, lent: Sequence[float], share: float) -> Vectors:
     """Return a question's vector, turned towards what the talk is about.
 
     Args:
         question: its unit vector, shape (1, dimension) or (dimension,).
-        newest: unit vectors of the newest messages, oldest first, shape (n, dimension).
+        newest: unit vectors of the newest messages, shape (n, dimension).
+        lent: what each of them lends.
         share: how much they count together, against 1 for the question.
     """
     if not len(newest) or share <= 0:
         return question
-    fades = FADE ** np.arange(len(newest), dtype=np.float32)[::-1]
-    topic = fades @ newest
+    topic = np.array(lent, dtype=np.float32) @ newest
     turned = question + np.float32(share) * topic / max(float(np.linalg.norm(topic)), 1e-9)
     unit: Vectors = (turned / max(float(np.linalg.norm(turned)), 1e-9)).astype(np.float32)
     return unit

@@ -151,6 +151,11 @@ class Scope:
         spoken: Indices = indices[self.session_index.columns["speaks"][self.line.rows[indices]]]
         return spoken[-count:]
 
+    def heard(self, indices: Indices) -> list[bool]:
+        """Return which messages the assistant said."""
+        roles = self.session_index.columns["roles"][self.line.rows[indices]]
+        return [role == ROLES.index("assistant") for role in roles.tolist()]
+
     def mentions(self, terms: Iterable[str]) -> bool:
         """Return whether a message before the question contains one of some terms."""
         return any(self.session_index.lexical.occurs(term, self.line) for term in terms)

@@ -27,6 +27,7 @@ from shared_core.recall.query import (
     NEWEST_MESSAGES,
     Query,
     in_conversation,
+    lending,
     parse_query,
     points_back,
     share,
@@ -187,9 +188,11 @@ class Searcher:
                 query = parse_query(text, speakers(scopes), languages(scopes))
                 query = with_parts(query, lambda term: any(scope.mentions((term,)) for scope in scopes))
             newest, own = self._newest(scopes, query) if wanted.in_conversation else _NOTHING, query
+            lent = lending(scopes[0].heard(newest)) if len(newest) else []
             if wanted.in_conversation:
                 said = records_in(scopes, [(0, index) for index in newest.tolist()], self.live.records_of)
-                query = in_conversation(query, [record.message.content for _, record in sorted(said.items())])
+                by_index = dict(zip(newest.tolist(), lent, strict=True))
+                query = in_conversation(query, [(said[place].message.content, by_index[place[1]]) for place in said])
         notes, vector = self._notes(dense, scopes), None
         if dense.embedder is not None:
             try:
@@ -204,7 +207,7 @@ class Searcher:
             notes += _shortened(scopes)
             if vector is not None and len(newest) and scopes[0].vectors is not None:
                 vectors = scopes[0].vectors.vectors.first(scopes[0].line.rows[newest])
-                vector = towards(vector, vectors, share(own))
+                vector = towards(vector, vectors, lent, share(own))
             ranked = self._rank(query, scopes, vector, dense, room)
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
         name = dense.key if dense.embedder is not None and vector is not None else None

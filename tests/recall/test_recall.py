@@ -502,3 +502,14 @@ def test_a_search_may_reach_beyond_the_session(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="scope='all'"):
             wide.search("x", scope="all")  # type: ignore[arg-type]
         wide.close()
+
+
+@pytest.mark.parametrize("said", ["Day {n} I had soup number {n}.", "Weight today: {n}.4 kg, walked {n}13 steps."])
+def test_a_line_that_differs_from_earlier_ones_by_its_numbers_recalls_none_of_them(said: str) -> None:
+    with InfiniteMemory(embedder="static", max_tokens=600, reserve_tokens=0) as memory:
+        for day in range(90):
+            memory.add([Message.user(said.format(n=day)), Message.assistant("Noted.")])
+        context = memory.context(said.format(n=90))
+        recalled = [line.text for line in context.report.included if line.kind is Kind.RECALLED]
+        assert not [text for text in recalled if text.startswith(said[:3])]
+        assert context.report.totals[Kind.WINDOW] > 300

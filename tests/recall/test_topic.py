@@ -11,8 +11,10 @@ from shared_core import InfiniteMemory, Message
 from shared_core.prompt.hits import Kind
 from shared_core.recall.query import (
     FADE,
+    HEARD,
     borrowed_terms,
     in_conversation,
+    lending,
     parse_query,
     points_back,
     tells,
@@ -63,21 +65,27 @@ def test_only_a_question_with_few_words_of_its_own_points_back(subtests: pytest.
 def test_terms_of_the_newest_messages_join_with_less_weight() -> None:
     query = parse_query("and how much was it?", [])
     most = 0.9
-    assert borrowed_terms(["a boiler"], query) == (("boiler", most),)
-    # One message of age 0 with four terms lends each a half, one of age 1 with one term lends it a half as well.
-    assert dict(borrowed_terms(["roses", "boiler plumber roses Monday"], query)) == pytest.approx(
+    assert borrowed_terms([("a boiler", 1.0)], query) == (("boiler", most),)
+    # A message with four terms lends each a half, an older one with one term lends it a half as well.
+    assert dict(borrowed_terms([("roses", 0.5), ("boiler plumber roses Monday", 1.0)], query)) == pytest.approx(
         {"rose": most, "boiler": most / 2, "monday": most / 2, "plumber": most / 2}
     )
-    assert borrowed_terms(["ok great, thanks", "lol"], query) == ()
-    assert in_conversation(query, ["a boiler"]).words == ("much", "boiler")
+    assert borrowed_terms([("ok great, thanks", 1.0), ("lol", 1.0)], query) == ()
+    assert in_conversation(query, [("a boiler", 1.0)]).words == ("much", "boiler")
     assert in_conversation(query, []).words == ("much",)
+
+
+def test_a_user_says_what_a_talk_is_about() -> None:
+    assert lending([]) == []
+    assert lending([False, True]) == [FADE, HEARD]
+    assert lending([False, True, False]) == [FADE**2, FADE * HEARD, 1.0]
 
 
 def test_a_vector_turns_towards_the_newest() -> None:
     east, north, up = np.eye(3, dtype=np.float32)
-    assert towards(east, np.empty((0, 3), np.float32), 0.9).tolist() == [1, 0, 0]
-    assert towards(east, np.stack([north]), 0.0).tolist() == [1, 0, 0]
-    turned = towards(east, np.stack([up, north]), 1.0)
+    assert towards(east, np.empty((0, 3), np.float32), [], 0.9).tolist() == [1, 0, 0]
+    assert towards(east, np.stack([north]), [1.0], 0.0).tolist() == [1, 0, 0]
+    turned = towards(east, np.stack([up, north]), [FADE, 1.0], 1.0)
     topic = np.array([0, 1, FADE]) / np.hypot(1, FADE)
     assert turned == pytest.approx((np.array([1, 0, 0]) + topic) / np.sqrt(2), abs=1e-6)
 
