@@ -1,7 +1,6 @@
 """The memory of a chain: the prompt before a run, and what is stored of the run."""
 
 import threading
-import warnings
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from langchain_infinite_memory.identity import OnReport, Thread, report
 from langchain_infinite_memory.sessions import SessionKey, Sessions
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.aio import AsyncInfiniteMemory
-from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError, warn
 from shared_core.history.normal_form import normal_forms
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
@@ -257,7 +256,7 @@ def _query(run: ChainRun) -> str:
 
 
 def _warn(text: str) -> None:
-    warnings.warn(text, MemoryFailedWarning, stacklevel=4)
+    warn(text, MemoryFailedWarning)
 
 
 def _count_stored(memory: InfiniteMemory, said: Sequence[Message]) -> int:

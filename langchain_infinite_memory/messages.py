@@ -1,7 +1,6 @@
 """LangChain's messages as the engine's, and back without loss."""
 
 import copy
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -32,6 +31,7 @@ from langchain_infinite_memory.additional_kwargs import (
 from langchain_infinite_memory.content import CODEC, Content, blocks_tokens, pack, unpack
 from langchain_infinite_memory.tool_calls import answered_call, engine_calls, langchain_calls
 from shared_core.doors.interop.values import UnstorableError, UnstorableWarning
+from shared_core.errors import warn
 from shared_core.formats.fields import ROLE_NAMES, Role
 from shared_core.messages import Grounding, Message, Payload, ToolCall
 
@@ -80,7 +80,7 @@ def to_message(message: BaseMessage) -> Message:
     read, lost = read_message(message)
     if lost:
         left_out = ", ".join(lost)
-        warnings.warn(f"{type(message).__name__}: stored without {left_out}", UnstorableWarning, stacklevel=2)
+        warn(f"{type(message).__name__}: stored without {left_out}", UnstorableWarning)
     return read
 
 

@@ -1,7 +1,6 @@
 """What LangChain accepts as a token counter, as a counter of texts, of single messages, or of lists of messages."""
 
 import inspect
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.runnables import RunnableBinding
 
 from langchain_infinite_memory.messages import read_message
+from shared_core.errors import warn
 from shared_core.plugins.base import OVERHEAD, TokenCounter
 from shared_core.tokens import (
     CallableCounter,
@@ -123,11 +123,10 @@ def _package(function: Callable[..., Any]) -> str:
 
 
 def _warn(model: type, reason: str) -> None:
-    warnings.warn(
+    warn(
         f"the token counter of {model.__name__} {reason}; it is not used, and tokens are over-estimated. "
         'Pass token_counter="o200k_base", "approximate" or a callable(str) -> int',
         TokenFallbackWarning,
-        stacklevel=4,
     )
 
 

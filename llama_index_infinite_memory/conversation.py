@@ -3,7 +3,6 @@
 import asyncio
 import copy
 import uuid
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
@@ -16,7 +15,7 @@ from llama_index_infinite_memory.content import GROUNDING
 from llama_index_infinite_memory.messages import UnstorableWarning, read_message, same, to_message
 from llama_index_infinite_memory.open_stores import OpenStore
 from llama_index_infinite_memory.settings import Settings
-from shared_core.errors import StoreError, UnknownReferenceError
+from shared_core.errors import StoreError, UnknownReferenceError, warn
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context
@@ -131,7 +130,7 @@ class Conversation:
         """Return a message as the engine takes it."""
         read, lost = read_message(message, self.settings.media)
         if lost and not self.in_memory:
-            warnings.warn(f"ChatMessage: stored without {', '.join(lost)}", UnstorableWarning, stacklevel=5)
+            warn(f"ChatMessage: stored without {', '.join(lost)}", UnstorableWarning)
         return read
 
     def _replacing_form(self, message: ChatMessage) -> Message:

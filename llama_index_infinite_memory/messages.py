@@ -1,6 +1,5 @@
 """LlamaIndex's chat messages as the engine's, and back without loss."""
 
-import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -21,6 +20,7 @@ from llama_index_infinite_memory.strippers import EXECUTED
 from shared_core.display import shown
 from shared_core.doors.interop.content import arguments_object, arguments_text, function_call_id, legacy_call, text_mark
 from shared_core.doors.interop.values import UnstorableError, UnstorableWarning
+from shared_core.errors import warn
 from shared_core.formats.fields import Role
 from shared_core.messages import Message, Payload, ToolCall
 
@@ -58,7 +58,7 @@ def from_message(message: ChatMessage) -> Message:
     """
     read, lost = read_message(message)
     if lost:
-        warnings.warn(f"{type(message).__name__}: stored without {', '.join(lost)}", UnstorableWarning, stacklevel=2)
+        warn(f"{type(message).__name__}: stored without {', '.join(lost)}", UnstorableWarning)
     return read
 
 

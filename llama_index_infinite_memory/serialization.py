@@ -1,6 +1,5 @@
 """References to a conversation as JSON data, and the way back to the state that a reference names."""
 
-import warnings
 import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -15,7 +14,7 @@ from llama_index.core.storage.chat_store.loading import load_chat_store
 from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
 from llama_index_infinite_memory.settings import Settings, written_settings
-from shared_core.errors import StoreError, UnknownReferenceError
+from shared_core.errors import StoreError, UnknownReferenceError, warn
 from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.stores import store_exists
 
@@ -206,11 +205,10 @@ def _warn(left_out: Iterable[str], source: _Source | None, restored: Conversatio
     missing = [name for name in left_out if not found.get(name, source is not None)]
     if missing:
         shown = ", ".join(f"{name}=..." for name in missing)
-        warnings.warn(
+        warn(
             f"restored without {', '.join(missing)}, which JSON cannot hold: pass from_dict(data, {shown}), "
             "or return them from restore_arguments",
             RestoreWarning,
-            stacklevel=5,
         )
 
 

@@ -1,7 +1,6 @@
 """The values of rows, the same in every database: how messages, vectors and summaries are written, read and checked."""
 
 import json
-import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 
-from shared_core.errors import StoreError
+from shared_core.errors import StoreError, warn
 from shared_core.messages import Message
 from shared_core.records import Forgotten, Position, Record, Ref, SessionKey, Summary, VectorRow
 
@@ -207,7 +206,7 @@ def shown_record(form: RowForm, row: tuple[Any, ...]) -> Record | None:
     try:
         return read_record(form, row)
     except StoreError as error:
-        warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+        warn(str(error))
         return None
 
 

@@ -5,14 +5,13 @@ import sqlite3
 import threading
 import time
 import uuid
-import warnings
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from shared_core.errors import StoreError, StoreUnavailableError
+from shared_core.errors import StoreError, StoreUnavailableError, warn
 from shared_core.runtime.forks import at_fork
 from shared_core.stores.sqlite.damage import ADVICE, damaged, is_undecodable, read_leniently
 from shared_core.stores.sqlite.database_file import (
@@ -484,11 +483,9 @@ def _check_log(path: Path, label: str) -> None:
     if log.dropped > 1:
         raise damaged(label, f"{str(wal)!r}, which holds what was written last, is damaged at frame {log.frames + 1}")
     if log.dropped:
-        warnings.warn(
+        warn(
             f"{str(wal)!r} ends with a transaction that cannot be read, as after a power failure: "
-            "what was stored last may be missing",
-            RuntimeWarning,
-            stacklevel=2,
+            "what was stored last may be missing"
         )
 
 
@@ -530,7 +527,7 @@ def _resume_scrub(connection: sqlite3.Connection, label: str) -> None:
     except sqlite3.OperationalError as error:
         reason = f"{label}: {error}; call scrub()"
     if reason is not None:
-        warnings.warn(f"messages were forgotten, and their bytes are still in the files: {reason}", RuntimeWarning, 2)
+        warn(f"messages were forgotten, and their bytes are still in the files: {reason}")
 
 
 def _wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:
