@@ -533,7 +533,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     def _reindex_steps(self, progress: Progress | None = None) -> Steps[None]:
         with self._lock:
-            self._indexes.accept_embedder()
+            self._prompts.searcher.embedder.accept_given()
         return self._index_steps(progress, name="reindex")
 
     # Summing up

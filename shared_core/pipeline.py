@@ -120,7 +120,7 @@ class PromptBuilder:
         room = self.assembler.room_for_recall(plan.fixed, plan.turns) if question.strip() else 0
         if plan.window is None:
             with self._lock:
-                self.searcher.indexes.check()
+                self.searcher.embedder.check()
         if plan.window is None or not room:
             return Recalled()
         wanted = Filter(plan.path, plan.position, plan.sent, repeats=REPEATS, in_conversation=True, as_of=self.until)
@@ -203,7 +203,7 @@ class PromptBuilder:
                 new = np.setdiff1d(scope.pending(), rows)
                 scopes += [scope] if len(new) else []
                 rows = np.concatenate([rows, new])
-            embedder, total = self.searcher.indexes.embedder_choice().embedder, len(rows)
+            embedder, total = self.searcher.embedder.choice().embedder, len(rows)
         if embedder is not None:
             yield from self.searcher.backlog.steps(
                 scopes, embedder, batch=LARGE_BATCH, store=True, progress=lambda done: progress(done, max(total, done))

@@ -1,4 +1,4 @@
-"""IndexCache: the indexes of a store in this process, which all memories on it share, bounded in bytes."""
+"""The indexes of a store in this process, which all memories on it share, bounded in bytes; and those one has open."""
 
 import os
 import time
@@ -9,12 +9,17 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from shared_core.errors import StoreError
 from shared_core.index.session import SNAPSHOT_ROWS, SessionIndex
-from shared_core.index.session_vectors import SessionVectors
+from shared_core.index.session_vectors import SessionVectors, vectors_in
+from shared_core.index.user import UserIndex
+from shared_core.records import ROOT, Position, SessionState
 from shared_core.runtime.companions import Companions
 from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.runtime.threads import in_background
+from shared_core.session.live import LiveSession
 from shared_core.store import Store
 
 MAX_BYTES = 2**30
@@ -193,3 +198,124 @@ class IndexCache:
 
 
 _caches = Companions(lambda _: IndexCache())
+
+
+class OpenIndexes:
+    """The indexes that one memory holds open. They are in the cache that it shares with others.
+
+    Args:
+        live: the session.
+
+    Attributes:
+        saved: called when snapshots were saved; see `SharedIndex.save_snapshots`.
+    """
+
+    def __init__(self, live: LiveSession) -> None:
+        self.live = live
+        self.cache = IndexCache.of(live.store)
+        self.saved: Saved | None = None
+        self._open: dict[Key, SharedIndex] = {}
+        self._space = ""
+
+    def open(
+        self, state: SessionState, space: str = "", dimension: int = 0
+    ) -> tuple[SessionIndex, SessionVectors | None]:
+        """Return the session's index, up to date with the store, and its vectors in a space; without a space, none."""
+        session = self.live.key
+        assert session is not None
+        shared = self._shared(session, lambda: SessionIndex(self.live.store, session))
+        index: SessionIndex = shared.refreshed(lambda rows: rows.refresh(state, self.live.news.after))
+        self._space = space or self._space
+        vectors = vectors_in(index, space, dimension) if space else None
+        self.cache.note(shared, session)
+        return index, vectors
+
+    def open_user(self, space: str = "", dimension: int = 0) -> UserIndex:
+        """Return the index of the user's sessions, likewise."""
+        live, key = self.live, (self.live.user_id, space)
+        shared = self._shared(key, lambda: UserIndex(live.store, live.user_id, space, dimension))
+        index: UserIndex = shared.refreshed(lambda rows: rows.follow(live.key))
+        self._space = space or self._space
+        self.cache.note(shared, key)
+        return index
+
+    def _shared(self, key: Key, make: Callable[[], SessionIndex]) -> SharedIndex:
+        if key not in self._open:
+            self._open[key] = self.cache.open(key, make, self)
+        return self._open[key]
+
+    def end_at(self, time: float) -> Position:
+        """Return where the branch ended before the first message that was said after a time, in seconds since 1970."""
+        live = self.live
+        if live.key is None:
+            return ROOT
+        index, _ = self.open(live.sync())
+        line = index.line(live.path)
+        later = np.flatnonzero(line.along(index.columns["times"]) > time)
+        if not len(later):
+            return live.path.head
+        before = index.positions(line.rows[: later[0]])
+        # What a merge brought in was not on this branch then.
+        return next((at for at in reversed(before) if not live.path.span_of(at).shift), ROOT)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this session's index is open."""
+        return self.live.key in self._open
+
+    def is_cached(self) -> bool:
+        """Return whether this session's index is in memory, so that a search need not begin by reading it."""
+        return self.is_open or (self.live.key is not None and self.live.key in self.cache)
+
+    def opened(self) -> list[SharedIndex]:
+        """Return the open indexes."""
+        return list(self._open.values())
+
+    def note_stored(self) -> None:
+        """Store the vectors that questions have made, as something else was stored, and soon the snapshots due."""
+        self.save_vectors()
+        self._save_later()
+
+    def _save_later(self) -> None:
+        for shared in self.opened():
+            if shared.due():
+                self.cache.save_later(shared, self.saved)
+
+    def rest(self) -> None:
+        """Let the indexes go, as nobody uses this memory for now."""
+        self._save_later()
+        opened, self._open = self._open, {}
+        for key, shared in opened.items():
+            shared.rows.fold()
+            shared.users.discard(self)
+            self.cache.note(shared, key)
+
+    def close(self) -> None:
+        """Save snapshots, let the indexes go, and stop the background work of those that nobody else uses."""
+        try:
+            self.save_snapshots()
+        finally:
+            opened, self._open = self.opened(), {}
+            for shared in opened:
+                shared.users.discard(self)
+                if not shared.users:
+                    shared.rest()
+
+    def save_snapshots(self, *, least: int = SNAPSHOT_ROWS) -> None:
+        """Save the indexes in memory that have grown by `least` rows, or whose snapshots were damaged."""
+        self.save_vectors()
+        for index in self.opened():
+            index.save_snapshots(self.saved, least)
+
+    def own_vectors(self) -> SessionVectors | None:
+        """Return the vectors of this session, if they are in memory."""
+        shared = None if self.live.key is None else self._open.get(self.live.key)
+        return None if shared is None else shared.rows.vectors.get(self._space)
+
+    def save_vectors(self) -> None:
+        """Store the vectors that questions have made. If that fails, they stay in memory until the next call."""
+        for shared in self.opened():
+            vectors = shared.rows.vectors.get(self._space)
+            if vectors is not None and vectors.unsaved is not None:
+                with suppress(StoreError):
+                    vectors.save()

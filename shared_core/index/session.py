@@ -210,7 +210,11 @@ class SessionIndex:
                 if self.epoch == epoch:  # else another thread has taken it out meanwhile
                     self._take_out(forgotten.positions)
                     self.epoch = state.epoch
+                    self._follow_vectors()
         return True
+
+    def _follow_vectors(self) -> None:
+        self.vectors = {space: one for space, one in self.vectors.items() if one.drop_forgotten()}
 
     def _take_out(self, positions: Sequence[Position]) -> None:
         """Take the rows of some messages, as far as they are here, off every line."""

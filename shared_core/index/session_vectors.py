@@ -278,16 +278,15 @@ class SessionVectors:
 
 def vectors_in(rows: SessionIndex, space: str, dimension: int) -> SessionVectors:
     """Return the vectors of an index in a space. They are read before others see them."""
-    known: SessionVectors | None = rows.vectors.get(space)
-    if known is not None and known.drop_forgotten():
-        return known
-    read = SessionVectors(rows, space, dimension)
-    read.refresh()
-    with rows.lock:
-        if rows.vectors.get(space) is known:  # else another thread has read them
-            rows.vectors[space] = read
-        now: SessionVectors = rows.vectors[space]
-        return now
+    found: SessionVectors | None = rows.vectors.get(space)
+    while found is None:
+        read = SessionVectors(rows, space, dimension)
+        read.refresh()
+        with rows.lock:  # another thread may have read them, or followed a forgetting
+            if space not in rows.vectors and read.drop_forgotten():
+                rows.vectors[space] = read
+            found = rows.vectors.get(space)
+    return found
 
 
 def embedder_key(space: str) -> str:

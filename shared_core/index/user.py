@@ -166,8 +166,6 @@ class UserIndex(SessionIndex):
         self.ask()
         if not self.drop_forgotten(asking=asking):
             return False
-        for vectors in self.vectors.values():
-            vectors.drop_forgotten()
         self.read_new(asking)
         return True
 
@@ -351,6 +349,7 @@ class UserIndex(SessionIndex):
                     if known is not None and epoch in (None, known.epoch):  # else another thread has taken it out
                         self._drop(session, found[session])
                         self.epoch += 1
+                self._follow_vectors()
                 self._mains.clear()
         return True
 

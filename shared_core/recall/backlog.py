@@ -14,10 +14,11 @@ from shared_core.plugins import calls
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.calls import Failure, Late, Request, Steps, arun_steps, run_steps
 from shared_core.plugins.embedding import documents_request, embedder_error
-from shared_core.recall.open_indexes import OpenIndexes
+from shared_core.recall.embedder_choice import EmbedText
 from shared_core.recall.scope import Scope, records_in
 from shared_core.records import Position
 from shared_core.runtime.threads import exiting
+from shared_core.session.live import LiveSession
 
 Rows = npt.NDArray[np.int64]
 
@@ -45,13 +46,15 @@ class Backlog:
         closed: whether the memory is closed or gone, so that nothing is embedded or kept any more.
 
     Args:
-        indexes: the open indexes, which hold the vectors.
+        live: the session.
+        text_of: returns the text to embed for the messages of a unit.
         lock: held while an index is used, never during a call of the embedder.
     """
 
-    def __init__(self, indexes: OpenIndexes, lock: AbstractContextManager[object]) -> None:
+    def __init__(self, live: LiveSession, text_of: EmbedText, lock: AbstractContextManager[object]) -> None:
         self.closed = False
-        self._indexes = indexes
+        self._live = live
+        self._text_of = text_of
         self._lock = lock
         self._wanted: Sequence[Scope] = ()
         self._running: list[Late[int]] = []
@@ -91,7 +94,7 @@ class Backlog:
         failed = [one.reply for one in ended if isinstance(one.reply, Failure)]
         notes += [Note(f"messages were not embedded: {one}", "embedder_failed") for one in failed]
         if failed:
-            self._indexes.live.share()  # another process, whose embedder works, may have embedded them
+            self._live.share()  # another process, whose embedder works, may have embedded them
         reply = yield self._request(embedder, waiting, self._seconds(scopes, embedder, waiting))
         if isinstance(reply, Late):
             self._running.append(reply)
@@ -158,7 +161,7 @@ class Backlog:
             for part in (rows[start : start + batch] for start in range(0, len(rows), batch)):
                 count += yield from embed_rows(
                     scope.vectors, part, embedder, partial(self._texts, scope), lock=self._lock,
-                    is_ours=None if store else partial(self._indexes.live.is_ours, session),
+                    is_ours=None if store else partial(self._live.is_ours, session),
                     wanted=lambda: not self.closed,
                 )  # fmt: skip
                 if store:
@@ -172,14 +175,13 @@ class Backlog:
 
     def _texts(self, scope: Scope, rows: Rows) -> list[str]:
         """Return the texts to embed for some rows of a scope: of the messages, or of their turns."""
-        indexes = self._indexes
         units = [scope.members(index) for index in scope.line.indices(rows.astype(np.int32)).tolist()]
         places = [(0, index) for members in units for index in members]
-        records = records_in([scope], places, indexes.live.records_of)
+        records = records_in([scope], places, self._live.records_of)
         texts = []
         for members in units:
             said = [records[0, index].message for index in members if (0, index) in records]
-            texts.append(indexes.rules.text_of(said) if said else "")  # "": forgotten since; its vector is not stored
+            texts.append(self._text_of(said) if said else "")  # "": forgotten since; its vector is not stored
         return texts
 
 

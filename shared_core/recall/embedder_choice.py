@@ -56,6 +56,11 @@ class EmbedderChoice:
     note: Note | None = None
     failed: bool = False
 
+    @property
+    def dimension(self) -> int:
+        """Numbers per vector; 0 without an embedder."""
+        return 0 if self.embedder is None else self.embedder.fingerprint.dimension
+
 
 def choose_embedder(
     given: Embedder | None, store: Store, session: int | None, unit: RecallUnit, embed_text: EmbedText, *,

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from shared_core.errors import EmbedderError, warn
 from shared_core.events import Note
+from shared_core.index.cache import OpenIndexes
 from shared_core.index.lines import LinePrefix
 from shared_core.index.session import SessionIndex
 from shared_core.index.session_vectors import SessionVectors
@@ -22,7 +23,6 @@ from shared_core.plugins.calls import Failure, Late, Steps
 from shared_core.plugins.embedding import embedder_error, question_request
 from shared_core.recall.backlog import Backlog
 from shared_core.recall.embedder_choice import EmbedderChoice, words_alone
-from shared_core.recall.open_indexes import OpenIndexes
 from shared_core.recall.query import (
     NEWEST_MESSAGES,
     Query,
@@ -44,7 +44,7 @@ from shared_core.recall.scope import (
     records_in,
     speakers,
 )
-from shared_core.recall.settings import RecallRules
+from shared_core.recall.settings import RecallRules, SessionEmbedder
 from shared_core.recall.worth import PRICES, UNKNOWN, Signs, Verdict, apart, best_score, verdict
 from shared_core.records import SessionState
 from shared_core.session.live import LiveSession
@@ -120,8 +120,9 @@ class Searcher:
     def __init__(self, live: LiveSession, lock: AbstractContextManager[object], rules: RecallRules) -> None:
         self.live = live
         self.rules = rules
-        self.indexes = OpenIndexes(live, rules)
-        self.backlog = Backlog(self.indexes, lock)
+        self.indexes = OpenIndexes(live)
+        self.embedder = SessionEmbedder(live, rules)
+        self.backlog = Backlog(live, rules.text_of, lock)
         # A memory may be let go without being closed; the thread that embeds holds the backlog, but not this object.
         weakref.finalize(self, setattr, self.backlog, "closed", True)
         self._late: tuple[str, Late[Vectors]] | None = None
@@ -141,7 +142,8 @@ class Searcher:
 
     def _user_scope(self, wanted: Filter, dense: EmbedderChoice) -> Scope:
         """Return the scope of the user's other sessions, along their branches main."""
-        session_index, vectors, of_others = self.indexes.open_user(dense)
+        session_index = self.indexes.open_user(dense.space, dense.dimension)
+        vectors, of_others = session_index.vectors.get(dense.space), session_index.of_others - {self.live.key}
         with session_index.lock:
             line = session_index.main_line(self.live.key, wanted.as_of)
             # Question and turns in the prompt are those of this session only.
@@ -151,7 +153,7 @@ class Searcher:
         )  # fmt: skip
 
     def _scope(self, state: SessionState, path: Path, wanted: Filter, dense: EmbedderChoice) -> Scope:
-        session_index, vectors = self.indexes.open(state, dense)
+        session_index, vectors = self.indexes.open(state, dense.space, dense.dimension)
         with session_index.lock:
             line = session_index.line(path)
             if wanted.before is not None:
@@ -166,7 +168,7 @@ class Searcher:
         session = self.live.key
         if session is None:
             return
-        dense = self.indexes.embedder_choice()
+        dense = self.embedder.choice()
         for branch in self.live.store.branches(session):
             yield self._scope(state, self.live.path_to(branch.head), Filter(), dense)
 
@@ -182,7 +184,7 @@ class Searcher:
             room: the approximate number of tokens to fill with messages.
         """
         with self._lock:
-            dense = self.indexes.embedder_choice_or_words(wanted.scope)
+            dense = self.embedder.choice_or_words(wanted.scope)
             scopes = self.scopes(state, wanted, dense)
             with reading(scopes):
                 query = parse_query(text, speakers(scopes), languages(scopes))

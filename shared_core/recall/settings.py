@@ -1,13 +1,23 @@
-"""The rules of recall: what may be recalled and how it is found."""
+"""The rules of recall: what may be recalled and how it is found; and the embedder that a session has by them."""
 
 from dataclasses import dataclass
 from typing import get_args
 
 from shared_core.arguments import in_range, one_of
+from shared_core.errors import EmbedderError, EmbedderMismatchError
 from shared_core.plugins.base import Embedder, Reranker
-from shared_core.recall.embedder_choice import EmbedText, message_text, name_of, turn_text
+from shared_core.recall.embedder_choice import (
+    EmbedderChoice,
+    EmbedText,
+    choose_embedder,
+    message_text,
+    name_of,
+    turn_text,
+    words_alone,
+)
 from shared_core.recall.scope import RecallScope, RecallUnit
 from shared_core.recall.worth import Recall
+from shared_core.session.live import LiveSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,3 +53,65 @@ class RecallRules:
     def text_of(self) -> EmbedText:
         """The function that makes a unit's text, which is embedded."""
         return self.embed_text or (turn_text if self.recall_unit == "turn" else message_text)
+
+
+class SessionEmbedder:
+    """The embedder that one memory searches its session with.
+
+    Args:
+        live: the session.
+        rules: what may be recalled.
+    """
+
+    def __init__(self, live: LiveSession, rules: RecallRules) -> None:
+        self._live = live
+        self._rules = rules
+        self._force = False
+        self._checked = False
+        self._chosen: tuple[int | None, EmbedderChoice] | None = None
+
+    def choice(self, scope: RecallScope | None = None) -> EmbedderChoice:
+        """Return the embedder to search with; `scope` is that of a `Filter`.
+
+        Raises:
+            EmbedderMismatchError: the session's vectors are another embedder's.
+            EmbedderError: the embedder raised instead of returning its fingerprint.
+        """
+        session, rules = self._live.key, self._rules
+        if rules.words_alone or (session is None and (scope or rules.scope) == "session"):
+            return EmbedderChoice(None)
+        if self._chosen is None or self._chosen[0] != session:
+            store, by_user = self._live.store, rules.embedder is None and (scope or rules.scope) == "user"
+            dense = choose_embedder(
+                rules.embedder, store, session, rules.recall_unit, rules.text_of, force=self._force,
+                beside=store.sessions(self._live.user_id) if by_user else (),
+            )  # fmt: skip
+            self._chosen = session, dense
+        return self._chosen[1]
+
+    def choice_or_words(self, scope: RecallScope | None = None) -> EmbedderChoice:
+        """Return the embedder to search with, or words alone with a note if it does not return its fingerprint.
+
+        Raises:
+            EmbedderMismatchError: the session's vectors are another embedder's.
+        """
+        try:
+            return self.choice(scope)
+        except EmbedderMismatchError:
+            raise
+        except EmbedderError as error:
+            return EmbedderChoice(None, note=words_alone(error, "embedder_failed"), failed=True)
+
+    def check(self) -> None:
+        """Raise EmbedderMismatchError early, before anything has to be recalled. The store is asked only once."""
+        session = self._live.key
+        if self._checked or session is None or self._rules.embedder is None:
+            return
+        if self._live.store.spaces(session):
+            self.choice_or_words()
+        self._checked = True
+
+    def accept_given(self) -> None:
+        """Accept the embedder given even if the session's vectors are another embedder's."""
+        self._force = True
+        self._chosen = None

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from shared_core import InfiniteMemory, Message
 from shared_core.index.cache import SharedIndex
 from shared_core.index.user import UserIndex
-from shared_core.recall.embedder_choice import EmbedderChoice
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -203,7 +202,7 @@ def test_what_a_merge_brought_in_is_a_sitting_of_its_own_on_either_line() -> Non
         memory.merge("side", "full")
         memory.add(Message.user("a river", id="m2"))
         live = memory._checkout.live
-        rows, _ = memory._prompts.searcher.indexes.open(live.sync(), EmbedderChoice(None))
+        rows, _ = memory._prompts.searcher.indexes.open(live.sync())
         user: UserIndex = SharedIndex(UserIndex(store, None)).refreshed(lambda index: index.follow(None))
         for index, line in ((rows, rows.line(live.path)), (user, user.main_line(None))):
             said = [position for _, position in index.places(line.rows)]

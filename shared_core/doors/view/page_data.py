@@ -65,7 +65,7 @@ class _Visitor(InfiniteMemory):
 
     def cosine_threshold(self) -> float:
         """Return `Fingerprint.threshold` of the embedder in use, 0 without one."""
-        embedder = self._prompts.searcher.indexes.embedder_choice_or_words().embedder
+        embedder = self._prompts.searcher.embedder.choice_or_words().embedder
         return embedder.fingerprint.threshold if embedder is not None else 0.0
 
 
