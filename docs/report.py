@@ -18,7 +18,7 @@ WIDTH = 100
 
 def report() -> ContextReport:
     """Return the report on one question to the example conversation, for a small model."""
-    with InfiniteMemory(max_tokens=1_100, reserve_tokens=300) as memory:
+    with InfiniteMemory(max_tokens=1_100, reserve_tokens=300, embedder="static") as memory:
         memory.add(read_messages(DOCS.parent / "examples" / "data" / "conversation.json"))
         memory.index()
         return memory.context(QUESTION).report

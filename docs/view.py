@@ -35,7 +35,7 @@ def demo(store: Path) -> None:
         ]
 
     with InfiniteMemory(
-        store, session_id="Tilda", clock=lambda: START + timedelta(minutes=next(minutes)), **LIMITS
+        store, session_id="Tilda", embedder="static", clock=lambda: START + timedelta(minutes=next(minutes)), **LIMITS
     ) as memory:
         memory.add(read_messages(DOCS.parent / "examples" / "data" / "conversation.json"))
         memory.tag("before forest week")
