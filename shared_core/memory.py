@@ -317,7 +317,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         with self._lock:
             live.sync()
             hidden = {entry.message.id for entry in live.system_prompt()} if live.replaced and not replaced else None
-            return MessageSequence(self._store, live.key, live.path, prompt=hidden, replaced=live.replaced)
+            return MessageSequence(self._store, live.key, live.path, system_prompt=hidden, replaced=live.replaced)
 
     def newest(self, limit: int) -> list[Message]:
         """Return the newest messages of the branch, at most `limit`, oldest first."""

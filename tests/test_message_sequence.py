@@ -18,16 +18,16 @@ from tests.stores.plain_store import plain_store
 class ReadingStore(SQLiteStore):
     """Counts the messages that are read."""
 
-    read = 0
+    rows_read = 0
 
     def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
         found = super().get(session, keys)
-        self.read += len(found)
+        self.rows_read += len(found)
         return found
 
     def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
         found = super().newest(session, upto, limit)
-        self.read += len(found)
+        self.rows_read += len(found)
         return found
 
 
@@ -102,9 +102,9 @@ def test_it_reads_what_is_asked_for() -> None:
         memory.add([Message.user(str(number)) for number in range(2_000)])
         for use, most in ((bool, 1), (len, 0), (lambda m: m[-1], 1), (lambda m: m[-10:], 15), (lambda m: m[:3], 500)):
             messages = memory.messages()
-            before = store.read
+            before = store.rows_read
             use(messages)
-            assert store.read - before <= most
+            assert store.rows_read - before <= most
 
 
 def test_around_a_message_no_others_are_read() -> None:
@@ -113,10 +113,10 @@ def test_around_a_message_no_others_are_read() -> None:
         memory.fork("side", at="number-5")
         memory.add(Message.user("aside", id="aside"))
         memory.checkout("main")
-        messages, before = memory.messages(), store.read
+        messages, before = memory.messages(), store.rows_read
         found, at = messages.around("number-1000", before=1, after=2)
         assert ([message.id for message in found], at) == ([f"number-{n}" for n in range(999, 1003)], 1)
-        assert store.read - before <= 5
+        assert store.rows_read - before <= 5
         assert messages.around("number-0", after=0).at == 0
         for unknown in ("nothing", "aside", "main", "side"):
             with pytest.raises(UnknownReferenceError):

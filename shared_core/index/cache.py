@@ -40,10 +40,12 @@ class SharedIndex:
 
     Args:
         rows: an empty index.
+        key: the cache's key for it; None: it is in none.
     """
 
-    def __init__(self, rows: SessionIndex) -> None:
+    def __init__(self, rows: SessionIndex, key: Key | None = None) -> None:
         self.rows = rows
+        self.key = key
         self.users: weakref.WeakSet[object] = weakref.WeakSet()
         self.nbytes = 0
         self._guard = fork_safe_lock(Depth.MOMENT)
@@ -136,17 +138,17 @@ class IndexCache:
         """Return an index, which stays as long as its user exists; `make` makes an empty one if there is none."""
         with self._lock:
             if key not in self._kept:
-                self._kept[key] = SharedIndex(make())
+                self._kept[key] = SharedIndex(make(), key)
             self._kept.move_to_end(key)
             self._kept[key].users.add(user)
             return self._kept[key]
 
-    def note(self, used: SharedIndex, key: Key) -> None:
+    def note(self, used: SharedIndex) -> None:
         """Note that an index may have grown, and drop others if they take too much together."""
         size = used.rows.nbytes
         if size != used.nbytes:
             with self._lock:
-                if self._kept.get(key) is used:  # else it was dropped
+                if used.key is not None and self._kept.get(used.key) is used:  # else it was dropped
                     self._nbytes += size - used.nbytes
                     used.nbytes = size
         if self._nbytes > self.max_bytes:
@@ -227,7 +229,7 @@ class OpenIndexes:
         index: SessionIndex = shared.refreshed(lambda rows: rows.refresh(state, self.live.news.after))
         self._space = space or self._space
         vectors = vectors_in(index, space, dimension) if space else None
-        self.cache.note(shared, session)
+        self.cache.note(shared)
         return index, vectors
 
     def open_user(self, space: str = "", dimension: int = 0) -> UserIndex:
@@ -236,7 +238,7 @@ class OpenIndexes:
         shared = self._shared(key, lambda: UserIndex(live.store, live.user_id, space, dimension))
         index: UserIndex = shared.refreshed(lambda rows: rows.follow(live.key))
         self._space = space or self._space
-        self.cache.note(shared, key)
+        self.cache.note(shared)
         return index
 
     def _shared(self, key: Key, make: Callable[[], SessionIndex]) -> SharedIndex:
@@ -258,14 +260,9 @@ class OpenIndexes:
         # What a merge brought in was not on this branch then.
         return next((at for at in reversed(before) if not live.path.span_of(at).shift), ROOT)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether this session's index is open."""
-        return self.live.key in self._open
-
     def is_cached(self) -> bool:
         """Return whether this session's index is in memory, so that a search need not begin by reading it."""
-        return self.is_open or (self.live.key is not None and self.live.key in self.cache)
+        return self.live.key is not None and self.live.key in self.cache
 
     def opened(self) -> list[SharedIndex]:
         """Return the open indexes."""
@@ -284,20 +281,22 @@ class OpenIndexes:
     def rest(self) -> None:
         """Let the indexes go, as nobody uses this memory for now."""
         self._save_later()
-        opened, self._open = self._open, {}
-        for key, shared in opened.items():
+        for shared in self._let_go():
             shared.rows.fold()
+            self.cache.note(shared)
+
+    def _let_go(self) -> list[SharedIndex]:
+        opened, self._open = self.opened(), {}
+        for shared in opened:
             shared.users.discard(self)
-            self.cache.note(shared, key)
+        return opened
 
     def close(self) -> None:
         """Save snapshots, let the indexes go, and stop the background work of those that nobody else uses."""
         try:
             self.save_snapshots()
         finally:
-            opened, self._open = self.opened(), {}
-            for shared in opened:
-                shared.users.discard(self)
+            for shared in self._let_go():
                 if not shared.users:
                     shared.rest()
 

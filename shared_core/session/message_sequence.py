@@ -30,18 +30,19 @@ class MessageSequence(Sequence[Message]):
         store: where the messages are stored.
         session: the session's key; None: nothing is stored.
         path: the path of the branch.
-        prompt: the ids of the current system prompt, so that those it replaced are left out. None: nothing is left out.
+        system_prompt: the ids of the current one, so that those it replaced are left out. None: nothing is left out.
         replaced: how many these are.
     """
 
     def __init__(
-        self, store: Store, session: int | None, path: Path, *, prompt: Collection[str | None] | None, replaced: int
+        self, store: Store, session: int | None, path: Path, *,
+        system_prompt: Collection[str | None] | None, replaced: int,
     ) -> None:  # fmt: skip
         self._store = store
         self._session = session
         self._path = path
-        self._prompt = prompt
-        self._replaced = replaced if prompt is not None else 0
+        self._system_prompt = system_prompt
+        self._replaced = replaced if system_prompt is not None else 0
 
     def __iter__(self) -> Iterator[Message]:
         if self._session is None:
@@ -68,7 +69,7 @@ class MessageSequence(Sequence[Message]):
             upto, size = records[-1].position.depth - 1, min(2 * size, PAGE)
 
     def _shows(self, message: Message) -> bool:
-        return self._prompt is None or not is_prompt(message) or message.id in self._prompt
+        return self._system_prompt is None or not is_prompt(message) or message.id in self._system_prompt
 
     def __bool__(self) -> bool:
         return next(reversed(self), None) is not None

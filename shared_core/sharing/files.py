@@ -99,7 +99,7 @@ class FileVerbs:
             prompt = {entry.message.id for entry in live.system_prompt_of(line)} if chosen == "openai" else None
         if chosen == "jsonl":
             return write_sessions(live.store, [source], path, vectors=vectors, rules=rules, progress=progress)
-        record = MessageSequence(live.store, source.session, line, prompt=prompt, replaced=0)
+        record = MessageSequence(live.store, source.session, line, system_prompt=prompt, replaced=0)
         said = (redacted(message, rules) for message in record)
         messages = (message for message in said if message is not None)
         document = openai_list if chosen == "openai" else partial(markdown, live.session_id)
