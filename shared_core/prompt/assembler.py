@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from math import inf
 from typing import Literal, get_args
@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from shared_core.arguments import in_range, instance, one_of, whole_number
 from shared_core.events import Note
 from shared_core.messages import Message
-from shared_core.prompt.context import Context, ContextReport
+from shared_core.prompt.context import Context, report_on
 from shared_core.prompt.fixed_part import (
     FixedPart,
     FixedPartBuilder,
@@ -21,11 +21,10 @@ from shared_core.prompt.fixed_part import (
     with_summary,
 )
 from shared_core.prompt.grounding import with_grounding
-from shared_core.prompt.hits import Hit, Kind, Reason
-from shared_core.prompt.report_lines import report_lines
+from shared_core.prompt.hits import Hit, Reason
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Fill, Selection, Window, abridged, fit_window
-from shared_core.session.turns import Entry, Turn, chronological, tokens_of
+from shared_core.session.turns import Entry, Turn, chronological
 
 Placement = Literal["grounding", "messages", "system"]
 
@@ -191,6 +190,11 @@ class Assembler:
     def select(self, fixed: FixedPart, turns: Sequence[Turn], candidates: Sequence[Hit]) -> Selection:
         """Choose the recalled messages and the window. Room that recall does not use goes to the window.
 
+        What is recalled depends on the window, which holds some of the candidates, and the window on the tokens of what
+        is recalled. So `_choose` takes the window that is left if recall uses its whole room; `_fill` picks candidates
+        by estimated sizes and counts what they take as one text; and as the window then grows, candidates that it has
+        come to hold are given up, until nothing changes.
+
         By default, recall then takes what no turn can use, since the next older one is too large. The window stays the
         same, and with it the beginning of the prompt. With tools, that room stays free for their results, so that their
         loop goes on appending to the prompt.
@@ -343,9 +347,9 @@ class Assembler:
         if any(candidate.reason in (Reason.NO_ROOM, Reason.TOP_K) for candidate in selection.candidates):
             stopped = "" if selection.recalled else NOTHING_FITS
         notes = [*notes, *trimming_notes(fixed, reaches_all=selection.window.reaches_all)]
-        report = ContextReport.with_lines_made_later(
-            partial(report_lines, fixed, selection, tuple(orphans)), _totals(fixed, selection), budget=fixed.budget,
-            reserve=reserve, pending=pending, degraded=tuple(notes), embedder=embedder, stopped=stopped,
+        report = report_on(
+            fixed, selection, orphans, reserve=reserve, pending=pending, degraded=tuple(notes), embedder=embedder,
+            stopped=stopped,
         )  # fmt: skip
         messages, stable = self._messages(fixed, selection)
         return Context(tuple(messages), report, stable)
@@ -408,16 +412,3 @@ def _days(candidate: Hit) -> set[date | None]:
 
 def _recalled(candidates: Sequence[Hit]) -> list[Hit]:
     return [candidate for candidate in candidates if candidate.reason is Reason.RECALLED]
-
-
-def _totals(fixed: FixedPart, selection: Selection) -> dict[Kind, int]:
-    """Return the tokens of each part of the prompt, which are those of the report's lines."""
-    return {
-        Kind.SYSTEM: tokens_of(fixed.stays),
-        Kind.TOOLS: fixed.tools,
-        Kind.QUESTION: fixed.question_tokens + tokens_of(fixed.groups),
-        Kind.GROUNDING: fixed.grounding_tokens,
-        Kind.SUMMARY: fixed.summary.tokens if fixed.summary is not None else 0,
-        Kind.RECALLED: selection.recall_tokens,
-        Kind.WINDOW: selection.window.tokens,
-    }

@@ -3,9 +3,10 @@
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from shutil import get_terminal_size
 from typing import Any, NamedTuple
 
@@ -17,7 +18,10 @@ from shared_core.formats.fields import Role, write_each
 from shared_core.formats.openai_chat import custom_calls, write_chat
 from shared_core.formats.openai_responses import write_items
 from shared_core.messages import Message, fields_of
-from shared_core.prompt.hits import PART, Kind, Reason
+from shared_core.prompt.fixed_part import FixedPart
+from shared_core.prompt.hits import PART, Hit, Kind, Reason
+from shared_core.prompt.window import Selection, Window
+from shared_core.session.turns import Entry, tokens_of
 
 BAR_WIDTH = 50
 """Columns of the budget bar, where there is room for it."""
@@ -304,15 +308,12 @@ class ContextReport(_LinesLater):
             counts.append(f"{out.total():,} left out ({reasons})")
         return f"… {', '.join(counts)}; every line: {more}" if counts else f"every line: {more}"
 
-    def _rows(self) -> list[tuple[str, ...]]:
-        """Return the table, its head first, without columns in which nothing stands."""
-        columns = zip(COLUMNS, *map(_cells, self.lines), strict=True)
-        return list(zip(*(column for column in columns if any(column[1:])), strict=True))
-
     def _table(self, width: int) -> Iterator[str]:
-        rows = self._rows()
-        wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for cells, text in zip(rows, ("text", *(line.shown for line in self.lines)), strict=False):
+        """Yield the table, its head first, without columns in which nothing stands."""
+        columns = [column for column in zip(COLUMNS, *map(_cells, self.lines), strict=True) if any(column[1:])]
+        wide = [max(map(len, column)) for column in columns]
+        texts = ("text", *(line.shown for line in self.lines))
+        for cells, text in zip(zip(*columns, strict=True), texts, strict=False):
             sized = zip(cells, wide, strict=True)
             row = "  ".join(f"{cell:>{size}}" if cell[-1:].isdigit() else f"{cell:<{size}}" for cell, size in sized)
             yield f"{row}  {text[: max(NARROWEST // 2, width - len(row) - 2)]}".rstrip()
@@ -404,3 +405,113 @@ class Context:
             ValueError: a message holds what Anthropic's API cannot express. The error names both.
         """
         return anthropic_request([*map(fields_of, self.messages)], stable=self.stable_prefix, mark=cache_control)
+
+
+# How a report is made
+
+
+def report_on(fixed: FixedPart, selection: Selection, orphans: Sequence[Entry], **others: Any) -> ContextReport:
+    """Return the report on a prompt.
+
+    Args:
+        fixed: the part of the prompt that must be sent.
+        selection: the recalled messages and the window.
+        orphans: replies without their user message.
+        others: the attributes of the report that do not follow from these.
+    """
+    make = partial(report_lines, fixed, selection, tuple(orphans))
+    return ContextReport.with_lines_made_later(make, _totals(fixed, selection), budget=fixed.budget, **others)
+
+
+def _totals(fixed: FixedPart, selection: Selection) -> dict[Kind, int]:
+    """Return the tokens of each part of the prompt, which are those of the report's lines."""
+    return {
+        Kind.SYSTEM: tokens_of(fixed.stays),
+        Kind.TOOLS: fixed.tools,
+        Kind.QUESTION: fixed.question_tokens + tokens_of(fixed.groups),
+        Kind.GROUNDING: fixed.grounding_tokens,
+        Kind.SUMMARY: fixed.summary.tokens if fixed.summary is not None else 0,
+        Kind.RECALLED: selection.recall_tokens,
+        Kind.WINDOW: selection.window.tokens,
+    }
+
+
+@dataclass
+class _Ledger:
+    """Collects the report's lines and counts down the budget."""
+
+    left: int
+    lines: list[ReportLine] = field(default_factory=list)
+
+    def put(
+        self, entry: Entry | Message | None, kind: Kind, reason: Reason, tokens: int, *,
+        included: bool = True, scores: Hit | None = None, part: bool = False,
+    ) -> None:  # fmt: skip
+        message = entry.message if isinstance(entry, Entry) else entry
+        self.left -= tokens if included else 0
+        id_, role, text = (message.id, message.role, message.content) if message else (None, None, "")
+        score, lexical, dense = (scores.score, scores.lexical, scores.dense) if scores else (None, None, None)
+        at = message.created_at if message else None
+        reranked = scores.reranked if scores else None
+        line = ReportLine(
+            id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense, at, reranked, part
+        )
+        self.lines.append(line)
+
+    def put_all(self, entries: Iterable[Entry], kind: Kind, reason: Reason, *, included: bool = True) -> None:
+        for entry in entries:
+            self.put(entry, kind, reason, entry.tokens, included=included)
+
+
+def report_lines(fixed: FixedPart, selection: Selection, orphans: Sequence[Entry]) -> tuple[ReportLine, ...]:
+    """Return a line for every message considered; `orphans` are replies without their user message."""
+    ledger = _Ledger(fixed.budget)
+    if fixed.tools:
+        ledger.put(None, Kind.TOOLS, Reason.ALWAYS_SENT, fixed.tools)
+    ledger.put_all(fixed.stays, Kind.SYSTEM, Reason.ALWAYS_SENT)
+    if fixed.question is not None:
+        ledger.put(fixed.question, Kind.QUESTION, Reason.QUESTION, fixed.question_tokens)
+        if fixed.question.message.grounding is not None:
+            fitted = fixed.grounding
+            text = Message(role="user", id=fixed.question.message.id, content=fitted.text)
+            reason = Reason.QUESTION if text.content else Reason.NO_ROOM if fitted.trimmed else Reason.NO_GROUNDING
+            part = bool(text.content and (fitted.trimmed or fitted.shortened))
+            ledger.put(text, Kind.GROUNDING, reason, fixed.grounding_tokens, included=bool(text.content), part=part)
+    if fixed.summary is not None:
+        count = f"{fixed.summary.messages:,} message{'' if fixed.summary.messages == 1 else 's'}"
+        said = Message.system(f"{count}: {fixed.summary.said}")
+        ledger.put(said, Kind.SUMMARY, Reason.SUMMARY, fixed.summary.tokens)
+    stubs = {entry.order for entry in fixed.stubbed}
+    for entry in fixed.groups:
+        ledger.put(entry, Kind.QUESTION, Reason.QUESTION, entry.tokens, part=entry.order in stubs)
+    ledger.put_all(fixed.left_out, Kind.QUESTION, Reason.NO_ROOM, included=False)
+    _put_window(ledger, selection.window)
+    ledger.put_all(orphans, Kind.WINDOW, Reason.INCOMPLETE, included=False)
+    _put_recall(ledger, selection, summed=fixed.summary is not None)
+    return tuple(ledger.lines)
+
+
+def _put_window(ledger: _Ledger, window: Window) -> None:
+    for turn in window.kept:
+        ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.NEWEST)
+        ledger.put_all(turn.broken, Kind.WINDOW, Reason.INCOMPLETE, included=False)
+    for turn in window.stable_cut:
+        ledger.put_all(reversed(turn.entries), Kind.WINDOW, Reason.OLDER, included=False)
+    for turn in window.too_large:
+        ledger.put_all(reversed(turn.entries), Kind.WINDOW, window.why_without(turn), included=False)
+
+
+def _put_recall(ledger: _Ledger, selection: Selection, *, summed: bool) -> None:
+    wording = selection.recall_tokens
+    for candidate in selection.candidates:
+        included = candidate.reason is Reason.RECALLED
+        for entry in candidate.entries:
+            reason = candidate.why_recalled(entry) if included else candidate.reason or Reason.IN_WINDOW
+            if reason is Reason.IN_SUMMARY and not summed:
+                reason = Reason.NO_ROOM
+            part = included and entry.message.id in candidate.cut
+            ledger.put(entry, Kind.RECALLED, reason, entry.tokens, included=included, scores=candidate, part=part)
+            wording -= entry.tokens if included else 0
+    # The text takes more than its messages: header, footer, days and speakers.
+    if wording:
+        ledger.put(None, Kind.RECALLED, Reason.WORDING, wording)

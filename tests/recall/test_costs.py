@@ -7,8 +7,7 @@ from contextlib import closing
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.prompt import report_lines
-from shared_core.prompt.context import ContextReport
+from shared_core.prompt.context import ContextReport, report_lines
 from shared_core.prompt.hits import Kind
 from shared_core.recall.candidates import WEAK_SHOWN
 from shared_core.tokens import TiktokenCounter
@@ -113,13 +112,13 @@ def test_the_question_and_what_is_recalled_are_counted_and_nothing_else(store: C
 
 
 def test_lines_are_made_when_they_are_looked_at(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, make = list[int](), report_lines.report_lines
+    made, make = list[int](), report_lines
 
     def counted(*given: object) -> object:
         made.append(1)
         return make(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("shared_core.prompt.assembler.report_lines", counted)
+    monkeypatch.setattr("shared_core.prompt.context.report_lines", counted)
     with InfiniteMemory(store, max_tokens=1_000, reserve_tokens=0) as memory:
         first, second = memory.context(OWN).report, memory.context(OWN).report
     assert (first.total_tokens, first.over_budget, made) == (sum(first.totals.values()), False, [])

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from shared_core import InfiniteMemory, Message, UnknownReferenceError
+from shared_core.doors.cli.tree_drawing import draw
 from shared_core.errors import StaleHeadError
 from shared_core.records import MAIN, After, Move, Position
 from shared_core.results import Branch, LogEntry
-from shared_core.tree.log import draw
 from tests.support.histories import CountingStore, history, ids, texts
 from tests.tree.two_branches import path
 

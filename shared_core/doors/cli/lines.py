@@ -10,10 +10,11 @@ from rich.text import Text
 
 from shared_core.display import printable_name, short_id
 from shared_core.doors.cli.printing import message_line
+from shared_core.doors.cli.tree_drawing import draw
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.tree.log import LogEntry, draw
+from shared_core.tree.log import LogEntry
 
 Full = Annotated[bool, typer.Option("--full", help="Print whole lines and IDs on a terminal, too; pipes get them.")]
 
