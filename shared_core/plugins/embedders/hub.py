@@ -15,7 +15,7 @@ SECONDS = 5.0
 ORGANIZATION = "sentence-transformers"
 """The organization of models that are named without one."""
 
-KNOWN = ("words", "static", "all-MiniLM-L6-v2")
+KNOWN = ("words", "static", "all-MiniLM-L6-v2", "all-MiniLM-L6-v2-int8")
 
 MARKS = ("modules.json", "config.json")
 """Files of which every sentence-transformers model has at least one."""
