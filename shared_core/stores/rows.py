@@ -75,22 +75,6 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
-        """Return what `Store.users` does."""
-
-    @abstractmethod
-    def sessions_named(self, session_id: str) -> list[SessionKey]:
-        """Return the sessions of this name, of all users, oldest first."""
-
-    @abstractmethod
-    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
-        """Return what `Store.sessions_with` does."""
-
-    @abstractmethod
-    def overview(self, user_ids: Collection[str | None], limit: int) -> list[SessionInfo]:
-        """Return what `Store.overview` does."""
-
-    @abstractmethod
     def insert_session(self, user_id: str | None, session_id: str) -> int | None:
         """Insert a session with epoch 0 and without branches; return its key, None if there is one of this name.
 
@@ -114,14 +98,6 @@ class Rows(ABC):
         """Raise the version of a session by one, if there is such a session; inserting messages raises it, too."""
 
     @abstractmethod
-    def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
-        """Return the sessions of some users whose branch `main` does not end at `ROOT`, each with its state there."""
-
-    @abstractmethod
-    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
-        """Return what `Store.main_changes` returns."""
-
-    @abstractmethod
     def counts(self, session: int) -> dict[str, int]:
         """Return what `Store.stats` returns, but for "bytes"."""
 
@@ -130,10 +106,6 @@ class Rows(ABC):
     @abstractmethod
     def segment(self, session: int, segment: int) -> Segment | None:
         """Return one segment, or None; its `tip` is the deepest position that has ever held a message."""
-
-    @abstractmethod
-    def segments(self, session: int, after: int, limit: int) -> list[Segment]:
-        """Return the segments with a larger number than `after`, in order."""
 
     @abstractmethod
     def next_segment(self, session: int) -> int:
@@ -198,14 +170,6 @@ class Rows(ABC):
         """Return the messages that meet a criterion, in order of storing."""
 
     @abstractmethod
-    def stored(self, session: int) -> list[tuple[Position, str]]:
-        """Return what `Store.stored` returns; no checksum is looked at."""
-
-    @abstractmethod
-    def count(self, session: int, stretches: Collection[Stretch]) -> int:
-        """Return how many messages some stretches hold."""
-
-    @abstractmethod
     def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
         """Return what `Store.covers` returns."""
 
@@ -261,10 +225,6 @@ class Rows(ABC):
         """Return those of some ids that have been forgotten."""
 
     @abstractmethod
-    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
-        """Return what `Store.forgotten_since` returns."""
-
-    @abstractmethod
     def insert_tombstones(self, session: int, ids: Sequence[str]) -> None:
         """Note ids as forgotten, but for those of messages that are stored."""
 
@@ -309,3 +269,47 @@ class Rows(ABC):
     @abstractmethod
     def summary_reaches(self, session: int) -> list[SummaryReach]:
         """Return all summaries of a session without their texts."""
+
+
+class IndexedRows(Rows):
+    """The rows of a database that finds with an index what `Store` finds by reading everything."""
+
+    @abstractmethod
+    def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
+        """Return what `Store.users` does."""
+
+    @abstractmethod
+    def sessions_named(self, session_id: str) -> list[SessionKey]:
+        """Return the sessions of this name, of all users, oldest first."""
+
+    @abstractmethod
+    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
+        """Return what `Store.sessions_with` does."""
+
+    @abstractmethod
+    def overview(self, user_ids: Collection[str | None], limit: int) -> list[SessionInfo]:
+        """Return what `Store.overview` does."""
+
+    @abstractmethod
+    def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
+        """Return the sessions of some users whose branch `main` does not end at `ROOT`, each with its state there."""
+
+    @abstractmethod
+    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
+        """Return what `Store.main_changes` returns."""
+
+    @abstractmethod
+    def segments(self, session: int, after: int, limit: int) -> list[Segment]:
+        """Return the segments with a larger number than `after`, in order."""
+
+    @abstractmethod
+    def stored(self, session: int) -> list[tuple[Position, str]]:
+        """Return what `Store.stored` returns; no checksum is looked at."""
+
+    @abstractmethod
+    def count(self, session: int, stretches: Collection[Stretch]) -> int:
+        """Return how many messages some stretches hold."""
+
+    @abstractmethod
+    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
+        """Return what `Store.forgotten_since` returns."""

@@ -30,7 +30,7 @@ from shared_core.records import (
     VectorRows,
 )
 from shared_core.store import ALL, PAGE, Store
-from shared_core.stores.rows import Rows
+from shared_core.stores.rows import IndexedRows, Rows
 from shared_core.stores.tree_rules import append, begin, change, check_position, covering, restore, segment_at
 
 _NOTHING = SessionState(None, 0, 0)
@@ -75,21 +75,13 @@ class TreeStore(Store):
         """Return the bytes that the whole database takes."""
 
     session = asking(Rows.session)
-    users = asking(Rows.users)
-    sessions_named = asking(Rows.sessions_named)
-    sessions_with = asking(Rows.sessions_with)
-    main_changes = asking(Rows.main_changes)
-    segments = asking(Rows.segments)
     branches = asking(Rows.branches)
     refs = asking(Rows.refs)
     newest = asking(Rows.newest)
     find = asking(Rows.find)
-    stored = asking(Rows.stored)
-    count = asking(Rows.count)
     covers = asking(Rows.covers)
     forgotten = asking(Rows.forgotten)
     are_forgotten = asking(Rows.are_forgotten)
-    forgotten_since = asking(Rows.forgotten_since)
     spaces = asking(Rows.spaces)
     snapshot = asking(Rows.snapshot)
     summaries = asking(Rows.summaries)
@@ -97,42 +89,27 @@ class TreeStore(Store):
     # Sessions
 
     def create_session(self, user_id: str | None, session_id: str) -> int:
-        """See `Store`."""
         found = self.session(user_id, session_id)
         return self._write(lambda rows: _created(rows, user_id, session_id)) if found is None else found
 
     def sessions(self, *user_ids: str | None, after: int = 0, limit: int = ALL) -> list[SessionKey]:
-        """See `Store`."""
         return self._read(lambda rows: rows.sessions(user_ids or None, after, limit))
 
-    def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
-        """See `Store`."""
-        return self._read(lambda rows: rows.overview(user_ids, limit))
-
-    def main_states(self, *user_ids: str | None) -> list[tuple[SessionKey, SessionState]]:
-        """See `Store`."""
-        return self._read(lambda rows: rows.main_states(user_ids or None))
-
     def rename_session(self, session: int, session_id: str) -> None:
-        """See `Store`."""
         self._write(lambda rows: _rename(rows, session, session_id))
 
     def state(self, session: int, branch: str | None = None) -> SessionState:
-        """See `Store`."""
         return self._read(lambda rows: rows.state(session, branch)) or _NOTHING
 
     def stats(self, session: int) -> Mapping[str, int]:
-        """See `Store`."""
         return self._read(lambda rows: rows.counts(session)) | {"bytes": self._size()}
 
     # The tree and its messages
 
     def segment(self, session: int, segment: int) -> Segment:
-        """See `Store`."""
         return self._read(lambda rows: segment_at(rows, session, segment))
 
     def change(self, session: int, changes: Sequence[Change]) -> None:
-        """See `Store`."""
         self._write(lambda rows: change(rows, session, changes))
 
     def append(
@@ -140,7 +117,6 @@ class TreeStore(Store):
         turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
         vectors: VectorRows | None = None, epoch: int | None = None,
     ) -> Appended:  # fmt: skip
-        """See `Store`."""
         if vectors is not None:  # read before the transaction, which may also be repeated
             vectors = vectors._replace(rows=list(vectors.rows))
 
@@ -153,11 +129,9 @@ class TreeStore(Store):
         return self._write(act)
 
     def restore(self, session: int, restored: Restored) -> None:
-        """See `Store`."""
         self._write(lambda rows: restore(rows, session, restored))
 
     def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
-        """See `Store`."""
         if _are_positions(keys):
             return self._read(lambda rows: rows.at(session, keys))
         found = {record.message.id: record for record in self._read(lambda rows: rows.get(session, keys))}
@@ -168,13 +142,11 @@ class TreeStore(Store):
     def forget(
         self, session: int, positions: Sequence[Position], *, stale: Sequence[Position] = (), branches: bool = False
     ) -> None:
-        """See `Store`."""
         self._write(lambda rows: _forget(rows, session, positions, stale, branches=branches))
 
     # What is derived
 
     def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
-        """See `Store`."""
         if isinstance(derived, VectorRows):  # read before the transaction: it may call the store, or take its time
             derived = derived._replace(rows=list(derived.rows))
         return self._write(lambda rows: _keep(rows, session, derived, epoch))
@@ -182,7 +154,6 @@ class TreeStore(Store):
     def keep_vectors(
         self, space: str, rows: Mapping[int, Sequence[VectorRow]], epochs: Mapping[int, int]
     ) -> frozenset[int]:
-        """See `Store`."""
 
         def act(writer: Rows) -> frozenset[int]:
             given = {session: VectorRows(space, some) for session, some in sorted(rows.items())}
@@ -194,7 +165,6 @@ class TreeStore(Store):
         self, session: int, space: str, positions: Sequence[Position] | None = None, *,
         hashes: Collection[str] | None = None,
     ) -> Iterator[VectorRow]:  # fmt: skip
-        """See `Store`."""
         if hashes is not None:
             return iter(self._read(lambda rows: rows.vectors_of(session, space, hashes)))
         if positions is not None:
@@ -207,6 +177,25 @@ class TreeStore(Store):
         while page := self._read(methodcaller("vectors_after", session, space, last, PAGE)):
             yield from page
             last = page[-1][0]
+
+
+class IndexedStore(TreeStore):
+    """A store over `IndexedRows`."""
+
+    users = asking(IndexedRows.users)
+    sessions_named = asking(IndexedRows.sessions_named)
+    sessions_with = asking(IndexedRows.sessions_with)
+    main_changes = asking(IndexedRows.main_changes)
+    segments = asking(IndexedRows.segments)
+    stored = asking(IndexedRows.stored)
+    count = asking(IndexedRows.count)
+    forgotten_since = asking(IndexedRows.forgotten_since)
+
+    def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
+        return self._read(methodcaller("overview", user_ids, limit))
+
+    def main_states(self, *user_ids: str | None) -> list[tuple[SessionKey, SessionState]]:
+        return self._read(methodcaller("main_states", user_ids or None))
 
 
 def _created(rows: Rows, user_id: str | None, session_id: str) -> int:

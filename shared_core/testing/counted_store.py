@@ -46,7 +46,6 @@ class CountedStore(Store):
 
     @property
     def connections(self) -> int:
-        """See `Store`."""
         return self.store.connections
 
     @property
@@ -120,7 +119,6 @@ class CountedStore(Store):
         self, session: int, space: str, positions: Sequence[Position] | None = None, *,
         hashes: Collection[str] | None = None,
     ) -> Iterator[VectorRow]:  # fmt: skip
-        """See `Store`."""
         rows = self._noted("vectors").vectors(session, space, positions, hashes=hashes)
         return self._pages(rows) if positions is None and hashes is None else rows
 
@@ -130,7 +128,6 @@ class CountedStore(Store):
             self.trips.append("vectors")
 
     def watch(self, session: int) -> Callable[[], bool]:
-        """See `Store`."""
         look = self._noted("watch").watch(session)
 
         def counted() -> bool:
@@ -140,5 +137,4 @@ class CountedStore(Store):
         return counted
 
     def close(self) -> None:
-        """See `Store`."""
         self.store.close()

@@ -173,7 +173,6 @@ class DerivedTables(GapTables):
     """What is made from messages and goes with them."""
 
     def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
-        """See `Rows`."""
         found = self.run(PUT_SPACE, session, {"space_name": text(space)})
         if found and vectors:
             self.run(PUT_VECTORS, session, {**vector_columns(vectors), "space": found[0][0]})
@@ -191,27 +190,22 @@ class DerivedTables(GapTables):
         return frozenset(session for (session,) in self.at_once(statements)[1])
 
     def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
-        """See `Rows`."""
         values = {**columns(positions, ("segments", "depths")), "name": text(space)}
         return list(map(_vector_row, self.run(_VECTORS_AT, session, values)))
 
     def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
-        """See `Rows`."""
         values = {**after._asdict(), "name": text(space), "limit": max(limit, 0)}
         return list(map(_vector_row, self.run(_VECTORS_AFTER, session, values)))
 
     def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
-        """See `Rows`."""
         values = {"hashes": list(map(text, hashes)), "name": text(space)}
         found = map(_vector_row, self.run(_VECTORS_OF, session, values))
         return [row for row in found if row[1] in hashes]
 
     def spaces(self, session: int) -> list[str]:
-        """See `Rows`."""
         return [plain(name) for (name,) in self.run(_SPACES, session)]
 
     def put_snapshot(self, session: int, name: str, data: bytes) -> None:
-        """See `Rows`."""
         key = {"name": text(name)}
         self.run("DELETE FROM {s}.snapshots WHERE session = %(session)s AND name = %(name)s", session, key)
         sql = "INSERT INTO {s}.snapshots VALUES (%(session)s, %(name)s, %(part)s, %(data)b)"
@@ -229,23 +223,19 @@ class DerivedTables(GapTables):
         return bool(self.at_once([Statement(_LOCK_THESE, None, given), deleted, *parts])[-1])
 
     def snapshot(self, session: int, name: str) -> bytes | None:
-        """See `Rows`."""
         sql = "SELECT data FROM {s}.snapshots WHERE session = %(session)s AND name = %(name)s ORDER BY part"
         parts = [row[0] for row in self.run(sql, session, {"name": text(name)})]
         return b"".join(parts) if parts else None
 
     def insert_summary(self, session: int, summary: Summary) -> None:
-        """See `Rows`."""
         values = summary_values(FORM, summary)
         named = dict(zip(_SUMMARY, values, strict=True))
         self.run(_INSERT_SUMMARY, session, {**named, "checksum": checksum_of(values)})
 
     def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
-        """See `Rows`."""
         return list(map(_summary, self.run(_SUMMARIES, session, {**upto._asdict(), "limit": max(limit, 0)})))
 
     def summary_reaches(self, session: int) -> list[SummaryReach]:
-        """See `Rows`."""
         sql = (
             "SELECT summary, segment, depth, along_segment, along_depth FROM {s}.summaries "
             "WHERE session = %(session)s ORDER BY summary"
@@ -255,7 +245,6 @@ class DerivedTables(GapTables):
     def erase(
         self, session: int, positions: Sequence[Position], stale: Sequence[Position], summaries: Collection[int]
     ) -> bool:
-        """See `Rows`."""
         if not self.count_rows(_RAISE_EPOCH, session):
             return False
         gone = columns(positions, ("segments", "depths"))
@@ -297,5 +286,4 @@ class DerivedTables(GapTables):
         self.run(_SCRUBBED, None, columns(sessions, ("sessions", "epochs")))
 
     def counts(self, session: int) -> dict[str, int]:
-        """See `Rows`."""
         return dict(zip(_COUNTED, self.run(_COUNTS, session)[0], strict=True))

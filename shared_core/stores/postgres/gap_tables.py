@@ -40,7 +40,6 @@ class GapTables(TreeTables):
             self.run(_INSERT, session, columns(rows, ("segments", "starts", "uptos")))
 
     def note_empty(self, session: int, stretches: Sequence[Stretch], numbers: Sequence[range]) -> None:
-        """See `Rows`."""
         ranges: dict[int, list[Range]] = {NUMBERS: [(one.start, one.stop - 1) for one in numbers]}
         for segment, start, upto in sorted(stretches):
             ranges.setdefault(segment, []).append((start, upto))

@@ -34,13 +34,11 @@ class PostgresInspector:
     def ask(
         self, sql: str, session: int | None, values: Mapping[str, Any] = MappingProxyType({})
     ) -> list[tuple[Any, ...]]:
-        """See `Inspector`."""
         for mark, own in _OWN.items():
             sql = sql.replace(mark, own)
         return self._statements.run(sql, session, values)
 
     def plain(self, value: str | bytes) -> str:
-        """See `Inspector`."""
         return plain(str(value))
 
     def size(self) -> int:
@@ -48,7 +46,6 @@ class PostgresInspector:
         return int(self.ask("SELECT pg_database_size(current_database())", None)[0][0])
 
     def sizes(self) -> dict[str, dict[str, int]]:
-        """See `Inspector`."""
         found: dict[str, dict[str, int]] = {}
         for table, part, size in self.ask(_SIZES, None, {"schema": self._schema}):
             found.setdefault(table, {})[part] = size

@@ -128,11 +128,9 @@ class MessageTables(GapTables):
     """Messages, what they sum up, and ids that are not stored again."""
 
     def get(self, session: int, ids: Sequence[str]) -> list[Record]:
-        """See `Rows`."""
         return self._records(BY_ID, session, {"ids": list(map(text, ids))}) if ids else []
 
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
-        """See `Rows`."""
         records = self._records(AT, session, columns(positions, ("segments", "depths")))
         if len(records) < len(positions):
             self.refuse_absence(session, positions)
@@ -150,7 +148,6 @@ class MessageTables(GapTables):
         self.refuse_loss(session, {one.segment: holes_of(one, ranges) for one, ranges in absent.items()})
 
     def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
-        """See `Rows`."""
         values = {**upto._asdict(), "limit": max(limit, 0)}
         records = self._records(_NEWEST, session, values)
         lowest = records[-1].position.depth if records else upto.depth + 1
@@ -165,7 +162,6 @@ class MessageTables(GapTables):
         return records
 
     def find(self, session: int, criterion: Criterion) -> list[Record]:
-        """See `Rows`."""
         records = list(map(record_of, self.run(*found_by(session, criterion))))
         if isinstance(criterion, After) and records:
             self.refuse_loss(session, holes(records, max(criterion.seq, 0) + 1, records[-1].seq))
@@ -180,12 +176,10 @@ class MessageTables(GapTables):
         return [(Position(segment, depth), plain(id_)) for segment, depth, id_ in self.run(sql, session)]
 
     def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
-        """See `Rows`."""
         found = self.run(_COVERS, session, {"segments": list(segments)})
         return [(Position(segment, depth), Stretch(*source)) for segment, depth, *source in found]
 
     def newest_question(self, session: int, stretch: Stretch) -> Newest | None:
-        """See `Rows`."""
         found = self.run(_NEWEST_QUESTION, session, stretch._asdict())
         return Newest(plain(found[0][0]), found[0][1]) if found else None
 
@@ -194,14 +188,12 @@ class MessageTables(GapTables):
         return int(self.run(_COUNT, session, columns(list(stretches), ("segments", "starts", "uptos")))[0][0])
 
     def turn_number(self, session: int, turn_id: str, upto: Position) -> int | None:
-        """See `Rows`."""
         found = self.run(_TURN_NUMBER, session, {**upto._asdict(), "turn_id": text(turn_id)})
         return found[0][0] if found else None
 
     def insert_records(
         self, session: int, records: Sequence[Record], covers: Sequence[tuple[Position, Stretch]] = ()
     ) -> None:
-        """See `Rows`."""
         tips: dict[int, int] = {}
         for record in records:
             segment, depth = record.position
@@ -223,19 +215,16 @@ class MessageTables(GapTables):
             self.run(INSERTED, session, columns_of(rows))
 
     def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
-        """See `Rows`."""
         sql = "SELECT id FROM {s}.tombstones WHERE session = %(session)s AND id = ANY(%(ids)s::text[])"
         return {plain(id_) for (id_,) in self.run(sql, session, {"ids": list(map(text, ids))})} if ids else set()
 
     def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
-        """See `Rows`."""
         more = "" if after is None else "AND id > %(after)s "
         sql = f"SELECT id FROM {{s}}.tombstones WHERE session = %(session)s {more}ORDER BY id LIMIT %(limit)s"
         found = self.run(sql, session, {"after": FORM.optional(after), "limit": max(limit, 0)})
         return [plain(id_) for (id_,) in found]
 
     def insert_tombstones(self, session: int, ids: Sequence[str]) -> None:
-        """See `Rows`."""
         sql = (
             "INSERT INTO {s}.tombstones SELECT %(session)s, w.id FROM unnest(%(ids)s::text[]) AS w (id) "
             "WHERE NOT EXISTS (SELECT 1 FROM {s}.messages AS m WHERE m.session = %(session)s AND m.id = w.id) "

@@ -35,7 +35,7 @@ from shared_core.stores.postgres.row_security import setting_of
 from shared_core.stores.postgres.schema import SCHEMA, SCRUBBED
 from shared_core.stores.postgres.transactions import NO_USER
 from shared_core.stores.tree_rules import checked_ids
-from shared_core.stores.tree_store import Result, TreeStore, asking
+from shared_core.stores.tree_store import IndexedStore, Result, asking
 
 _IDENTITY = (
     "SELECT (SELECT system_identifier FROM pg_control_system())::text, "
@@ -50,7 +50,7 @@ class PostgresTables(Appends, JointReads, DerivedTables):
     """All tables of a database."""
 
 
-class PostgresStore(TreeStore):
+class PostgresStore(IndexedStore):
     """Keeps sessions in a PostgreSQL database that threads, processes and machines may share.
 
     Needs PostgreSQL 15 or newer, a database with the encoding UTF-8, and the extra `postgres`. A call that fails
@@ -132,7 +132,6 @@ class PostgresStore(TreeStore):
 
     @property
     def connections(self) -> int:
-        """See `Store`."""
         return self._pool_size
 
     def _read(self, ask: Callable[[PostgresTables], Result]) -> Result:
@@ -161,7 +160,6 @@ class PostgresStore(TreeStore):
     known_vectors = asking(JointReads.known_vectors)
 
     def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
-        """See `Store`."""
         return self._read(lambda rows: rows.at_epochs(wanted, epochs))
 
     def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
@@ -179,7 +177,6 @@ class PostgresStore(TreeStore):
         turn: str | None = None, changes: Sequence[Change] = (), known: KnownBranch | None = None,
         vectors: VectorRows | None = None, epoch: int | None = None,
     ) -> Appended:  # fmt: skip
-        """See `Store`."""
         if vectors is not None:  # the call may be repeated, an iterator cannot
             vectors = vectors._replace(rows=list(vectors.rows))
         ids, covers = checked_ids(drafts), any(draft.covers for draft in drafts)
@@ -201,7 +198,6 @@ class PostgresStore(TreeStore):
             raise unknown_outcome(error.__cause__) from None
 
     def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
-        """See `Store`."""
         if isinstance(derived, VectorRows):  # the call may be repeated, an iterator cannot
             rows = {session: list(derived.rows)}
             return session in self._at_once(lambda tables: tables.put_vectors_of(derived.space, rows, {session: epoch}))
@@ -212,7 +208,6 @@ class PostgresStore(TreeStore):
     def keep_vectors(
         self, space: str, rows: Mapping[int, Sequence[VectorRow]], epochs: Mapping[int, int]
     ) -> frozenset[int]:
-        """See `Store`."""
         return self._at_once(lambda tables: tables.put_vectors_of(space, rows, epochs))
 
     def scrub(self) -> str | None:
@@ -244,16 +239,13 @@ class PostgresStore(TreeStore):
             yield PostgresInspector(statements, self.database.schema_name)
 
     def faults(self) -> list[str]:
-        """See `Store`."""
         return self._read(lambda rows: PostgresInspector(rows.statements, self.database.schema_name).faults())
 
     def identity(self) -> str:
-        """See `Store`."""
         ((cluster, database),) = self._read(lambda rows: rows.run(_IDENTITY, None))
         return f"postgresql {cluster} {database} {self.database.schema_name}"
 
     def close(self) -> None:
-        """See `Store`."""
         self.database.close()
 
 

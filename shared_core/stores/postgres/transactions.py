@@ -99,7 +99,6 @@ class Reader:
         self._user = user
 
     def run(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> Rows:
-        """See `Statements`."""
         if self._user is not None:  # a transaction, which alone can be told the user
             return self.together([Statement(sql, session, values or {})])[0]
         return self._run(sql, session, values)
@@ -109,11 +108,9 @@ class Reader:
         return cursor.fetchall() if cursor.description else []
 
     def count(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> int:
-        """See `Statements`."""
         return self._execute(sql, session, values).rowcount
 
     def together(self, statements: Sequence[Statement]) -> list[Rows]:
-        """See `Statements`."""
         with self._connection.pipeline():
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             if self._user is not None:
@@ -123,7 +120,6 @@ class Reader:
         return [cursor.fetchall() for cursor in cursors]
 
     def at_once(self, statements: Sequence[Statement]) -> list[Rows]:
-        """See `Statements`."""
         with self._connection.pipeline():
             self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
             if self._user is not None:
@@ -155,7 +151,6 @@ class Writer(Reader):
         self._locked: frozenset[tuple[str | None, int | None]] = frozenset()
 
     def run(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> Rows:
-        """See `Statements`."""
         return self._run(sql, session, values)
 
     @contextmanager

@@ -22,7 +22,7 @@ from shared_core.store import ALL
 from shared_core.stores.postgres.texts import FORM, MARK, plain, text
 from shared_core.stores.postgres.transactions import Statement, Statements
 from shared_core.stores.row_values import check_row, checksum_of, position_of, read_ref
-from shared_core.stores.rows import BranchEnd, Rows
+from shared_core.stores.rows import BranchEnd, IndexedRows
 
 _check = partial(check_row, FORM)
 
@@ -146,7 +146,7 @@ _NO_POSITION = (None, None)
 _MAIN_VALUES = {"main": MAIN, "segment": ROOT.segment, "depth": ROOT.depth}
 
 
-class TreeTables(Rows):
+class TreeTables(IndexedRows):
     """Sessions and the tree of each; a base of all other tables.
 
     Args:
@@ -161,31 +161,26 @@ class TreeTables(Rows):
         self.at_once = statements.at_once
 
     def session(self, user_id: str | None, session_id: str) -> int | None:
-        """See `Rows`."""
         sql = _SESSION_OF_NOBODY if user_id is None else _SESSION
         found = self.run(sql, None, {"user": FORM.optional(user_id), "name": text(session_id)})
         return found[0][0] if found else None
 
     def sessions(self, user_ids: Collection[str | None] | None, after: int = 0, limit: int = 2**31) -> list[SessionKey]:
-        """See `Rows`."""
         sql = f"{_SESSIONS}WHERE session > %(after)s "
         found = self._of_users(sql, {"after": after, "limit": max(limit, 0)}, user_ids, "session LIMIT %(limit)s")
         return [_session_key(row) for row in found]
 
     def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
-        """See `Rows`."""
         more = "user_id > %(after)s" if after is not None else "user_id IS NOT NULL"
         sql = f"SELECT DISTINCT user_id FROM {{s}}.names WHERE {more} ORDER BY user_id LIMIT %(limit)s"
         found = self.run(sql, None, {"after": FORM.optional(after), "limit": max(limit, 0)})
         return [plain(user) for (user,) in found]
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
-        """See `Rows`."""
         found = self.run(f"{_SESSIONS}WHERE session_id = %(name)s ORDER BY session", None, {"name": text(session_id)})
         return [_session_key(row) for row in found]
 
     def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
-        """See `Rows`."""
         by_words = isinstance(message, int)
         sql = _HOLDING.replace('m.id = %(wanted)s COLLATE "C"', "m.fingerprint = %(wanted)s") if by_words else _HOLDING
         values = {"wanted": message if isinstance(message, int) else text(message)}
@@ -193,7 +188,6 @@ class TreeTables(Rows):
         return [_session_key(row) for row in found]
 
     def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
-        """See `Rows`."""
         found = self._of_users(_MAIN_STATES, _MAIN_VALUES, user_ids, "n.session")
         return [_session_state(row) for row in found]
 
@@ -226,7 +220,6 @@ class TreeTables(Rows):
         return self.run(f"{sql}{_OF_USERS}ORDER BY {order}", None, {**values, **named})
 
     def insert_session(self, user_id: str | None, session_id: str) -> int | None:
-        """See `Rows`."""
         sql = "INSERT INTO {s}.names VALUES ({next}, %(user)s, %(name)s) ON CONFLICT DO NOTHING RETURNING session"
         found = self.run(sql, None, {"user": FORM.optional(user_id), "name": text(session_id)})
         for (session,) in found:
@@ -235,12 +228,10 @@ class TreeTables(Rows):
         return None
 
     def session_key(self, session: int) -> SessionKey | None:
-        """See `Rows`."""
         found = self.run("SELECT session, user_id, session_id FROM {s}.names WHERE session = %(session)s", session)
         return _session_key(found[0]) if found else None
 
     def rename_sessions(self, names: Mapping[int, str]) -> None:
-        """See `Rows`."""
         sql = "UPDATE {s}.names SET session_id = %(name)s WHERE session = %(session)s"
         for session in names if len(names) > 1 else ():
             self.run(sql, session, {"name": f"{MARK} {session}"})
@@ -248,34 +239,27 @@ class TreeTables(Rows):
             self.run(sql, session, {"name": text(name)})
 
     def state(self, session: int, branch: str | None) -> SessionState | None:
-        """See `Rows`."""
         return read_state(session, branch, self.run(STATE, session, {"branch": FORM.optional(branch)}))
 
     def raise_version(self, session: int) -> None:
-        """See `Rows`."""
         self.run(_RAISE_VERSION, session)
 
     def segment(self, session: int, segment: int) -> Segment | None:
-        """See `Rows`."""
         found = self.run(_SEGMENT, session, {"segment": segment})
         return read_segment(session, found[0]) if found else None
 
     def segments(self, session: int, after: int, limit: int) -> list[Segment]:
-        """See `Rows`."""
         values = {"after": after, "limit": max(limit, 0)}
         return [read_segment(session, row) for row in self.run(_SEGMENTS_AFTER, session, values)]
 
     def raise_number(self, session: int, seq: int) -> None:
-        """See `Rows`."""
         self.run(_RAISE_NUMBER, session, {"seq": seq})
 
     def next_segment(self, session: int) -> int:
-        """See `Rows`."""
         found = self.run("SELECT next_segment FROM {s}.sessions WHERE session = %(session)s", session)
         return found[0][0] if found else 0
 
     def put_segment(self, session: int, segment: Segment) -> None:
-        """See `Rows`."""
         sealed = _sealed(session, segment)
         names = ("segment", "parent_segment", "parent_depth", "merged_segment", "merged_depth", "base", "turn_shift")
         values = dict(zip(names, sealed[1:], strict=True))
@@ -283,7 +267,6 @@ class TreeTables(Rows):
         self.run(_COUNT_SEGMENT, session, {"segment": segment.segment})
 
     def end(self, session: int, branch: str) -> BranchEnd | None:
-        """See `Rows`."""
         found = self.run(_END, session, {"branch": text(branch)})
         if not found:
             return None
@@ -292,22 +275,18 @@ class TreeTables(Rows):
         return BranchEnd(head, tip, depth is None, last_seq, forgetful)
 
     def branches(self, session: int) -> list[Branch]:
-        """See `Rows`."""
         found = self.run(_BRANCHES, session)
         return [Branch(plain(name), head_of(session, name, *columns)) for name, *columns in found]
 
     def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
-        """See `Rows`."""
         row = branch_row(session, name, head.segment, None if attached else head.depth)
         self.run(_PUT_BRANCH, session, dict(zip(("name", "segment", "depth", "checksum"), row[1:], strict=True)))
 
     def detach_branches(self, session: int, segments: Collection[int]) -> None:
-        """See `Rows`."""
         for name, segment, depth in self.run(_ATTACHED, session, {"segments": list(segments)}):
             self.put_branch(session, plain(name), Position(segment, depth))
 
     def rename_branch(self, session: int, name: str, to: str) -> None:
-        """See `Rows`."""
         names = {"name": text(name), "to": text(to)}
         where = "WHERE session = %(session)s AND name = %(name)s"
         for row in self.run(
@@ -323,19 +302,16 @@ class TreeTables(Rows):
             self.run(sql, session, {"to": text(to), "ref": ref, "checksum": checksum_of(own)})
 
     def drop_branch(self, session: int, name: str) -> None:
-        """See `Rows`."""
         sql = "DELETE FROM {s}.branches WHERE session = %(session)s AND name = %(name)s"
         self.run(sql, session, {"name": text(name)})
 
     def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = ALL) -> list[Ref]:
-        """See `Rows`."""
         named = "" if name is None else "AND name = %(name)s "
         values = {"kind": kind, "limit": max(limit, 0), "name": FORM.optional(name)}
         found = self.run(f"{_REFS}{named}ORDER BY ref DESC LIMIT %(limit)s", session, values)
         return [read_ref(FORM, session, row) for row in found]
 
     def insert_ref(self, session: int, ref: Ref) -> None:
-        """See `Rows`."""
         positions = (*(ref.position or _NO_POSITION), *(ref.base or _NO_POSITION))
         row = (session, ref.kind, text(ref.name), *positions, text(ref.note))
         names = ("kind", "name", "segment", "depth", "base_segment", "base_depth", "note")
@@ -344,7 +320,6 @@ class TreeTables(Rows):
         self.run(_INSERT_REF, session, {**values, "created_at": created_at, "checksum": checksum_of(row)})
 
     def drop_ref(self, session: int, number: int) -> bool:
-        """See `Rows`."""
         sql = "DELETE FROM {s}.refs WHERE session = %(session)s AND ref = %(ref)s"
         return bool(self.count_rows(sql, session, {"ref": number}))
 

@@ -110,22 +110,18 @@ class DerivedRows(TreeRows):
     """What is made from messages and goes with them."""
 
     def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
-        """See `Rows`."""
         name = text(space)
         self.connection.execute(_PUT_SPACE, (session, name))
         rows = [(*position, text(hash_), vector) for position, hash_, vector in vectors]
         self.connection.executemany(_PUT_VECTOR, [(session, name, *row, vector_checksum(*row)) for row in rows])
 
     def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
-        """See `Rows`."""
         return list(map(_vector_row, self.fetch(_VECTORS_AT, (session, text(space), json.dumps(positions)))))
 
     def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
-        """See `Rows`."""
         return list(map(_vector_row, self.fetch(_VECTORS_AFTER, (session, text(space), *after, max(limit, 0)))))
 
     def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
-        """See `Rows`."""
         found: list[VectorRow] = []
         with self.one_moment():
             for hash_ in hashes:
@@ -134,11 +130,9 @@ class DerivedRows(TreeRows):
         return found
 
     def spaces(self, session: int) -> list[str]:
-        """See `Rows`."""
         return [plain(row[0]) for row in self.connection.execute(_SPACES, (session,))]
 
     def put_snapshot(self, session: int, name: str, data: bytes) -> None:
-        """See `Rows`."""
         view, key = memoryview(data), text(name)
         # At least one part, so that an empty snapshot is not taken for none.
         parts = [(session, key, n, view[n * _PART : (n + 1) * _PART]) for n in range(len(data) // _PART + 1)]
@@ -146,24 +140,20 @@ class DerivedRows(TreeRows):
         self.connection.executemany("INSERT INTO snapshots VALUES (?, ?, ?, ?)", parts)
 
     def snapshot(self, session: int, name: str) -> bytes | None:
-        """See `Rows`."""
         sql = "SELECT data FROM snapshots WHERE session = ? AND name = ? ORDER BY part"
         parts = [row[0] for row in self.connection.execute(sql, (session, text(name)))]
         return b"".join(parts) if parts else None
 
     def insert_summary(self, session: int, summary: Summary) -> None:
-        """See `Rows`."""
         key = self.take_text_keys(1)
         self.connection.execute("INSERT INTO texts VALUES (?, NULL, ?, NULL)", (key, text(summary.text)))
         values = summary_values(FORM, summary)
         self.connection.execute(_INSERT_SUMMARY, (session, *values[1:], key, checksum_of(values)))
 
     def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
-        """See `Rows`."""
         return list(map(_summary, self.fetch(_SUMMARIES, (session, *upto, max(limit, 0)))))
 
     def summary_reaches(self, session: int) -> list[SummaryReach]:
-        """See `Rows`."""
         sql = "SELECT summary, segment, depth, along_segment, along_depth FROM summaries WHERE session = ?"
         rows = self.connection.execute(sql, (session,))
         return [SummaryReach(number, Position(*ends[:2]), Position(*ends[2:])) for number, *ends in rows]
@@ -171,7 +161,6 @@ class DerivedRows(TreeRows):
     def erase(
         self, session: int, positions: Sequence[Position], stale: Sequence[Position], summaries: Collection[int]
     ) -> bool:
-        """See `Rows`."""
         if not self.connection.execute(_RAISE_EPOCH, (session,)).rowcount:
             return False
         note_scrub_due(self.connection)
@@ -184,7 +173,6 @@ class DerivedRows(TreeRows):
         return True
 
     def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
-        """See `Rows`."""
         with self.one_moment():
             state = self.state(session, None)
             rows = self.connection.execute(_ERASED_SINCE, (session, epoch)).fetchall()
@@ -215,7 +203,6 @@ class DerivedRows(TreeRows):
         note(self.connection, session, NUMBERS, runs(number for _, number in erased))
 
     def counts(self, session: int) -> dict[str, int]:
-        """See `Rows`."""
         found = self.connection.execute(_COUNTS, (session,))
         names = [column[0] for column in found.description]
         return dict(zip(names, found.fetchone(), strict=True))

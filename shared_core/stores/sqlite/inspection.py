@@ -65,13 +65,11 @@ class SQLiteInspector:
     def ask(
         self, sql: str, session: int | None, values: Mapping[str, Any] = MappingProxyType({})
     ) -> list[tuple[Any, ...]]:
-        """See `Inspector`."""
         for mark, own in _OWN.items():
             sql = sql.replace(mark, own)
         return self._connection.execute(_VALUE.sub(r":\1", sql), {"session": session, **values}).fetchall()
 
     def plain(self, value: str | bytes) -> str:
-        """See `Inspector`."""
         return plain(value)
 
     def size(self) -> int:
@@ -79,7 +77,6 @@ class SQLiteInspector:
         return int(self._connection.execute(_SIZE).fetchone()[0])
 
     def sizes(self) -> dict[str, dict[str, int]]:
-        """See `Inspector`."""
         try:
             return {table: {table: size} for table, size in self._connection.execute(_SIZES)}
         except sqlite3.OperationalError:  # not every SQLite is built with the table dbstat

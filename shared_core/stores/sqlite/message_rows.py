@@ -137,7 +137,6 @@ class MessageRows(TreeRows):
     """Messages, with their texts and what they sum up."""
 
     def get(self, session: int, ids: Sequence[str]) -> list[Record]:
-        """See `Rows`."""
         if len(ids) <= _LOOKED_UP:
             return self._looked_up(session, ids)
         parts = (ids[start : start + _LOOKED_UP] for start in range(0, len(ids), _LOOKED_UP))
@@ -155,7 +154,6 @@ class MessageRows(TreeRows):
         return [(Position(segment, depth), plain(id_)) for segment, depth, id_ in rows]
 
     def check_absent(self, session: int, ids: Collection[str]) -> None:
-        """See `Store`."""
         wanted = json.dumps([id_ for id_ in ids if isinstance(text(id_), str)])
         for sql, why in zip(_LEFT_OF, ("it is missing in an index", "only an index still has it"), strict=True):
             row = self.connection.execute(sql, (session, wanted)).fetchone()
@@ -163,7 +161,6 @@ class MessageRows(TreeRows):
                 raise damaged(f"message {row[0]!r}", why)
 
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
-        """See `Rows`."""
         values = (json.dumps(positions), session)
         records = self._records(_AT, values)
         if len(records) == len(positions):
@@ -176,7 +173,6 @@ class MessageRows(TreeRows):
         return records
 
     def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
-        """See `Rows`."""
         values = (session, *upto, max(limit, 0))
         records = self._records(_NEWEST, values)
         lowest = records[-1].position.depth if records else upto.depth + 1
@@ -190,7 +186,6 @@ class MessageRows(TreeRows):
         return records
 
     def find(self, session: int, criterion: Criterion) -> list[Record]:
-        """See `Rows`."""
         match criterion:
             case After():
                 return self._after(session, criterion.seq, criterion.limit)
@@ -252,13 +247,11 @@ class MessageRows(TreeRows):
         return list(map(record_of, self.fetch(sql, values)))
 
     def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
-        """See `Rows`."""
         with self.one_moment():
             found = {row for segment in segments for row in self.connection.execute(_COVERS, (session, segment))}
         return [(Position(segment, depth), Stretch(*source)) for segment, depth, _, *source in sorted(found)]
 
     def newest_question(self, session: int, stretch: Stretch) -> Newest | None:
-        """See `Rows`."""
         row = self.connection.execute(_NEWEST_QUESTION, (session, *stretch)).fetchone()
         return None if row is None else Newest(plain(row[0]), row[1])
 
@@ -268,14 +261,12 @@ class MessageRows(TreeRows):
             return sum(int(self.connection.execute(_COUNT, (session, *one)).fetchone()[0]) for one in stretches)
 
     def turn_number(self, session: int, turn_id: str, upto: Position) -> int | None:
-        """See `Rows`."""
         row = self.connection.execute(_TURN_NUMBER, (session, text(turn_id), *upto)).fetchone()
         return None if row is None else int(row[0])
 
     def insert_records(
         self, session: int, records: Sequence[Record], covers: Sequence[tuple[Position, Stretch]] = ()
     ) -> None:
-        """See `Rows`."""
         key = self.take_text_keys(len(records))
         rows = [message_values(FORM, session, record) for record in records]
         texts = [text_row(number, row) for number, row in enumerate(rows, key)]
@@ -293,25 +284,21 @@ class MessageRows(TreeRows):
             raise DuplicateError(f"an id, a position or a number of a message is taken ({error})") from error
 
     def note_empty(self, session: int, stretches: Sequence[Stretch], numbers: Sequence[range]) -> None:
-        """See `Rows`."""
         for stretch in stretches:
             note(self.connection, session, stretch.segment, [stretch[1:]])
         note(self.connection, session, NUMBERS, [(one.start, one.stop - 1) for one in numbers])
 
     def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
-        """See `Rows`."""
         sql = "SELECT 1 FROM tombstones WHERE session = ? AND id = ?"
         return {id_ for id_ in ids if self.connection.execute(sql, (session, text(id_))).fetchone()}
 
     def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
-        """See `Rows`."""
         more = "" if after is None else "AND id > ?2 "
         sql = f"SELECT id FROM tombstones WHERE session = ?1 {more}ORDER BY id LIMIT ?3"
         values = (session, None if after is None else text(after), max(limit, 0))
         return [plain(row[0]) for row in self.connection.execute(sql, values)]
 
     def insert_tombstones(self, session: int, ids: Iterable[str]) -> None:
-        """See `Rows`."""
         self.connection.executemany(
             "INSERT INTO tombstones SELECT ?1, ?2 WHERE NOT EXISTS "
             "(SELECT 1 FROM messages WHERE session = ?1 AND id = ?2) ON CONFLICT DO NOTHING",

@@ -15,7 +15,7 @@ from shared_core.stores.sqlite.derived_rows import DerivedRows
 from shared_core.stores.sqlite.inspection import SQLiteInspector, faults_of
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.session_rows import overview
-from shared_core.stores.tree_store import Result, TreeStore, asking
+from shared_core.stores.tree_store import IndexedStore, Result, asking
 
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
 
@@ -28,12 +28,11 @@ class SQLiteRows(MessageRows, DerivedRows):
     """All rows of a database."""
 
     def overview(self, user_ids: Collection[str | None], limit: int) -> list[SessionInfo]:
-        """See `Rows`."""
         with self.one_moment():
             return overview(self, user_ids, limit)
 
 
-class SQLiteStore(TreeStore):
+class SQLiteStore(IndexedStore):
     """Keeps sessions in one SQLite file that threads and processes may share.
 
     Args:
@@ -67,12 +66,10 @@ class SQLiteStore(TreeStore):
     check_absent = asking(MessageRows.check_absent)
 
     def read(self, session: int, *queries: Query) -> Any:
-        """See `Store`."""
         with self._db.one_moment():
             return super().read(session, *queries)
 
     def watch(self, session: int) -> Callable[[], bool]:
-        """See `Store`."""
         seen, looked, has_forgotten = self._db.changes(), time.perf_counter(), super().watch(session)
 
         def look() -> bool:
@@ -89,7 +86,6 @@ class SQLiteStore(TreeStore):
         return look
 
     def transaction(self) -> AbstractContextManager[None]:
-        """See `Store`."""
         return self._db.joining()
 
     def forget(
@@ -100,7 +96,6 @@ class SQLiteStore(TreeStore):
         super().forget(session, positions, stale=stale, branches=branches)
 
     def scrub(self) -> str | None:
-        """See `Store`."""
         return self._db.checkpoint()
 
     @contextmanager
@@ -110,7 +105,6 @@ class SQLiteStore(TreeStore):
             yield SQLiteInspector(connection)
 
     def faults(self) -> list[str]:
-        """See `Store`."""
         return self._read(lambda rows: list(faults_of(rows.connection, self.path)))
 
     def identity(self) -> str:
@@ -118,12 +112,10 @@ class SQLiteStore(TreeStore):
         return self._db.identity
 
     def backup(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
-        """See `Store`."""
         with self._db.reader() as connection:
             back_up(connection, path, progress)
 
     def close(self) -> None:
-        """See `Store`."""
         self._db.close()
 
     def _read(self, ask: Callable[[SQLiteRows], Result]) -> Result:

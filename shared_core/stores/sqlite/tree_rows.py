@@ -22,7 +22,7 @@ from shared_core.records import (
 )
 from shared_core.store import ALL
 from shared_core.stores.row_values import RowForm, check_row, checksum_of, position_of, read_ref
-from shared_core.stores.rows import BranchEnd, Rows
+from shared_core.stores.rows import BranchEnd, IndexedRows
 from shared_core.stores.sqlite.connection import plain, text, transaction
 from shared_core.stores.sqlite.damage import damaged, is_undecodable, lenient
 
@@ -112,7 +112,7 @@ _FEW_EACH = 16
 the user. A state takes 5 µs; a change, of whoever, 0.05 to 0.2, the more the more sessions have changed."""
 
 
-class TreeRows(Rows):
+class TreeRows(IndexedRows):
     """Sessions and the tree of each; a base of all other rows.
 
     Args:
@@ -149,37 +149,31 @@ class TreeRows(Rows):
         return transaction(self.connection, write=False)
 
     def session(self, user_id: str | None, session_id: str) -> int | None:
-        """See `Rows`."""
         sql = "SELECT session FROM sessions WHERE ident = ?"
         row = self.connection.execute(sql, (ident_of(user_id, session_id),)).fetchone()
         return None if row is None else int(row[0])
 
     def sessions(self, user_ids: Collection[str | None] | None, after: int = 0, limit: int = 2**31) -> list[SessionKey]:
-        """See `Rows`."""
         sql = "SELECT session, user_id, session_id FROM sessions WHERE session > ?"
         found = self._of_users(sql, (after,), user_ids, max(limit, 0))
         return [_session_key(*row) for row in found]
 
     def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
-        """See `Rows`."""
         more = "user_id > ?2" if after is not None else "user_id NOT NULL"
         sql = f"SELECT DISTINCT user_id FROM sessions WHERE {more} ORDER BY user_id LIMIT ?1"
         values = (max(limit, 0), *(() if after is None else (text(after),)))
         return [plain(row[0]) for row in self.connection.execute(sql, values)]
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
-        """See `Rows`."""
         sql = "SELECT session, user_id, session_id FROM sessions WHERE session_id = ? ORDER BY session"
         return [_session_key(*row) for row in self.connection.execute(sql, (text(session_id),))]
 
     def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
-        """See `Rows`."""
         column, value = ("fingerprint", message) if isinstance(message, int) else ("id", text(message))
         sql = f"SELECT session, user_id, session_id FROM sessions WHERE {_HOLDS.format(column=column)}"
         return [_session_key(*row) for row in self._of_users(sql, (value,), [user_id])]
 
     def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
-        """See `Rows`."""
         found = self._of_users(_MAIN_STATES, (text(MAIN), *ROOT), user_ids)
         return [(_session_key(*row[:3]), _state(Position(*row[6:]), *row[3:6])) for row in found]
 
@@ -213,7 +207,6 @@ class TreeRows(Rows):
             return sorted({row[0]: row for some in rows for row in some}.values())[:limit]
 
     def insert_session(self, user_id: str | None, session_id: str) -> int | None:
-        """See `Rows`."""
         user = None if user_id is None else text(user_id)
         values = (ident_of(user_id, session_id), user, text(session_id))
         sql = (
@@ -224,13 +217,11 @@ class TreeRows(Rows):
         return None if row is None else int(row[0])
 
     def session_key(self, session: int) -> SessionKey | None:
-        """See `Rows`."""
         sql = "SELECT user_id, session_id FROM sessions WHERE session = ?"
         row = self.connection.execute(sql, (session,)).fetchone()
         return None if row is None else _session_key(session, *row)
 
     def rename_sessions(self, names: Mapping[int, str]) -> None:
-        """See `Rows`."""
         keys = [self.session_key(session) for session in names]
         rows = [
             (ident_of(one.user_id, names[one.key]), text(names[one.key]), one.key) for one in keys if one is not None
@@ -240,7 +231,6 @@ class TreeRows(Rows):
         self.connection.executemany("UPDATE sessions SET ident = ?, session_id = ? WHERE session = ?", rows)
 
     def state(self, session: int, branch: str | None) -> SessionState | None:
-        """See `Rows`."""
         row = self.connection.execute(_STATE, (session, None if branch is None else text(branch))).fetchone()
         if row is None:
             return None
@@ -252,11 +242,9 @@ class TreeRows(Rows):
         return _state(None if segment is None else Position(segment, depth), last_seq, epoch, changes)
 
     def raise_version(self, session: int) -> None:
-        """See `Rows`."""
         self.connection.execute("UPDATE sessions SET changes = changes + 1 WHERE session = ?", (session,))
 
     def segment(self, session: int, segment: int) -> Segment | None:
-        """See `Rows`."""
         row = self.connection.execute(_SEGMENT, (session, segment)).fetchone()
         if row is None:
             return None
@@ -265,7 +253,6 @@ class TreeRows(Rows):
         return Segment(segment, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
 
     def segments(self, session: int, after: int, limit: int) -> list[Segment]:
-        """See `Rows`."""
         found = []
         for number, *tree, checksum in self.fetch(_SEGMENTS, (session, after, max(limit, 0))):
             _check("segment", number, checksum, (session, number, *tree[:2], *tree[3:]))
@@ -273,24 +260,20 @@ class TreeRows(Rows):
         return found
 
     def raise_number(self, session: int, seq: int) -> None:
-        """See `Rows`."""
         sql = "UPDATE sessions SET least_seq = max(least_seq, ?2) WHERE session = ?1"
         self.connection.execute(sql, (session, seq))
 
     def next_segment(self, session: int) -> int:
-        """See `Rows`."""
         sql = "SELECT coalesce(max(segment), -1) + 1 FROM segments WHERE session = ?"
         return int(self.connection.execute(sql, (session,)).fetchone()[0])
 
     def put_segment(self, session: int, segment: Segment) -> None:
-        """See `Rows`."""
         number, parent, tip, merged, base, turn_shift = segment
         first, second = (*(parent or _NO_POSITION),), (*(merged or _NO_POSITION), base, turn_shift)
         checksum = checksum_of((session, number, *first, *second))
         self.connection.execute(_PUT_SEGMENT, (session, number, *first, tip, *second, checksum))
 
     def end(self, session: int, branch: str) -> BranchEnd | None:
-        """See `Rows`."""
         row = self.connection.execute(_END, (session, text(branch))).fetchone()
         if row is None:
             return None
@@ -299,7 +282,6 @@ class TreeRows(Rows):
         return BranchEnd(Position(segment, depth), tip, bool(attached), last_seq, bool(forgetful))
 
     def branches(self, session: int) -> list[Branch]:
-        """See `Rows`."""
         found = []
         for name, segment, depth, attached, checksum in self.fetch(_BRANCHES, (session,)):
             _check("branch", name, checksum, (session, name, segment, None if attached else depth))
@@ -307,7 +289,6 @@ class TreeRows(Rows):
         return found
 
     def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
-        """See `Rows`."""
         depth = None if attached else head.depth
         # The largest is looked up once a transaction, because that takes as long as there are branches.
         if session not in self._ordinals:
@@ -317,13 +298,11 @@ class TreeRows(Rows):
         self.connection.execute(_PUT_BRANCH, (*row, self._ordinals[session], checksum_of(row)))
 
     def detach_branches(self, session: int, segments: Collection[int]) -> None:
-        """See `Rows`."""
         wanted = (session, json.dumps(list(segments)))
         for name, segment, depth in self.connection.execute(_ATTACHED, wanted).fetchall():
             self.put_branch(session, plain(name), Position(segment, depth))
 
     def rename_branch(self, session: int, name: str, to: str) -> None:
-        """See `Rows`."""
         found = "SELECT session, ?3, segment, depth FROM branches WHERE session = ?1 AND name = ?2"
         for row in self.fetch(found, (session, text(name), text(to))):
             sql = "UPDATE branches SET name = ?, checksum = ? WHERE session = ? AND name = ?"
@@ -337,24 +316,20 @@ class TreeRows(Rows):
         self.connection.executemany("UPDATE refs SET name = ?, checksum = ? WHERE ref = ?", values)
 
     def drop_branch(self, session: int, name: str) -> None:
-        """See `Rows`."""
         self.connection.execute("DELETE FROM branches WHERE session = ? AND name = ?", (session, text(name)))
 
     def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = ALL) -> list[Ref]:
-        """See `Rows`."""
         wanted = "AND kind = ? " if name is None else "AND kind = ? AND name = ? "
         values = (session, kind, *(() if name is None else (text(name),)), max(limit, 0))
         return [read_ref(FORM, session, row) for row in self.fetch(f"{_REFS}{wanted}ORDER BY ref DESC LIMIT ?", values)]
 
     def insert_ref(self, session: int, ref: Ref) -> None:
-        """See `Rows`."""
         positions = (*(ref.position or _NO_POSITION), *(ref.base or _NO_POSITION))
         created_at = text(ref.created_at) if ref.created_at else None
         values = (session, ref.kind, text(ref.name), *positions, text(ref.note))
         self.connection.execute(_INSERT_REF, (*values, checksum_of(values), created_at))
 
     def drop_ref(self, session: int, number: int) -> bool:
-        """See `Rows`."""
         sql = "DELETE FROM refs WHERE session = ? AND ref = ?"
         return bool(self.connection.execute(sql, (session, number)).rowcount)
 
