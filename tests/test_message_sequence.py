@@ -12,7 +12,7 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.records import Position, Record
 from shared_core.session.message_sequence import MessageSequence
 from shared_core.testing import HashingEmbedder
-from tests.stores.plain_store import plain_store
+from tests.stores.dict_store import DictStore
 
 
 class ReadingStore(SQLiteStore):
@@ -51,7 +51,7 @@ indexes = st.one_of(st.none(), st.integers(-9, 9))
 def test_it_is_equal_to_the_list_of_it(
     steps: list[str], other_store: bool, index: int, start: int | None, stop: int | None, step: int | None
 ) -> None:
-    with closing(plain_store() if other_store else SQLiteStore(":memory:")) as store:
+    with closing(DictStore() if other_store else SQLiteStore(":memory:")) as store:
         memory = InfiniteMemory(store, embedder=HashingEmbedder())
         for number, what in enumerate(steps):
             if what == "say":

@@ -9,7 +9,7 @@ import pytest
 
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, SessionPool, SQLiteStore
 from shared_core.testing import HashingEmbedder
-from tests.stores.plain_store import plain_store
+from tests.stores.dict_store import DictStore
 
 ai, user, system = Message.assistant, Message.user, Message.system
 
@@ -124,7 +124,7 @@ def test_the_current_prompt_added_again_is_the_stored_one(store: SQLiteStore) ->
 # On branches
 
 
-@pytest.mark.parametrize("kind", [SQLiteStore, plain_store])
+@pytest.mark.parametrize("kind", [SQLiteStore, DictStore])
 def test_each_branch_has_its_own(kind: Any) -> None:
     with closing(kind(":memory:") if kind is SQLiteStore else kind()) as store:
         memory = new(store)

@@ -7,12 +7,12 @@ import pytest
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, UnknownReferenceError
 from shared_core.store import Store
-from tests.stores.plain_store import plain_store
+from tests.stores.dict_store import DictStore
 
 TALK = [Message.user("Where shall we go in May?"), Message.assistant("To Porto.")]
 
 
-@pytest.mark.parametrize("store", [SQLiteStore(":memory:"), plain_store()], ids=["sqlite", "plain"])
+@pytest.mark.parametrize("store", [SQLiteStore(":memory:"), DictStore()], ids=["sqlite", "dict"])
 def test_a_title_is_given_changed_and_taken_away(store: Store) -> None:
     with InfiniteMemory(store) as memory:
         with pytest.raises(UnknownReferenceError):

@@ -11,7 +11,7 @@ from shared_core.errors import InputFileError, StoreError
 from shared_core.evaluation import Evaluation, evaluate
 from shared_core.evaluation.result import Answer
 from shared_core.testing import HashingEmbedder
-from tests.stores.plain_store import plain_store
+from tests.stores.dict_store import DictStore
 
 FILLER = "Nothing of interest happened, and we talked about the weather for a while, as one does. " * 3
 WORDS: dict[str, Any] = {"embedder": "words", "max_tokens": 600, "reserve_tokens": 0}
@@ -282,10 +282,10 @@ def test_a_file_that_is_in_use_is_left_as_it_is_and_read_as_it_is_now(store: Pat
         assert memory.stats()["embedders"] == []
 
 
-@pytest.mark.parametrize("kind", [SQLiteStore, plain_store])
+@pytest.mark.parametrize("kind", [SQLiteStore, DictStore])
 def test_a_store_is_copied_with_its_vectors_and_left_as_it_is(kind: Any) -> None:
     embedder = HashingEmbedder()
-    opened = SQLiteStore(":memory:") if kind is SQLiteStore else plain_store()
+    opened = SQLiteStore(":memory:") if kind is SQLiteStore else DictStore()
     with InfiniteMemory(opened, embedder=embedder) as memory:
         memory.add(list(messages()))
         memory.index()

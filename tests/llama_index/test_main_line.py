@@ -109,21 +109,21 @@ class CountingStore(SQLiteStore):
 
     def __init__(self) -> None:
         super().__init__(":memory:")
-        self.read = self.written = 0
+        self.rows_read = self.written = 0
 
     def get(self, *args: Any) -> Any:
         found = super().get(*args)
-        self.read += len(found)
+        self.rows_read += len(found)
         return found
 
     def newest(self, *args: Any) -> Any:
         found = super().newest(*args)
-        self.read += len(found)
+        self.rows_read += len(found)
         return found
 
     def find(self, *args: Any) -> Any:
         found = super().find(*args)
-        self.read += len(found)
+        self.rows_read += len(found)
         return found
 
     def append(self, *args: Any, **kwargs: Any) -> Any:
@@ -149,17 +149,17 @@ def test_a_history_that_is_sent_each_time_costs_no_branch_and_little_reading() -
         memory = ours(store=store, token_limit=100)
         engine = SimpleChatEngine.from_defaults(llm=Talker(lambda messages: "fine"), memory=memory)
         engine.chat("one", chat_history=[])
-        before = store.read, store.written
+        before = store.rows_read, store.written
         for turn in range(20):
             engine.chat(f"question {turn}", chat_history=ui(memory))
         assert memory.branches() == ["main"]
         assert store.written - before[1] == 2 * 20, "the question, and the answer"
-        reads = store.read - before[0]
+        reads = store.rows_read - before[0]
         history = ui(memory)
-        read = store.read
+        read = store.rows_read
         for _ in range(5):
             memory.set(history)
-        assert store.read == read, "what was read is not read again"
+        assert store.rows_read == read, "what was read is not read again"
         assert reads < 20 * 50
 
 

@@ -1,4 +1,4 @@
-"""The store contract on a SQLite file; `make soak` runs it in memory, and on a store with nothing of its own, too."""
+"""The store contract on a SQLite file; `make soak` runs it in memory, and on a store over dictionaries, too."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ import pytest
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
 from shared_core.testing import StoreContract
-from tests.stores.plain_store import plain_store
+from tests.stores.dict_store import DictStore
 
 
 class TestFile(StoreContract):
@@ -36,7 +36,7 @@ if os.environ.get("SOAK"):
     class TestInMemory(StoreContract):
         """The fixture `reopen`, as it is when a store does not override it, skips and says why."""
 
-        @pytest.fixture(params=[lambda: SQLiteStore(":memory:"), plain_store], ids=["sqlite", "plain"])
+        @pytest.fixture(params=[lambda: SQLiteStore(":memory:"), DictStore], ids=["sqlite", "dict"])
         def store(self, request: pytest.FixtureRequest) -> Iterator[Store]:
             with closing(request.param()) as store:
                 yield store

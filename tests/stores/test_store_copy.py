@@ -24,7 +24,7 @@ from shared_core.records import MAIN, Restored, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.testing import CountedStore, HashingEmbedder
 from shared_core.testing.oracle import Session, drafts
-from tests.stores.plain_store import plain_store
+from tests.stores.dict_store import DictStore
 from tests.stores.postgres_server import Server
 from tests.support.documents import ROOT
 from tests.support.random_talk import RandomTalk
@@ -41,7 +41,7 @@ def opened(kind: str, server: Server | None = None, name: str = "") -> Iterator[
         assert server is not None
         store: Store = PostgresStore(server.address(), schema=f"copy {name}", partitions=2)
     else:
-        store = {"sqlite": lambda: SQLiteStore(":memory:"), "plain": plain_store}[kind]()
+        store = {"sqlite": lambda: SQLiteStore(":memory:"), "dict": DictStore}[kind]()
     with closing(store):
         yield store
     if kind == "postgres" and server is not None:
@@ -70,7 +70,7 @@ def talk_and_copy(source: Store, target: Store, random: Random, rounds: int) -> 
 
 
 @FEW
-@given(st.integers(0, 2**32), st.sampled_from([("sqlite", "plain"), ("plain", "sqlite")]))
+@given(st.integers(0, 2**32), st.sampled_from([("sqlite", "dict"), ("dict", "sqlite")]))
 def test_whatever_happened_a_copy_is_equal(seed: int, kinds: tuple[str, str]) -> None:
     with opened(kinds[0]) as source, opened(kinds[1]) as target:
         talk_and_copy(source, target, Random(seed), 3)
@@ -130,7 +130,7 @@ def test_one_users_sessions() -> None:
 
 
 def test_vectors_that_changed_or_went_follow() -> None:
-    with opened("sqlite") as source, opened("plain") as target:
+    with opened("sqlite") as source, opened("dict") as target:
         key = Session(source).key
         source.append(key, MAIN, drafts("u1", "u2", "u3"))
         places = [record.position for record in source.get(key, ["u1", "u2", "u3"])]

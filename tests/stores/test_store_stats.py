@@ -11,7 +11,7 @@ from shared_core import InfiniteMemory, Message, PostgresStore, SQLiteStore
 from shared_core.operations.store_stats import SessionSize, SpaceStats, store_stats
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
-from tests.stores.plain_store import plain_store
+from tests.stores.dict_store import DictStore
 from tests.stores.postgres_server import Server
 
 
@@ -60,5 +60,5 @@ def test_everything_is_counted(store: Store) -> None:
 def test_an_empty_store_and_one_of_another_kind(store: Store) -> None:
     found = store_stats(store)
     assert (found.sessions, found.messages, found.spaces, found.largest) == (0, 0, [], [])
-    with pytest.raises(ValueError, match="PlainStore cannot be counted"):
-        store_stats(plain_store())
+    with pytest.raises(ValueError, match="DictStore cannot be counted"):
+        store_stats(DictStore())
