@@ -414,20 +414,6 @@ class LexicalIndex:
         """Return the messages of a line that hold a term."""
         return self.on_line((term,), line)[1].astype(np.int64)
 
-    def share_held(self, terms: Sequence[Sequence[str]], line: LinePrefix, indices: Indices) -> float:
-        """Return the share of some terms, by their idf, that some messages of a line hold together; 0 of no terms.
-
-        Args:
-            terms: the terms, each with those that count as the same.
-            line: the line.
-            indices: the messages.
-        """
-        found = [self.on_line(forms, line)[1] for forms in terms]
-        idf = np.array([idf_of(len(there), line.upto) for there in found])
-        # The few are looked for in the many: the other way round, NumPy would make a table of the many.
-        held = np.array([bool(np.isin(there, indices).any()) for there in found], dtype=np.bool_)
-        return float(idf[held].sum() / max(float(idf.sum()), 1e-9))
-
     def _on_line(self, terms: Sequence[str], line: LinePrefix, mean: float) -> tuple[Indices, Floats]:
         """Return the indices at which any of some terms occurs on a line, and their frequency over the length norm."""
         rows, indices, frequency = self.on_line(terms, line)

@@ -107,24 +107,6 @@ def oracle(case: Case) -> tuple[list[float], float]:
     return values, ceiling
 
 
-@given(cases(), st.sets(st.integers(0, 11)))
-def test_the_share_that_some_messages_hold_together_is_that_of_the_terms_in_any_of_them(
-    case: Case, chosen: set[int]
-) -> None:
-    line = line_in(case)
-    said = [case.documents[row] for row in case.rows[: case.upto]]
-    indices = sorted(index for index in chosen if index < len(said))
-    weights = {
-        term: math.log1p((len(said) - size + 0.5) / (size + 0.5)) if said else 0.0
-        for term in case.query
-        for size in [sum(term in document for document in said)]
-    }
-    held = sum(weights[term] for term in case.query if any(term in said[index] for index in indices))
-    every = sum(weights[term] for term in case.query)
-    found = index_of(case.documents).share_held([(term,) for term in case.query], line, np.array(indices, np.int64))
-    assert found == pytest.approx(held / every if every else 0.0)
-
-
 @given(cases())
 def test_scores_are_those_of_the_formulas(case: Case) -> None:
     values, ceiling = score(case)
