@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, compress
 
 import numpy as np
 import numpy.typing as npt
@@ -208,8 +208,8 @@ class Searcher:
             pending = sum(self._count_pending(scope, failed=dense.failed) for scope in scopes)
             notes += _shortened(scopes)
             if vector is not None and len(newest) and scopes[0].vectors is not None:
-                vectors = scopes[0].vectors.vectors.first(scopes[0].line.rows[newest])
-                vector = towards(vector, vectors, lent, share(own))
+                vectors, rows = scopes[0].vectors.vectors, scopes[0].line.rows[newest]
+                vector = towards(vector, vectors.first(rows), list(compress(lent, vectors.has(rows))), share(own))
             ranked = self._rank(query, scopes, vector, dense, room)
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
         name = dense.key if dense.embedder is not None and vector is not None else None
