@@ -83,7 +83,6 @@ PROMPT_ABLATIONS = (
     Ablation("the conversation", {(SEARCH, "in_conversation"): lambda query, said: query}),
     Ablation("borrowed words", {(SEARCH, "points_back"): lambda query: False}),
     Ablation("openings of sittings", {(SIGNALS, "OPENS_BOOST"): 0.0, (RANKING, "SITTING_SHARE"): 0.0}),
-    Ablation("newer sittings", {(SIGNALS, "SINCE_BOOST"): 0.0}),
     Ablation("newer messages", {(READ, "newer"): lambda *_: None}),
     Ablation("the user without a name", {(SIGNALS, "ANOTHER_USER"): 0.0}),
     Ablation("shorter excerpts", {(READ, "excerpt_size"): lambda tokens, room, most: most}),

@@ -14,7 +14,7 @@ from shared_core.plugins.base import Vectors
 from shared_core.prompt.hits import Hit, Place, Reason
 from shared_core.recall.query import Query
 from shared_core.recall.scope import Scope
-from shared_core.recall.signals import ScopeSearch, Signals
+from shared_core.recall.signals import OPENS_BOOST, ScopeSearch, Signals
 
 STRONG = 60
 """This many of the best messages lift their neighbours. In a shorter list nothing is lifted."""
@@ -284,7 +284,7 @@ def _usual(found: Signals, lists: Mask) -> Mask:
 
 def spoken_for(searches: Sequence[ScopeSearch], found: Signals, score: Floats) -> Floats:
     """Return what messages that open a sitting gain from the best message found in it, given the scores."""
-    alone, gain = score - found.resumed, np.zeros_like(score)
+    alone, gain = score - np.float32(OPENS_BOOST) * found.opens, np.zeros_like(score)
     for search in searches:
         own = np.flatnonzero(found.scopes == search.number)
         sittings = search.scope.line.sittings[found.indices[own]]

@@ -63,15 +63,8 @@ NDCG@10; 1.2 more in 1,000 with MiniLM. Nothing beyond .3 changes elsewhere.
 OPENS_BOOST = 3.0
 """Added to the message that opens a sitting if the question goes on with the conversation.
 
-Such messages say what a sitting is about. Measured on RealMem (`recall="thorough"`) with a `SINCE_BOOST` of
--0.6 and `SITTING_SHARE`: 25 to 42 % of the evidence in 1,000 tokens, 55 to 70 in 4,000.
-"""
-
-SINCE_BOOST = -0.5
-"""Added, multiplied by `Signals.since`, if the question goes on with the conversation.
-
-Measured on BEAM's questions about preferences, with 0.6: counting days instead of sittings loses 9 points of the
-evidence in 1,000 tokens and 16 in 4,000.
+Such messages say what a sitting is about. Measured on RealMem (`recall="thorough"`) with `SITTING_SHARE`: 25 to 42 % of
+the evidence in 1,000 tokens, 55 to 70 in 4,000.
 """
 
 NEWEST_SITTINGS = 10
@@ -100,7 +93,6 @@ class Signals:
         instructs: 1 if it says how to answer from then on.
         reacts: 1 if it speaks about the listener and not about the speaker; less for a long message.
         opens: 1 if it opens a sitting and the question goes on with the conversation.
-        since: the logarithm of the sittings since its own plus one, if the question goes on with the conversation.
     """
 
     scopes: Indices
@@ -114,19 +106,12 @@ class Signals:
     instructs: Floats
     reacts: Floats
     opens: Floats
-    since: Floats
 
     def boosted(self, score: Floats) -> Floats:
         """Return scores by words and meaning with what the other signals add to them."""
         boosts = SPEAKER_BOOST * self.named + DATE_BOOST * self.dated + INSTRUCTION_BOOST * self.instructs
-        boosted: Floats = score + boosts + REACTION_BOOST * self.reacts
-        return boosted + self.resumed
-
-    @property
-    def resumed(self) -> Floats:
-        """What the signals of a question that goes on with the conversation add."""
-        added: Floats = np.float32(OPENS_BOOST) * self.opens + np.float32(SINCE_BOOST) * self.since
-        return added
+        boosted: Floats = score + boosts + REACTION_BOOST * self.reacts + OPENS_BOOST * self.opens
+        return boosted
 
     @classmethod
     def none(cls) -> "Signals":
@@ -230,16 +215,14 @@ class ScopeSearch:
             np.full(len(indices), self.number), indices, shares, present, dense, around, self._named(rows),
             query.date_matches(session_index.columns["times"][rows]),
             session_index.columns["instructs"][rows].astype(np.float32),
-            fade * (session_index.columns["persons"][rows] < 0), *self._resumed(indices),
+            fade * (session_index.columns["persons"][rows] < 0), self._opens(indices),
         )  # fmt: skip
 
-    def _resumed(self, indices: Indices) -> tuple[Floats, Floats]:
-        """Return `Signals.opens` and `Signals.since` at some indices."""
+    def _opens(self, indices: Indices) -> Floats:
+        """Return `Signals.opens` at some indices."""
         if not self.query.goes_on or not len(indices):
-            return np.zeros(len(indices), dtype=np.float32), np.zeros(len(indices), dtype=np.float32)
-        sittings = self.scope.line.sittings
-        since = np.log1p(sittings[self.scope.line.upto - 1] - sittings[indices])
-        return self.scope.opens(indices).astype(np.float32), since.astype(np.float32)
+            return np.zeros(len(indices), dtype=np.float32)
+        return self.scope.opens(indices).astype(np.float32)
 
     def _named(self, rows: npt.NDArray[np.int32]) -> Floats:
         """Return `Signals.named` of some rows."""
