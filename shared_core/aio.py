@@ -138,7 +138,6 @@ class AsyncInfiniteMemory:
     export = in_thread(InfiniteMemory.export)
     backup = in_thread(InfiniteMemory.backup)
     import_file = in_thread(InfiniteMemory.import_file)
-    close_turn = in_thread(InfiniteMemory.close_turn)
     forget = in_thread(InfiniteMemory.forget)
     scrub = in_thread(InfiniteMemory.scrub)
     close = in_thread(InfiniteMemory.close)

@@ -277,11 +277,6 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             self._indexes.note_stored()
             return history, stored
 
-    def close_turn(self) -> None:
-        """Let the next reply join the newest turn of the branch, even if this object opened another turn."""
-        with self._lock:
-            self._checkout.writer.open_turn = None
-
     def _stripped(self, messages: Sequence[Message]) -> list[Message]:
         return [strip(message, self._strippers) for message in messages] if self._strippers else list(messages)
 
@@ -564,8 +559,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     # Closing
 
     def _rest(self) -> None:
-        """Store the vectors that questions have made, and take as little memory as possible until it is lent again."""
+        """Store the vectors that questions have made, close the turn, and take little memory until it is lent again."""
         with self._lock:
+            self._checkout.writer.open_turn = None
             if self._closed:
                 return
             self._indexes.save_vectors()

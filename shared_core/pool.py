@@ -93,7 +93,6 @@ class SessionPool:
 
     def give_back(self, memory: InfiniteMemory) -> None:
         """Return a memory to the pool, for the next caller."""
-        memory.close_turn()
         memory._rest()
         self._keep(memory)
 

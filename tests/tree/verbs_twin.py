@@ -89,7 +89,7 @@ class Twin:
 
     def say(self, kind: str) -> None:
         messages = []
-        self.memory.close_turn()
+        self.memory._checkout.writer.open_turn = None
         for letter in kind:
             self.said += 1
             id_, role = f"item{self.said}", "user" if letter == "u" else "assistant"
