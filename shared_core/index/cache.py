@@ -16,9 +16,8 @@ from shared_core.index.session import SNAPSHOT_ROWS, SessionIndex
 from shared_core.index.session_vectors import SessionVectors, vectors_in
 from shared_core.index.user import UserIndex
 from shared_core.records import ROOT, Position, SessionState
-from shared_core.runtime.companions import Companions
 from shared_core.runtime.forks import Depth, fork_safe_lock
-from shared_core.runtime.threads import in_background
+from shared_core.runtime.threads import companion, in_background
 from shared_core.session.live import LiveSession
 from shared_core.store import Store
 
@@ -109,7 +108,7 @@ class IndexCache:
     @staticmethod
     def of(store: Store) -> "IndexCache":
         """Return the cache that belongs to a store; it exists as long as the store."""
-        return _caches.of(store)
+        return companion(store, IndexCache, IndexCache)
 
     def __init__(self) -> None:
         self.max_bytes = MAX_BYTES
@@ -197,9 +196,6 @@ class IndexCache:
             self._nbytes = 0
         for one in kept:
             one.rest()
-
-
-_caches = Companions(lambda _: IndexCache())
 
 
 class OpenIndexes:

@@ -11,7 +11,6 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from shared_core.runtime.companions import Companions
 from shared_core.runtime.forks import Depth, fork_safe_lock
 
 Arguments = ParamSpec("Arguments")
@@ -98,11 +97,6 @@ class StoreThreads:
         self._threads: ThreadPoolExecutor | None = None
         self._pid = os.getpid()
 
-    def end(self) -> None:
-        """End the threads that are idle, and the others after their calls."""
-        if self._threads is not None and self._pid == os.getpid():
-            self._threads.shutdown(wait=False)
-
     async def run(
         self, function: Callable[Arguments, Result], /, *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
@@ -116,9 +110,19 @@ class StoreThreads:
         return await asyncio.wrap_future(future)
 
 
-_of_stores = Companions[StoreThreads](lambda store: StoreThreads(store.connections), StoreThreads.end)
+_guard = fork_safe_lock(Depth.MOMENT)
+
+
+def companion(store: Any, kind: type[Result], make: Callable[[], Result]) -> Result:
+    """Return the one object of a kind that all who use a store in this process share. It ends with the store."""
+    with _guard:
+        held: dict[str, Any] = vars(store)  # a store's own, as two stores may be equal
+        if kind.__name__ not in held:
+            held[kind.__name__] = make()
+        found: Result = held[kind.__name__]
+        return found
 
 
 def threads_of(store: Any) -> StoreThreads:
     """Return the threads for the calls of a store, as many as it serves at a time (`Store.connections`)."""
-    return _of_stores.of(store)
+    return companion(store, StoreThreads, lambda: StoreThreads(store.connections))
