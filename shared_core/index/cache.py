@@ -64,9 +64,11 @@ class SharedIndex:
         return list(self.rows.vectors.values())
 
     def due(self, least: int = SNAPSHOT_ROWS) -> list[SessionIndex | SessionVectors]:
-        """Return the parts of which a snapshot is due; see `SessionIndex.snapshot_due`."""
+        """Return the parts of which a snapshot is due: with so much that is new, or all of them after a damage."""
         parts: list[SessionIndex | SessionVectors] = [self.rows, *self.vectors]
-        return [one for one in parts if one.snapshot_due(least)]
+        if not self.rows.may_be_saved:
+            return []
+        return [one for one in parts if self.rows.needs_rewrite or one.snapshot_due(least)]
 
     def save_snapshots(self, saved: Saved | None = None, least: int = SNAPSHOT_ROWS) -> None:
         """Save the snapshots that are due.
@@ -81,6 +83,7 @@ class SharedIndex:
         due, rows, began = self.due(least), len(self.rows), time.perf_counter()
         for one in due:
             one.save_snapshot()
+        self.rows.needs_rewrite = False
         if due and saved is not None:
             saved(rows, time.perf_counter() - began)
 

@@ -83,7 +83,8 @@ class SessionIndex:
     `lexical` holds the words of the contents, `grounding` those of the text that is kept apart from them, which only
     `search` looks at.
 
-    `damaged` is set if the snapshot could not be read and the index was made from the messages.
+    `damaged` is set if a snapshot could not be read and was made again from what is stored, or if a stored vector was
+    damaged, and `needs_rewrite` until the snapshots are saved again.
 
     Several memories may use one index at the same time, from several threads. Rows only grow, under the index's lock,
     which is not held while the store is asked: a thread in a transaction of the store may wait for it. What a search
@@ -123,7 +124,7 @@ class SessionIndex:
         self._lines: OrderedDict[tuple[Span, ...], Line] = OrderedDict()
         self.gone = np.empty(0, dtype=np.int32)
         self.saved = 0
-        self._needs_rewrite = False
+        self.needs_rewrite = False
         self._show()
 
     def __len__(self) -> int:
@@ -347,8 +348,7 @@ class SessionIndex:
 
     def snapshot_due(self, least: int = SNAPSHOT_ROWS) -> bool:
         """Return whether to save a snapshot: so many rows are new, and a twentieth, as it is written whole."""
-        new = len(self) - self.saved
-        return self.may_be_saved and (self._needs_rewrite or new >= max(least, len(self) // 20))
+        return len(self) - self.saved >= max(least, len(self) // 20)
 
     def save_snapshot(self) -> None:
         """Store a snapshot, so that the next process reads it instead of all messages."""
@@ -362,10 +362,10 @@ class SessionIndex:
         # The store refuses it if something was forgotten meanwhile, which the snapshot would still hold.
         if self.store.keep(self.session, Snapshot(SNAPSHOT, pack(about, arrays)), epoch):
             with self.lock:
-                self.saved, self._needs_rewrite = max(self.saved, rows), False
+                self.saved = max(self.saved, rows)
 
     def _take_snapshot(self, found: StoredSnapshot) -> None:
-        self._needs_rewrite = found.damaged
+        self.needs_rewrite |= found.damaged
         self.damaged |= found.damaged
         about, arrays = found.about, found.arrays
         if about is None or about["epoch"] != self.epoch or about.get("rules") != digest():

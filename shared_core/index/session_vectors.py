@@ -42,8 +42,7 @@ class Shortened(NamedTuple):
 class SessionVectors:
     """The dense half of a session's index. Several threads may use it; what changes does so under the index's lock.
 
-    `damaged` is set if the snapshot could not be read and the index was made from the stored vectors, or if a stored
-    vector was damaged and has to be made again. `shortened` lists long texts of which not all was embedded here.
+    `shortened` lists long texts of which not all was embedded here.
 
     Attributes:
         epoch: the session's when the vectors were loaded or last followed.
@@ -61,8 +60,6 @@ class SessionVectors:
         self.dimension = dimension
         self.epoch = session_index.epoch
         self.saved: list[int] = []
-        self.damaged = False
-        self._needs_rewrite = False
         self._unsaved: list[VectorRow] = []
         self.shortened: list[Shortened] = []
         self._claimed: set[int] = set()
@@ -223,7 +220,7 @@ class SessionVectors:
 
     def take(self, found: Sequence[tuple[Position, bytes]]) -> None:
         """Add the stored vectors of some messages, as far as these are here and have none."""
-        self.damaged |= not all(data for _, data in found)
+        self.session_index.damaged |= not all(data for _, data in found)
         found = [one for one in found if one[1]]
         rows = self.session_index.rows_at([position for position, _ in found])
         # A concurrent caller may have embedded the same rows. The first vector stays, as a row has only one.
@@ -235,9 +232,8 @@ class SessionVectors:
             self.vectors.add(np.repeat([row for row, _ in new], pieces), vectors)
 
     def snapshot_due(self, least: int = SNAPSHOT_ROWS) -> bool:
-        """Return whether to save a snapshot: there are so many new vectors, and nothing was forgotten."""
-        new = len(self.vectors) - sum(self.saved)
-        return self.session_index.may_be_saved and (self._needs_rewrite or new >= least)
+        """Return whether to save a snapshot: so many vectors are new."""
+        return len(self.vectors) - sum(self.saved) >= least
 
     def save_snapshot(self) -> None:
         """Store the vectors in the form in which they are searched, without the parts that are stored as they are."""
@@ -256,7 +252,6 @@ class SessionVectors:
             if not self._store.keep(self.session_index.session, Snapshot(self._name(number), data), epoch):
                 return
             self.saved[number : number + 1] = [size]
-        self._needs_rewrite = False
 
     def _load_snapshot(self) -> None:
         """Load the parts up to one that is not there, or of rows that are not loaded here."""
@@ -265,7 +260,7 @@ class SessionVectors:
             found = read_snapshot(self._store, self.session_index.session, self._name(number))
             if found.damaged:
                 self.vectors, self.saved = VectorIndex(self.dimension), []
-                self.damaged = self._needs_rewrite = True
+                self.session_index.damaged = self.session_index.needs_rewrite = True
                 return
             if found.about != about or found.arrays["owners"].max(initial=0) >= len(self.session_index):
                 return

@@ -15,8 +15,6 @@ from shared_core.errors import EmbedderError, warn
 from shared_core.events import Note
 from shared_core.index.cache import OpenIndexes
 from shared_core.index.lines import LinePrefix
-from shared_core.index.session import SessionIndex
-from shared_core.index.session_vectors import SessionVectors
 from shared_core.languages.language import ENGLISH
 from shared_core.plugins.base import Embedder, Vectors
 from shared_core.plugins.calls import Failure, Late, Steps
@@ -370,9 +368,7 @@ def _shortened(scopes: Sequence[Scope]) -> list[Note]:
 
 def _was_damaged(scopes: Sequence[Scope]) -> bool:
     """Return whether a stored index was found damaged since the last call."""
-    kept: list[SessionIndex | SessionVectors] = [scope.session_index for scope in scopes]
-    kept += [scope.vectors for scope in scopes if scope.vectors is not None]
-    damaged = [one for one in kept if one.damaged]
-    for one in damaged:
-        one.damaged = False
+    damaged = [scope.session_index for scope in scopes if scope.session_index.damaged]
+    for index in damaged:
+        index.damaged = False
     return bool(damaged)

@@ -79,7 +79,7 @@ def test_no_snapshot_holds_what_was_forgotten(store: SQLiteStore) -> None:
     index.save_snapshot()
     session.forget([Position(0, 20)])
     assert index.refresh(store.state(session.key))
-    assert not index.snapshot_due(0)
+    assert not index.may_be_saved
     assert store.snapshot(session.key, SNAPSHOT) is None
     anew = refreshed(session)
     anew.save_snapshot()

@@ -97,8 +97,7 @@ class TestVectors:
         assert vectors.missing(np.array([False, True, True])).tolist() == []
         half = embedder.embed_documents(["y", "z"]).astype(np.float16)
         np.testing.assert_array_equal(vectors.vectors.first(rows), half)
-        assert not index.snapshot_due(0), "it would hold what is forgotten"
-        assert not vectors.snapshot_due(0)
+        assert not index.may_be_saved, "a snapshot would hold what is forgotten"
         anew = vectors_of(session)
         np.testing.assert_array_equal(anew.vectors.matrix(np.arange(2)), half)
 
@@ -154,7 +153,7 @@ class TestVectors:
         vectors.save()
         assert [position for position, *_ in session.store.vectors(session.key, "space")] == [Position(0, 0)]
         assert refreshed(session, vectors.session_index).gone.tolist() == [1]
-        assert not vectors.snapshot_due(0), "it would hold what is forgotten"
+        assert not vectors.session_index.may_be_saved, "a snapshot would hold what is forgotten"
 
 
 class TestParts:
@@ -228,7 +227,7 @@ class TestParts:
         again = vectors_of(session)
         fill(again, embedder, again.missing(np.full(14, True)).tolist())
         assert sorted(again.vectors.owners.tolist()) == list(range(14))
-        assert not again.damaged
+        assert not again.session_index.damaged
         for row in range(14):
             question = embedder.embed_query(str(row))
             for found, right in zip(again.vectors.search(question, 14), ours.vectors.search(question, 14), strict=True):
