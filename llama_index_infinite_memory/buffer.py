@@ -1,26 +1,25 @@
 """InfiniteChatMemoryBuffer: a chat memory buffer for LlamaIndex that keeps every message."""
 
 import asyncio
-import copy
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY, BaseMemory
 from llama_index.core.storage.chat_store import BaseChatStore
-from pydantic import Field, PrivateAttr, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
 from llama_index_infinite_memory.chat_store import InfiniteChatStore
 from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.instrumentation import report_get, report_put, report_search, traced
 from llama_index_infinite_memory.messages import chat_messages
-from llama_index_infinite_memory.open_stores import StoreLike, shared_store
+from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
 from llama_index_infinite_memory.prompt import Input, Question, prompt_messages, prompt_steps, read_question
-from llama_index_infinite_memory.serialization import reference, refuse_shared_key, register, restore, upstream_messages
+from llama_index_infinite_memory.serialization import reference, restore, upstream_messages
 from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.aio import AsyncInfiniteMemory
@@ -66,57 +65,61 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     `forget` erases. Messages are copied when they are put and when they are returned, except the newest user message:
     `get` returns the same object every time, because agents write their state into it.
 
-    Threads may share a buffer, and buffers may share a conversation, a file or a chat store. Close it if its store is a
-    file. Copies, pickles and the result of `from_dict(to_dict())` go on in the same conversation.
+    Threads may share a buffer, and buffers may share a conversation or a file. Close it if its store is a file. Pickles
+    and the result of `from_dict(to_dict())` go on in the same conversation, and so does `copy`; a `deepcopy` begins
+    with what was said, and goes on as a branch of its own.
 
     Attributes:
         token_limit: the most that `get` returns; may be changed.
-        chat_store_key: the key in `chat_store`, and the session's id unless one is given.
         session_id: the session's id.
         user_id: the user's id.
+        conversation: what is shared; workflows, which copy their state, do not copy a field that is left out of JSON.
     """
 
     token_limit: int
-    chat_store_key: str = Field(default=DEFAULT_CHAT_STORE_KEY, frozen=True)
     session_id: str = Field(frozen=True)
     user_id: str | None = Field(default=None, frozen=True)
-    _conversation: Conversation = PrivateAttr()
+    conversation: Any = Field(default=None, exclude=True, repr=False)
 
     def __init__(self, **given: Any) -> None:
         """Open a conversation; the arguments are those of `from_defaults`, but for `llm`, and all have their names."""
         given.pop("class_name", None)
+        key = name_value("chat_store_key", given.pop("chat_store_key", DEFAULT_CHAT_STORE_KEY))
         of_class = type(self).model_fields
         fields = {name: given.pop(name) for name in [*given] if name in of_class}
         if fields.get("token_limit", -1) < 1:
             hint = " Pass token_limit instead of max_tokens." if "max_tokens" in given else ""
             raise ValueError(f"Token limit must be set and greater than 0.{hint}")
-        fields["chat_store_key"] = fields.get("chat_store_key", DEFAULT_CHAT_STORE_KEY)
         if fields.get("session_id") is None:
-            fields["session_id"] = name_value("chat_store_key", fields["chat_store_key"])
+            fields["session_id"] = key
         name_value("session_id", fields["session_id"])
         super().__init__(**fields)
         if "attached" in given:
-            self._conversation = restore(given, self.session_id, self.user_id, self.chat_store_key)
+            self.conversation = restore(given, self.session_id, self.user_id)
         else:
-            self._conversation = self._opened(**given)
+            self.conversation = self._opened(key, **given)
 
     def _opened(
-        self, *, store: StoreLike = None, chat_store: BaseChatStore | None = None,
+        self, key: str, *, store: StoreLike | OpenStore = None, chat_store: BaseChatStore | None = None,
         chat_history: Iterable[ChatMessage] | None = None, **settings: Any,
     ) -> Conversation:  # fmt: skip
+        if chat_store is not None:
+            instance("chat_store", chat_store, BaseChatStore)
+        if isinstance(chat_store, InfiniteChatStore):
+            if store is not None or chat_store.user_id != self.user_id:
+                raise ValueError("chat_store: it has a store and a user_id; leave store= out, pass the same user_id")
+            store = chat_store.opened
+            own = {name: value for name, value in settings.items() if value is not None}
+            settings = {**chat_store.settings.given, **own}
         chosen = Settings.of(store=store, **settings)
         if chat_history is not None:
             chat_history = chat_messages("chat_history", chat_history)
-        opened = shared_store(store)
-        made = Conversation(opened, session_id=self.session_id, user_id=self.user_id, settings=chosen)
-        if isinstance(chat_store, InfiniteChatStore) and chat_store.holds(made, self.chat_store_key):
-            raise ValueError("chat_store: it is the session of this buffer, in the same store; leave chat_store= out")
-        if chat_store is not None:
-            instance("chat_store", chat_store, BaseChatStore)
-            made.attach(chat_store, self.chat_store_key, instead=chat_history)
-        elif chat_history is not None:
+        made = Conversation(shared_store(store), session_id=self.session_id, user_id=self.user_id, settings=chosen)
+        if chat_history is not None:
             made.replace(chat_history)
-        return register(made)
+        elif chat_store is not None and made.session is None:
+            made.replace(chat_store.get_messages(key))
+        return made
 
     @classmethod
     def class_name(cls) -> str:
@@ -145,8 +148,8 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         Args:
             chat_history: messages that replace the stored conversation.
             llm: the limit is three quarters of its context window, unless a limit is given.
-            chat_store: holds the conversation: what others add to it or delete there is seen here, and a message that
-                it does not take is not stored here. `store` adds recall, branches and what was said before.
+            chat_store: an `InfiniteChatStore`, which holds the conversation; from any other, what it holds now is
+                imported once, if this conversation has never had a message.
             chat_store_key: the conversation's key there, and the session's id unless one is given.
             token_limit: the most that `get` returns; 3,000 without `llm`.
             tokenizer_fn: counts tokens; LlamaIndex's by default.
@@ -179,10 +182,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
 
     @property
     def memory(self) -> InfiniteMemory:
-        """The engine's memory of this conversation: summaries, merges, exports, and everything else it can do.
-
-        What it changes, a `chat_store` does not see: erase messages with `forget` here.
-        """
+        """The engine's memory of this conversation: summaries, merges, exports, and everything else it can do."""
         memory = self._conversation.memory
         memory.max_tokens = self.token_limit
         return memory
@@ -193,9 +193,24 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         return self._conversation.settings.tokenizer_fn
 
     @property
-    def chat_store(self) -> BaseChatStore | None:
-        """The chat store that holds the conversation."""
-        return self._conversation.chat_store[0] if self._conversation.chat_store else None
+    def chat_store(self) -> InfiniteChatStore:
+        """The conversations of this store and user as a chat store, as they are on `main`; `persist` writes a file."""
+        conversation = self._conversation
+        if conversation.chat_store is None:
+            conversation.memory  # noqa: B018  # which refuses a conversation that is closed
+            conversation.chat_store = InfiniteChatStore(
+                conversation.opened, user_id=self.user_id, **conversation.settings.given
+            )
+        return cast(InfiniteChatStore, conversation.chat_store)
+
+    @property
+    def chat_store_key(self) -> str:
+        """The key of this conversation in `chat_store`: the session's id."""
+        return self.session_id
+
+    @property
+    def _conversation(self) -> Conversation:
+        return cast(Conversation, self.conversation)
 
     # The protocol of BaseMemory
 
@@ -227,7 +242,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def _question(self, given: Input, initial: int) -> Question:
         if initial > self.token_limit:
             raise ValueError("Initial token count exceeds token limit")
-        self._conversation.follow_chat_store()
         question = read_question(self._conversation, given, self.token_limit, initial)
         self._conversation.last = given, initial
         return question
@@ -240,7 +254,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
 
     def get_all(self) -> list[ChatMessage]:
         """Return copies of all messages of the branch, oldest first."""
-        self._conversation.follow_chat_store()
         return self._conversation.all()
 
     async def aget_all(self) -> list[ChatMessage]:
@@ -302,7 +315,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         return run_steps(prompt_steps(self._conversation, self._question(*given))).report
 
     def forget(self, ids: Sequence[str] | None = None, *, session: bool = False) -> ForgetResult:
-        """Erase messages from all branches, from files and from `chat_store`.
+        """Erase messages from all branches and from files.
 
         Args:
             ids: those to erase, as `search` names them.
@@ -327,7 +340,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
 
         Results of tools, and text that is set apart, are searched as well.
         """
-        self._conversation.follow_chat_store()
         return self._found(query, self.memory.search(query, top_k, since=since, until=until, role=role or SEARCHED))
 
     @traced
@@ -336,7 +348,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         role: Role | None = None,
     ) -> list[FoundMessage]:  # fmt: skip
         """Do what `search` does without blocking the event loop."""
-        await self._in_order(self._conversation.follow_chat_store)
         memory = AsyncInfiniteMemory(await asyncio.to_thread(lambda: self.memory))
         found = await memory.search(query, top_k, since=since, until=until, role=role or SEARCHED)
         return await asyncio.to_thread(self._found, query, found)
@@ -421,8 +432,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
                 hold, such as `embed_model`, or the `store`, if the file was moved.
 
         Raises:
-            ValueError: the data has no `token_limit`, or an argument is unknown; or a `chat_store` is given for another
-                session or user, without the `chat_store_key` of their conversation there.
+            ValueError: the data has no `token_limit`, or an argument is unknown.
             StoreError: the conversation's file is gone, or holds another one.
 
         Warns:
@@ -430,7 +440,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """
         given = {**cls.restore_arguments(data), **kwargs}
         if "attached" in data:
-            refuse_shared_key({**data, **given}, given)
             return cls(**{**data, **given})
         key = data.get("chat_store_key", DEFAULT_CHAT_STORE_KEY)
         told = {"chat_history": upstream_messages(data, key), "token_limit": data.get("token_limit", -1)}
@@ -442,11 +451,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         return {}
 
     # Copies
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        copied = copy.copy(self)
-        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
-        return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = self._conversation.settings.given
@@ -460,7 +464,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """Return whether both share one conversation and have the same limit."""
         if not isinstance(other, InfiniteChatMemoryBuffer):
             return NotImplemented
-        return self._conversation is other._conversation and self.__dict__ == other.__dict__
+        return self.__dict__ == other.__dict__
 
     __hash__ = None  # type: ignore[assignment]  # the limit may change
 

@@ -1,5 +1,7 @@
 """InfiniteChatStore: a chat store for LlamaIndex that keeps every message, for memories that take one."""
 
+import json
+import os
 import uuid
 import weakref
 from collections import Counter, OrderedDict
@@ -22,6 +24,9 @@ from shared_core.records import MAIN
 from shared_core.runtime.forks import Depth, fork_safe_lock
 
 __all__ = ["InfiniteChatStore"]
+
+DEFAULT_PERSIST_PATH = "chat_store.json"
+"""The file that `persist` writes by default, as `SimpleChatStore` does."""
 
 IN_USE = 64
 """The number of conversations that stay ready to use, those used last."""
@@ -57,7 +62,7 @@ class InfiniteChatStore(BaseChatStore):
     _lock: Any = PrivateAttr(default_factory=partial(fork_safe_lock, Depth.CHAT_STORE))
     _calls: CallQueue = PrivateAttr(default_factory=CallQueue)
 
-    def __init__(self, store: StoreLike = None, *, user_id: str | None = None, **settings: Any) -> None:
+    def __init__(self, store: StoreLike | OpenStore = None, *, user_id: str | None = None, **settings: Any) -> None:
         super().__init__(user_id=user_id)  # type: ignore[call-arg]
         self._settings = Settings.of(store=store, **settings)
         self._opened = shared_store(store)
@@ -114,7 +119,7 @@ class InfiniteChatStore(BaseChatStore):
 
     def get_keys(self) -> list[str]:
         """Return the keys of all conversations that hold messages, the oldest first."""
-        store = self._open.store
+        store = self.opened.store
         heads = [(name, key, store.state(key, MAIN).head) for key, _, name in store.sessions(self.user_id)]
         return [name for name, key, head in heads if head is not None and store.newest(key, head, 1)]
 
@@ -153,11 +158,18 @@ class InfiniteChatStore(BaseChatStore):
         with self._used(key) as conversation:
             conversation.forget()
 
-    def holds(self, conversation: Conversation, key: str) -> bool:
-        """Return whether the conversation of a key is this one."""
-        memory = conversation.engine
-        names = self._open.store, key, self.user_id
-        return names == (conversation.store, memory.session_id, memory.user_id)
+    def persist(self, persist_path: str = DEFAULT_PERSIST_PATH, fs: Any = None) -> None:
+        """Write all conversations to a JSON file as `SimpleChatStore` does, whose `from_persist_path` reads it.
+
+        Args:
+            persist_path: the file.
+            fs: an fsspec file system that it is in; None: this machine's.
+        """
+        said = {key: [message.model_dump(mode="json") for message in self.get_messages(key)] for key in self.get_keys()}
+        if fs is None:
+            os.makedirs(os.path.dirname(os.path.abspath(persist_path)), exist_ok=True)
+        with (open if fs is None else fs.open)(persist_path, "w") as file:
+            json.dump({"store": said, "class_name": "SimpleChatStore"}, file)
 
     def close(self) -> None:
         """Save the indexes and let go of the store; closing twice is allowed."""
@@ -173,7 +185,17 @@ class InfiniteChatStore(BaseChatStore):
         self.close()
 
     @property
-    def _open(self) -> OpenStore:
+    def settings(self) -> Settings:
+        """The settings of its conversations."""
+        return self._settings
+
+    @property
+    def opened(self) -> OpenStore:
+        """The store in use.
+
+        Raises:
+            StoreError: the chat store is closed.
+        """
         if self._opened is None:
             raise StoreError("this chat store is closed; open another one")
         return self._opened
@@ -181,7 +203,7 @@ class InfiniteChatStore(BaseChatStore):
     @contextmanager
     def _used(self, key: str) -> Iterator[Conversation]:
         with self._lock:
-            opened, found = self._open, self._conversations.get(key)
+            opened, found = self.opened, self._conversations.get(key)
             if found is None:
                 found = Conversation(
                     opened, session_id=key, user_id=self.user_id, settings=self._settings, lock_depth=Depth.CONVERSATION
@@ -212,7 +234,7 @@ class InfiniteChatStore(BaseChatStore):
     @model_serializer(mode="wrap")
     def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         """Return JSON data that names the store; if it has no file, with the messages of its conversations."""
-        path = self._open.path
+        path = self.opened.path
         data = {
             **handler(self),
             "attached": self._name,

@@ -1,15 +1,14 @@
-"""A conversation in use: the engine's memory, what its store cannot keep, and the chat store that leads it."""
+"""A conversation in use: the engine's memory, and what its store cannot keep."""
 
 import asyncio
 import copy
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.schema import QueryBundle
-from llama_index.core.storage.chat_store import BaseChatStore
 
 from llama_index_infinite_memory.content import GROUNDING
 from llama_index_infinite_memory.messages import UnstorableWarning, read_message, same, to_message
@@ -61,7 +60,7 @@ class Conversation:
         store: the store.
         path: of the store, absolute, if it is a file.
         in_memory: whether the messages are lost when nobody uses them.
-        chat_store: the chat store whose messages are the conversation, with the key there; None: there is none.
+        chat_store: the view of the store that a buffer has handed out; None: there is none.
         source: what a copy of it is made from; kept at least as long as the conversation.
         lock: held while stored messages change.
         calls: the calls of coroutines that change messages.
@@ -81,8 +80,8 @@ class Conversation:
         self.settings = settings
         self.lock = fork_safe_lock(lock_depth)
         self.calls = CallQueue()
-        self.chat_store: tuple[BaseChatStore, str] | None = None
         self.source: object = None
+        self.chat_store: Any = None
         self.last: tuple[str | ChatMessage | QueryBundle | None, int] = (None, 0)
         self.built: tuple[Any, Context] | None = None
         self._originals: dict[str, ChatMessage] = {}
@@ -140,52 +139,31 @@ class Conversation:
         return form.replace(id=uuid.uuid4().hex) if form.role == "system" else form
 
     def add(self, messages: Iterable[ChatMessage]) -> None:
-        """Store messages at the end, in one transaction; if the chat store or the store fails, in neither."""
+        """Store messages at the end, in one transaction."""
         given = list(messages)
         converted = [self.stored_form(message) for message in given]
         with self.lock:
-            self.follow_chat_store()
-            self._append(given, converted)
+            self._add(given, converted)
 
     def replace(self, messages: Iterable[ChatMessage]) -> None:
         """Make these messages the conversation; messages that differ from them keep a branch of their own."""
         given = list(messages)
-        with self.lock, ExitStack() as undo:
-            self.follow_chat_store()
+        with self.lock:
             stored, count = self._known(given)
+            converted = [self._replacing_form(message) for message in given[count:]]
             if count == len(stored):
-                self._append(given[count:], [self._replacing_form(message) for message in given[count:]])
+                self._add(given[count:], converted)
                 return
-            if self.chat_store is not None:
-                before = self.all()
-                self._lead(given)
-                undo.callback(self._lead, before)
-            self._become(given)
-            undo.pop_all()
-
-    def _append(self, given: Sequence[ChatMessage], converted: Sequence[Message]) -> None:
-        """Store messages after those that the branch and the chat store hold, which were compared just now."""
-        with ExitStack() as undo:
-            if self.chat_store is not None and given:
-                chat_store, key = self.chat_store
-                added: list[ChatMessage] = []
-                undo.callback(self._take_back, added, len(self._line))
-                for message in given:
-                    chat_store.add_message(key, copied(message))
-                    added.append(message)
-            self._add(given, converted)
-            undo.pop_all()
-
-    def _take_back(self, added: Sequence[ChatMessage], count: int) -> None:
-        """Delete from the chat store what was added after its first messages, so many; others may have added some."""
-        assert self.chat_store is not None
-        chat_store, key = self.chat_store
-        there = [self._content(message) for message in chat_store.get_messages(key)]
-        for message in reversed(added):
-            while len(there) > count:
-                if there.pop() == self._content(message):
-                    chat_store.delete_message(key, len(there))
-                    break
+            with ExitStack() as undo:
+                kept, aside = self._end_after(stored, count)
+                if aside is not None:
+                    undo.callback(self.memory.delete_branch, aside)
+                    undo.callback(self.memory.reset, aside)
+                converted = [*map(self._replacing_form, given[kept:count]), *converted]
+                self._add(given[kept:], converted)
+                undo.pop_all()
+            if aside is not None and _says_again(converted, stored[kept:]):
+                self.memory.delete_branch(aside)  # a front end that keeps less than we do sends it with every question
 
     def _content(self, message: ChatMessage) -> Mapping[str, Any]:
         return content_of(read_message(message, self.settings.media)[0])
@@ -194,21 +172,6 @@ class Conversation:
         stored = self.memory.add(converted) if converted else []
         for message, original in zip(stored, given, strict=True):
             self._keep(message, original)
-
-    def _become(self, given: Sequence[ChatMessage]) -> None:
-        """Let the branch hold these messages; those with which it begins already are not stored again."""
-        stored, count = self._known(given)
-        converted = [self._replacing_form(message) for message in given[count:]]
-        with ExitStack() as undo:
-            kept, aside = self._end_after(stored, count) if count < len(stored) else (count, None)
-            if aside is not None:
-                undo.callback(self.memory.delete_branch, aside)
-                undo.callback(self.memory.reset, aside)
-            converted = [*map(self._replacing_form, given[kept:count]), *converted]
-            self._add(given[kept:], converted)
-            undo.pop_all()
-        if aside is not None and _says_again(converted, stored[kept:]):
-            self.memory.delete_branch(aside)  # a front end that keeps less than we do sends it with every question
 
     def _end_after(self, stored: Sequence[Message], count: int) -> tuple[int, str | None]:
         """Let the branch end after so many messages, or fewer; return how many, and the branch that keeps the rest."""
@@ -223,7 +186,7 @@ class Conversation:
 
     def branch(self, name: str, at: str | int | None) -> None:
         """Create a branch and check it out; `at` is a reference, or the number of messages that it begins with."""
-        with self._moving():
+        with self.lock:
             if not isinstance(at, int):
                 self.memory.fork(name, at)
                 return
@@ -234,29 +197,16 @@ class Conversation:
 
     def checkout(self, reference: str) -> None:
         """Check out a branch, or a message by its id."""
-        with self._moving():
+        with self.lock:
             self.memory.checkout(reference)
-
-    @contextmanager
-    def _moving(self) -> Iterator[None]:
-        """Enter a block that checks something out; the chat store then holds that, or what was checked out stays."""
-        with self.lock, ExitStack() as undo:
-            self.follow_chat_store()
-            before = self.memory.branch or self.head
-            yield
-            if before is not None:
-                undo.callback(self.memory.checkout, before)
-            if self.chat_store is not None:
-                self._lead(self.all())
-            undo.pop_all()
 
     def go_back_to(self, id: str | None) -> None:
         """Check out an earlier state, by its newest message, None: when there was none; it goes on as a branch."""
         if id is not None:
             self.memory.checkout(id)
         else:
-            assert self.session is not None
-            self._fork(unused_branch_name(self.store, self.session, f"{MAIN}-", first=2), None)
+            session = self.session
+            self._fork(unused_branch_name(self.store, session, f"{MAIN}-", first=2) if session else f"{MAIN}-2", None)
 
     def _fork(self, name: str, last: str | None) -> None:
         """Create a branch that ends with a message of this one, None: it is empty; and check it out."""
@@ -281,31 +231,6 @@ class Conversation:
         if streams:
             original.blocks = built.blocks
         self._originals[stored.id] = original
-
-    # A chat store, which holds the conversation, so that the branch here is brought up to what it holds
-
-    def attach(self, chat_store: BaseChatStore, key: str, *, instead: Iterable[ChatMessage] | None = None) -> None:
-        """Let a chat store lead; with `instead`, these messages replace those in it first."""
-        self.chat_store = chat_store, key
-        if instead is not None:
-            self._lead(list(instead))
-        self.follow_chat_store()
-
-    def follow_chat_store(self) -> None:
-        """Store what the chat store holds; what was deleted there leaves the branch."""
-        if self.chat_store is not None:
-            chat_store, key = self.chat_store
-            with self.lock:
-                self._become(list(chat_store.get_messages(key)))
-
-    def _lead(self, messages: Sequence[ChatMessage]) -> None:
-        """Let the chat store hold these messages."""
-        assert self.chat_store is not None
-        chat_store, key = self.chat_store
-        if messages:
-            chat_store.set_messages(key, [copied(message) for message in messages])
-        else:
-            chat_store.delete_messages(key)
 
     # Reading
 
@@ -399,16 +324,23 @@ class Conversation:
     # End of use
 
     def forget(self, ids: Sequence[str] | None = None) -> ForgetResult:
-        """Erase messages, None: the whole session, here and in the chat store."""
+        """Erase messages, None: the whole session."""
         with self.lock:
-            self.follow_chat_store()
             result = self.memory.forget(ids=ids, session=ids is None)
             for id_ in list(self._originals) if ids is None else result.ids:
                 self._originals.pop(id_, None)
             self._live = self.built = self._line_state = None
-            if self.chat_store is not None:
-                self._lead(self.all())
             return result
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Conversation":
+        """Return a conversation that has the same messages, and goes on as a branch of its own."""
+        with self.lock:
+            assert self.opened is not None
+            session_id, user_id = self.owner
+            made = Conversation(self.opened, session_id=session_id, user_id=user_id, settings=self.settings)
+            made.go_back_to(self.head)
+            made._originals = {id: copied(original) for id, original in self._originals.items()}
+            return made
 
     def close(self) -> None:
         """Save the index, and let go of the store; closing twice is allowed."""
@@ -417,6 +349,8 @@ class Conversation:
                 return
             try:
                 self._release()
+                if self.chat_store is not None:
+                    self.chat_store.close()
             finally:
                 self.opened = None
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.storage.chat_store import BaseChatStore
 from llama_index.core.storage.chat_store.loading import load_chat_store
 
 from llama_index_infinite_memory.conversation import Conversation
@@ -35,20 +34,11 @@ class _Source:
     """What a reference cannot hold: settings; and, as long as others hold them, the conversation and its stores."""
 
     def __init__(self, conversation: Conversation) -> None:
-        opened, there = conversation.opened, conversation.chat_store
+        opened = conversation.opened
         assert opened is not None
         self.settings = conversation.settings
         self.conversation = weakref.ref(conversation)
         self.store = weakref.ref(opened if opened.in_memory else opened.pool or opened.store)
-        self.chat_store = (weakref.ref(there[0]), there[1]) if there is not None else None
-
-    def attach_chat_store(self, restored: Conversation) -> None:
-        """Let the chat store lead a restored conversation if it holds the same messages."""
-        if self.chat_store is not None:
-            weak, key = self.chat_store
-            there = weak()
-            if there is not None and list(there.get_messages(key)) == restored.all():
-                restored.attach(there, key)
 
 
 _sources: "weakref.WeakValueDictionary[str, _Source]" = weakref.WeakValueDictionary()
@@ -68,9 +58,9 @@ def register(conversation: Conversation) -> Conversation:
 def reference(conversation: Conversation) -> dict[str, Any]:
     """Return JSON data that names a conversation and its state, with its messages unless a file holds them."""
     with conversation.lock:
-        conversation.follow_chat_store()
+        if conversation.source is None:
+            register(conversation)
         left_out = conversation.settings.unwritten()
-        left_out += ["chat_store"] if conversation.chat_store is not None else []
         left_out += ["store"] if conversation.path is None and not conversation.in_memory else []
         data: dict[str, Any] = {
             "attached": conversation.key,
@@ -86,7 +76,7 @@ def reference(conversation: Conversation) -> dict[str, Any]:
     return data
 
 
-def restore(data: Mapping[str, Any], session_id: str, user_id: str | None, chat_store_key: str) -> Conversation:
+def restore(data: Mapping[str, Any], session_id: str, user_id: str | None) -> Conversation:
     """Return the conversation that `reference` was called on, in the state in which it was then.
 
     If that is its present state, it is the conversation in use. Otherwise it is another one on the same store, whose
@@ -98,7 +88,6 @@ def restore(data: Mapping[str, Any], session_id: str, user_id: str | None, chat_
             conversation is no longer in use.
         session_id: the session's id.
         user_id: the user's id.
-        chat_store_key: the key in the chat store.
 
     Raises:
         StoreError: its file is gone, holds another conversation, or cannot be opened.
@@ -110,8 +99,7 @@ def restore(data: Mapping[str, Any], session_id: str, user_id: str | None, chat_
     owner = list(data.get("owner") or (found.owner if found is not None else (session_id, user_id)))
     same_owner = owner == [session_id, user_id]
     given = {name: value for name, value in data.items() if name not in REFERENCE}
-    chat_store = given.pop("chat_store", None)
-    if found is not None and same_owner and _is_present(found, data, chat_store):
+    if found is not None and same_owner and _is_present(found, data):
         return found
     told = source.settings.given if source is not None else written_settings(data.get("settings") or {})
     settings = Settings.of(**{**told, **given})
@@ -122,21 +110,14 @@ def restore(data: Mapping[str, Any], session_id: str, user_id: str | None, chat_
         if opened.rebuilt and not _knows(restored, data.get("head")):  # from an earlier state of it
             restored = opening(shared_store(None))
         _go_to(restored, data)
-    if chat_store is not None:
-        restored.attach(chat_store, chat_store_key)
-    elif same_owner and source is not None:
-        source.attach_chat_store(restored)
     _warn([name for name in data.get("left_out", ()) if name not in given], source, restored)
     return register(restored)
 
 
-def _is_present(found: Conversation, data: Mapping[str, Any], chat_store: BaseChatStore | None) -> bool:
+def _is_present(found: Conversation, data: Mapping[str, Any]) -> bool:
     """Return whether a conversation in use is in the state that data names, and where its caller wants it."""
     if found.opened is None or data.get("store") not in (None, found.path, found.opened.pool, found.store):
         return False
-    if chat_store is not None and (found.chat_store is None or found.chat_store[0] is not chat_store):
-        return False
-    found.follow_chat_store()
     same_branch = found.memory.branch == data.get("branch") or found.opened.rebuilt  # which holds nothing but that
     return same_branch and found.head == data.get("head")
 
@@ -189,20 +170,9 @@ def _go_to(restored: Conversation, data: Mapping[str, Any]) -> None:
         memory.checkout(next(iter(wanted)))
 
 
-def refuse_shared_key(data: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    """Raise a ValueError if a chat store is given for another session, with the key in it that data names."""
-    owner = [data.get("session_id"), data.get("user_id")]
-    if given.get("chat_store") is not None and "chat_store_key" not in given and data.get("owner", owner) != owner:
-        raise ValueError(
-            f"chat_store: {data.get('chat_store_key')!r} is the key of session {data['owner'][0]!r}; pass the one of "
-            f"{owner[0]!r}, too: from_dict(data, chat_store=..., chat_store_key=...)"
-        )
-
-
 def _warn(left_out: Iterable[str], source: _Source | None, restored: Conversation) -> None:
     """Say which of the arguments that were left out are missing."""
-    found = {"chat_store": restored.chat_store is not None, "store": not restored.in_memory}
-    missing = [name for name in left_out if not found.get(name, source is not None)]
+    missing = [name for name in left_out if (restored.in_memory if name == "store" else source is None)]
     if missing:
         shown = ", ".join(f"{name}=..." for name in missing)
         warn(

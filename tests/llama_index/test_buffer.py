@@ -2,7 +2,7 @@
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, TextBlock
 from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer, UnstorableWarning, from_message
@@ -264,6 +263,7 @@ def test_arguments_with_another_name_here_are_unknown() -> None:
         ("token_counter", "; did you mean 'tokenizer_fn'?"),
         ("embedder", "; did you mean 'embed_model'?"),
         ("sesion_id", "; did you mean 'session_id'?"),
+        ("window_slack", ""),
     ):
         with pytest.raises(ValueError, match=re.escape(f"Unexpected kwargs: {{'{name}': 1}}{hint}") + "$"):
             ours((), **{name: 1})
@@ -459,35 +459,6 @@ def test_search_and_explain() -> None:
 
 
 # Elsewhere
-
-
-@pytest.fixture
-def chat_store() -> Iterator[SimpleChatStore]:
-    return SimpleChatStore(store={"me": [user("hi"), assistant("hello")], "you": [user("other")]})  # type: ignore[return-value]
-
-
-def test_a_chat_store_is_imported_and_written_to(chat_store: SimpleChatStore, tmp_path: Path) -> None:
-    with ours(chat_store=chat_store, chat_store_key="me", store=tmp_path / "a.db") as memory:
-        assert memory.session_id == memory.chat_store_key == "me"
-        assert memory.chat_store is chat_store
-        assert texts(memory.get()) == ["hi", "hello"]
-        memory.put(user("and?"))
-        assert texts(chat_store.get_messages("me")) == ["hi", "hello", "and?"]
-        memory.set([user("x")])
-        memory.put_messages([assistant("y")])
-        assert texts(chat_store.get_messages("me")) == ["x", "y"]
-        memory.checkout("main-2")
-        assert texts(chat_store.get_messages("me")) == ["hi", "hello", "and?"]
-        memory.reset()
-        assert chat_store.get_messages("me") == []
-        memory.put(user("z"))
-        part(memory.get_all()[0], 0).text = "changed"
-        assert texts(memory.get_all()) == ["z"]
-        part(chat_store.get_messages("me")[0], 0).text = "changed there"
-        assert texts(memory.get_all()) == texts(memory.get()) == ["changed there"]
-        memory.forget(session=True)
-        assert "me" not in chat_store.get_keys()
-    assert texts(chat_store.get_messages("you")) == ["other"]
 
 
 def test_a_session_of_langchain_is_read_and_the_other_way_round(tmp_path: Path) -> None:

@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import ChatMemoryBuffer, ChatSummaryMemoryBuffer
 from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
-from pydantic import BaseModel, Field, PrivateAttr
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteChatStore
 from llama_index_infinite_memory import chat_store as chat_store_module
 from shared_core import SessionPool, SQLiteStore, StoreError
 from tests.llama_index.sample_messages import EVERY
-from tests.llama_index.test_buffer import HASHING, TALK, assistant, called, ours, result, texts, user
+from tests.llama_index.test_buffer import HASHING, TALK, called, ours, result, texts, user
 
 pytestmark = [  # what upstream's agents do
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
@@ -30,133 +29,51 @@ pytestmark = [  # what upstream's agents do
 KEY = "chat_history"
 
 
-# A chat store that holds the conversation of a buffer
+# The chat store of a buffer
 
 
-def test_two_buffers_on_a_chat_store_see_each_other() -> None:
-    there = SimpleChatStore()
-    one, other = ours(chat_store=there), ours(chat_store=there)
-    one.put_messages([user("hi"), assistant("hello")])
-    other.put(user("and?"))
-    assert texts(one.get()) == texts(other.get_all()) == texts(there.get_messages(KEY)) == ["hi", "hello", "and?"]
-    one.set([user("hi"), assistant("no")])
-    other.put(user("so"))
-    assert texts(one.get()) == texts(other.get()) == ["hi", "no", "so"]
-    other.reset()
-    assert one.get() == one.get_all() == []
-    assert one.search("hi") == []
-    assert there.get_keys() == []
+def test_what_another_chat_store_holds_is_imported_once(tmp_path: Path) -> None:
+    there = SimpleChatStore(store={"dora": TALK[:2]})
+    for turn in range(2):
+        with ours(chat_store=there, chat_store_key="dora", store=tmp_path / "a.db") as memory:
+            assert len(memory.get_all()) == 2 + turn
+            assert memory.get_all()[:2] == TALK[:2]
+            memory.put(user("more"))
+            assert (memory.session_id, memory.chat_store_key) == ("dora", "dora")
+    assert there.get_messages("dora") == TALK[:2]
+    with ours(chat_store=there, chat_store_key="dora", store=tmp_path / "a.db") as memory:
+        memory.reset()
+    with ours(chat_store=there, chat_store_key="dora", store=tmp_path / "a.db") as memory:
+        assert memory.get_all() == []
 
 
-def test_what_is_deleted_in_a_chat_store_is_gone_here() -> None:
-    there = SimpleChatStore()
-    memory = ours([user("my locker code is 4471"), assistant("noted"), *TALK[2:]], chat_store=there, token_limit=100)
-    assert "4471" in "".join(texts(memory.get(input="what is my locker code?")))
-    there.delete_message(KEY, 0)
-    assert "4471" not in "".join(texts(memory.get(input="what is my locker code?")))
-    assert "4471" not in "".join(texts([hit.message for hit in memory.search("locker code 4471")]))
-    assert memory.get_all()[0] == assistant("noted")
-    there.delete_last_message(KEY)
-    there.add_message(KEY, user("added there"))
-    assert [hit.message for hit in asyncio.run(memory.asearch("added there", 1))] == [user("added there")]
-    assert texts(asyncio.run(memory.aget()))[-1] == "added there"
-    assert memory.to_dict()["messages"][-1]["content"] == "added there"
-    there.delete_messages(KEY)
-    assert asyncio.run(memory.aget_all()) == []
+def test_ours_holds_the_conversation_of_a_buffer(tmp_path: Path) -> None:
+    with InfiniteChatStore(tmp_path / "a.db", user_id="u", top_k=3) as store:
+        memory = ours(TALK[:2], chat_store=store, chat_store_key="dora", user_id="u")
+        assert store.get_messages("dora") == TALK[:2]
+        store.add_message("dora", user("more"))
+        assert texts(memory.get_all()) == [*texts(TALK[:2]), "more"]
+        assert memory.to_dict()["settings"]["top_k"] == 3
+        with pytest.raises(ValueError, match="pass the same user_id"):
+            ours(chat_store=store, chat_store_key="dora")
 
 
-def test_what_is_forgotten_is_gone_there() -> None:
-    there = SimpleChatStore()
-    memory = ours([user("my locker code is 4471"), assistant("noted")], chat_store=there)
-    memory.forget([memory.search("locker code", 1)[0].id])
-    assert texts(memory.get_all()) == texts(there.get_messages(KEY)) == ["noted"]
-    memory.forget(session=True)
-    assert (memory.get_all(), there.get_keys()) == ([], [])
-
-
-class Failing(SimpleChatStore):
-    """Takes a number of messages, and then none."""
-
-    _room: int = PrivateAttr(default=100)
-
-    def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
-        if self._room == 0:
-            raise ConnectionError("no network")
-        self._room -= 1
-        super().add_message(key, message, idx)
-
-    def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        if self._room == 0:
-            raise ConnectionError("no network")
-        super().set_messages(key, messages)
-
-
-def raising(error: Exception) -> Any:
-    """Return a function that raises an error."""
-
-    def fails(*args: Any, **kwargs: Any) -> None:
-        raise error
-
-    return fails
-
-
-def test_a_write_that_fails_is_in_neither() -> None:
-    there = Failing()
-    memory = ours(TALK[:2], chat_store=there)
-    there._room = 1
-    with pytest.raises(ConnectionError):
-        memory.put_messages([user("one"), assistant("two")])
-    with pytest.raises(ConnectionError):
-        asyncio.run(memory.aput(user("three")))
-    with pytest.raises(ConnectionError):
-        memory.set([user("four")])
-    with pytest.raises(ConnectionError):
-        memory.branch("side", at=1)
-    assert memory.current_branch == "main"
-    with pytest.raises(ConnectionError):
-        memory.checkout("side")
-    assert memory.current_branch == "main"
-    there._room = 100
-    assert memory.get_all() == there.get_messages(KEY) == TALK[:2]
-    assert memory.memory.stats()["messages"] == 2
-    for broken in (memory.put, lambda message: memory.set([message])):
-        memory.close()
-        with pytest.raises(StoreError):
-            broken(user("five"))
-    assert there.get_messages(KEY) == TALK[:2]
-
-
-class Counting(SimpleChatStore):
-    """Counts the messages that are written."""
-
-    _written: int = PrivateAttr(default=0)
-
-    def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
-        self._written += 1
-        super().add_message(key, message, idx)
-
-    def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        self._written += len(messages)
-        super().set_messages(key, messages)
-
-
-class Shared(SimpleChatStore):
-    """Another process adds a message before and after one of ours."""
-
-    def add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
-        for one in (user("theirs"), message, user("also theirs")) if message.content == "mine" else (message,):
-            super().add_message(key, one, idx)
-
-
-def test_a_write_that_fails_takes_back_no_message_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = Shared()
-    memory = ours([user("again")], chat_store=there)
-    monkeypatch.setattr(memory._conversation.engine, "add", raising(OSError("disk full")))
-    with pytest.raises(OSError, match="disk full"):
-        memory.put_messages([user("again"), user("mine"), assistant("hm")])
-    monkeypatch.undo()
-    expected = ["again", "theirs", "also theirs"]
-    assert texts(there.get_messages(KEY)) == texts(memory.get_all()) == expected
+@pytest.mark.parametrize("place", ["memory", "file"])
+def test_the_chat_store_of_a_buffer_writes_what_a_simple_one_reads(place: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "folder" / "chats.json")
+    with ours(TALK[:2], store=tmp_path / "a.db" if place == "file" else None, session_id="dora") as memory:
+        there = memory.chat_store
+        assert there is memory.chat_store
+        assert there.get_messages(memory.chat_store_key) == TALK[:2]
+        there.add_message("other", user("hi"))
+        there.persist(path)
+    with pytest.raises(StoreError, match="closed"):
+        there.get_keys()
+    with pytest.raises(StoreError, match="closed"):
+        memory.chat_store  # noqa: B018
+    read = SimpleChatStore.from_persist_path(path)
+    assert read.store == {"dora": TALK[:2], "other": [user("hi")]}
+    assert ours(chat_store=read, chat_store_key="dora").get_all() == TALK[:2]
 
 
 # Ours, for LlamaIndex's memories
@@ -244,10 +161,6 @@ def test_what_a_chat_memory_buffer_keeps_in_it_is_recalled_by_ours(tmp_path: Pat
             assert texts(memory.get(input="what is my locker code?"))[0] == "my locker code is 4471"
             memory.put(user("from ours"))
         assert texts(theirs.get())[-1] == "from ours"
-        with pytest.raises(ValueError, match="it is the session of this buffer"):
-            ours(store=tmp_path / "a.db", chat_store=store, chat_store_key="dora", user_id="u")
-        with ours(chat_store=store, chat_store_key="dora") as following:
-            assert texts(following.get_all())[-1] == "from ours"
         theirs.reset()
         assert theirs.get_all() == []
         assert store.get_keys() == ["other"]
@@ -297,27 +210,3 @@ def test_many_keys_share_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert other._opened is store._opened
         assert isinstance(store._opened and store._opened.store, SQLiteStore)
         assert InfiniteChatMemoryBuffer(token_limit=9, store=tmp_path / "a.db", session_id="k3").get() == [user("m3")]
-
-
-class Rewriting(SimpleChatStore):
-    """Returns messages as JSON does, as chat stores on servers do."""
-
-    def get_messages(self, key: str) -> list[ChatMessage]:
-        return [ChatMessage.model_validate(one.model_dump(mode="json")) for one in super().get_messages(key)]
-
-
-class Call(BaseModel):
-    """A call as some integrations give it."""
-
-    id: str = "a"
-    type: str = "function"
-    function: dict[str, str] = Field(default_factory=lambda: {"name": "f", "arguments": "{}"})
-
-
-def test_a_chat_store_that_writes_messages_anew_does_not_part_them_from_ours() -> None:
-    memory = ours(chat_store=Rewriting())
-    calling = ChatMessage(role="assistant", content="", additional_kwargs={"tool_calls": [Call()]})
-    memory.put_messages([user("q"), calling, result("12", "a"), assistant("it is 12")])
-    assert memory.get_all()[1] == calling, "objects live on while the process does"
-    memory.put(user("thanks"))
-    assert (len(memory.get()), memory.branches(), memory.memory.stats()["messages"]) == (5, ["main"], 5)

@@ -1,4 +1,4 @@
-"""Copies, pickles and JSON of a buffer lead back to the memory in use, to its file, or carry what would be gone."""
+"""Pickles and JSON of a buffer lead back to the memory in use or to its file; a deep copy goes on by itself."""
 
 import copy
 import gc
@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import ChatMemoryBuffer, SimpleComposableMemory
-from llama_index.core.storage.chat_store import SimpleChatStore
 from workflows.context.serializers import JsonSerializer
+from workflows.context.state_store import DictState, copy_state_for_edit
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
 from shared_core.strippers import PASTED_CONTEXT
@@ -36,7 +36,6 @@ def handles(memory: Buffer) -> list[Buffer]:
         Buffer.from_dict(memory.model_dump()),
         pickle.loads(pickle.dumps(memory)),
         copy.copy(memory),
-        copy.deepcopy(memory),
         memory.model_copy(),
         JsonSerializer().deserialize(JsonSerializer().serialize(memory)),
     ]
@@ -206,9 +205,27 @@ def test_it_composes_with_llama_index_s_own(caplog: pytest.LogCaptureFixture) ->
     assert not caplog.records
 
 
-def test_a_chat_store_stays_with_the_memory_in_use() -> None:
-    there = SimpleChatStore()
-    memory = ours(TALK[:2], chat_store=there)
-    copy.deepcopy(memory).put(user("more"))
-    assert texts(there.get_messages("chat_history")) == [*texts(TALK[:2]), "more"]
-    assert Buffer.from_dict(memory.to_dict()).chat_store is there
+def test_a_deep_copy_goes_on_by_itself(tmp_path: Path) -> None:
+    for store in (None, tmp_path / "a.db"):
+        for talk in ([], TALK[:2]):
+            with ours(talk, store=store, session_id=f"of {len(talk)}") as memory:
+                other, third = copy.deepcopy(memory), memory.model_copy(deep=True)
+                for one in (other, third):
+                    one.put(user("aside"))
+                    assert texts(one.get()) == texts(one.get_all()) == [*texts(talk), "aside"]
+                    again = Buffer.from_dict(one.to_dict())
+                    again.put(assistant("fine"))
+                    assert again == one
+                assert memory.get_all() == talk
+                memory.put(user("on main"))
+                assert (texts(other.get_all())[-1], texts(memory.get_all())[-1]) == ("fine", "on main")
+                assert memory.current_branch == "main"
+                other.close()
+                third.close()
+
+
+def test_an_edit_of_an_agent_s_state_goes_on_in_the_memory_in_use() -> None:
+    memory = ours(TALK[:2])
+    other = copy_state_for_edit(DictState(memory=memory))["memory"]
+    other.put(user("more"))
+    assert texts(memory.get_all())[-1] == "more"

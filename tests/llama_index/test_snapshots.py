@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.storage.chat_store import SimpleChatStore
 from llama_index.core.workflow import Context
 from pydantic import Field
 from workflows.context.serializers import JsonSerializer
@@ -118,40 +117,22 @@ ANOTHER = [{"session_id": "bob"}, {"user_id": "bob"}, {"session_id": "b", "user_
 def test_a_snapshot_shows_another_nothing(place: str, held: bool, tmp_path: Path) -> None:
     for number, changed in enumerate(ANOTHER):
         store = tmp_path / f"{number}.db" if place == "file" else None
-        alice = ours(TALK[:2], store=store, session_id="alice", user_id="alice", chat_store=SimpleChatStore())
+        alice = ours(TALK[:2], store=store, session_id="alice", user_id="alice")
         data = alice.to_dict()
         template = {**data, **changed}  # as a server fills in its template
         if not held:
             alice.close()
             del alice
             gc.collect()
-        with pytest.warns(RestoreWarning, match="without chat_store"):
-            bob = Buffer.from_dict(data, **changed)
+        bob = Buffer.from_dict(data, **changed)
         assert bob.get_all() == []
         bob.put(user("I am Bob"))
-        with pytest.warns(RestoreWarning, match="without chat_store"):
-            again = Buffer.from_dict(template)
+        again = Buffer.from_dict(template)
         assert texts(again.get_all()) == (["I am Bob"] if held or store else [])
         if held:
             assert alice.get_all() == TALK[:2]
         bob.close()
         again.close()
-
-
-@pytest.mark.parametrize("changed", [{"session_id": "bob"}, {"user_id": "bob"}])
-def test_a_snapshot_never_opens_its_conversation_in_a_chat_store_to_another(changed: dict[str, str]) -> None:
-    there = SimpleChatStore()
-    alice = ours(TALK[:2], session_id="alice", user_id="alice", chat_store=there, chat_store_key="alice")
-    data = alice.to_dict()
-    for given, template in ((changed, data), ({}, {**data, **changed})):
-        with pytest.raises(ValueError, match=r"'alice'.*'alice'"):
-            Buffer.from_dict(template, chat_store=there, **given)
-        bob = Buffer.from_dict(template, chat_store=there, chat_store_key="bob", **given)
-        assert bob.get_all() == there.get_messages("bob") == []
-        bob.close()
-    assert Buffer.from_dict(data, chat_store=there) == alice
-    elsewhere = Buffer.from_dict(data, chat_store=SimpleChatStore())
-    assert (elsewhere.get_all(), alice.get_all(), there.get_messages("alice")) == ([], TALK[:2], TALK[:2])
 
 
 class Restoring(InfiniteChatMemoryBuffer):
@@ -194,16 +175,14 @@ def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path, monkeypatch
         assert mine._conversation.settings.embed_model is HASHING
 
 
-def test_a_store_or_a_chat_store_that_cannot_be_found_again_is_said() -> None:
+def test_a_store_that_cannot_be_found_again_is_said() -> None:
     with closing(SQLiteStore(":memory:")) as store:
-        memory = ours(TALK[:2], store=store, chat_store=SimpleChatStore(), embed_model=None)
+        memory = ours(TALK[:2], store=store, embed_model=None)
         data = {**memory.to_dict(), "attached": "of another process"}
-        with pytest.warns(
-            RestoreWarning, match=r"without chat_store, store, .* from_dict\(data, chat_store=..., store"
-        ):
+        with pytest.warns(RestoreWarning, match=r"without store, .* from_dict\(data, store"):
             elsewhere = Buffer.from_dict(data)
         assert elsewhere.get_all() == TALK[:2], "the data holds them"
-        elsewhere = Buffer.from_dict(data, chat_store=memory.chat_store, store=store)
+        elsewhere = Buffer.from_dict(data, store=store)
         memory.put(user("more"))
         assert texts(elsewhere.get_all()) == [*texts(TALK[:2]), "more"]
 
@@ -238,7 +217,7 @@ def test_a_subclass_keeps_its_fields_and_overrides() -> None:
     asyncio.run(memory.aput(user("r")))
     serializer = JsonSerializer()
     copies = [
-        copy.copy(memory), copy.deepcopy(memory), memory.model_copy(), pickle.loads(pickle.dumps(memory)),
+        copy.copy(memory), memory.model_copy(), pickle.loads(pickle.dumps(memory)),
         Labelled.from_dict(memory.to_dict()), Labelled.model_validate(memory.model_dump()),
         serializer.deserialize(serializer.serialize(memory)),
     ]  # fmt: skip
