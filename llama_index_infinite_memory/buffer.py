@@ -196,11 +196,9 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def chat_store(self) -> InfiniteChatStore:
         """The conversations of this store and user as a chat store, as they are on `main`; `persist` writes a file."""
         conversation = self._conversation
+        opened = conversation.in_use()
         if conversation.chat_store is None:
-            conversation.memory  # noqa: B018  # which refuses a conversation that is closed
-            conversation.chat_store = InfiniteChatStore(
-                conversation.opened, user_id=self.user_id, **conversation.settings.given
-            )
+            conversation.chat_store = InfiniteChatStore(opened, user_id=self.user_id, **conversation.settings.given)
         return cast(InfiniteChatStore, conversation.chat_store)
 
     @property

@@ -93,6 +93,16 @@ class Conversation:
         if self.engine.branch != MAIN:  # a pool's memory stands where its last user left it
             self.engine.checkout(MAIN)
 
+    def in_use(self) -> OpenStore:
+        """Return the open store.
+
+        Raises:
+            StoreError: the conversation is closed.
+        """
+        if self.opened is None:
+            raise StoreError("this conversation is closed; open it again with from_defaults or from_dict")
+        return self.opened
+
     @property
     def memory(self) -> InfiniteMemory:
         """The engine; it returns to `main` if others have erased its branch.
@@ -100,8 +110,7 @@ class Conversation:
         Raises:
             StoreError: the conversation is closed.
         """
-        if self.opened is None:
-            raise StoreError("this conversation is closed; open it again with from_defaults or from_dict")
+        self.in_use()
         branch = self.engine.branch
         if branch not in (None, MAIN) and branch not in {known.name for known in self.engine.branches()}:
             self.engine.checkout(MAIN)
@@ -335,9 +344,8 @@ class Conversation:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Conversation":
         """Return a conversation that has the same messages, and goes on as a branch of its own."""
         with self.lock:
-            assert self.opened is not None
             session_id, user_id = self.owner
-            made = Conversation(self.opened, session_id=session_id, user_id=user_id, settings=self.settings)
+            made = Conversation(self.in_use(), session_id=session_id, user_id=user_id, settings=self.settings)
             made.go_back_to(self.head)
             made._originals = {id: copied(original) for id, original in self._originals.items()}
             return made

@@ -29,7 +29,7 @@ def main() -> None:
     """Take the old messages over, once, and ask both."""
     old = old_memory()
     with InfiniteChatMemoryBuffer.from_defaults(
-        chat_history=old.get_all(),  # or chat_store=..., which is read and written as before
+        chat_history=old.get_all(),  # or chat_store=..., which is imported once
         token_limit=1000,
         store=None,  # a path keeps it
     ) as new:
