@@ -10,14 +10,14 @@ from shared_core import __version__ as __version__
 from shared_core.doors.interop.packages import public_name, require_framework
 
 if TYPE_CHECKING:  # the public names of a module are its `__all__`
+    from langchain_infinite_memory.chains.history import *
+    from langchain_infinite_memory.chains.runnable import *
     from langchain_infinite_memory.embeddings import *
     from langchain_infinite_memory.graph import *
-    from langchain_infinite_memory.history import *
     from langchain_infinite_memory.lists import *
     from langchain_infinite_memory.messages import *
     from langchain_infinite_memory.middleware import *
     from langchain_infinite_memory.repair import *
-    from langchain_infinite_memory.runnable import *
     from langchain_infinite_memory.search import *
     from langchain_infinite_memory.sessions import *
     from langchain_infinite_memory.settings import *
@@ -29,12 +29,12 @@ require_framework("langchain_core", distribution="langchain-core", extra="langch
 _MODULES = {
     "embeddings": ["as_embedder"],
     "graph": ["infinite_memory_node"],
-    "history": ["InfiniteChatMessageHistory", "SessionHistories", "session_factory"],
+    "chains.history": ["InfiniteChatMessageHistory", "SessionHistories", "session_factory"],
     "lists": ["prune_messages"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
     "middleware": ["InfiniteMemoryMiddleware"],
     "repair": ["repair_messages"],
-    "runnable": ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"],
+    "chains.runnable": ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"],
     "search": ["HistoryRetriever", "recall_tool"],
     "sessions": ["SessionPool"],
     "settings": ["as_reranker", "as_summarizer"],

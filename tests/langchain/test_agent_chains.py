@@ -3,7 +3,6 @@
 import asyncio
 import inspect
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.pregel import Pregel
 
-from langchain_infinite_memory.runnable import InfiniteMemoryRunnable, with_infinite_memory
+from langchain_infinite_memory.chains.runnable import InfiniteMemoryRunnable, with_infinite_memory
 from tests.langchain.agents import Model
 
 ONE: RunnableConfig = {"configurable": {"session_id": "1"}}
@@ -88,19 +87,6 @@ def test_each_mode_streams_as_it_does_without_memory_and_the_turn_is_stored_once
     assert texts(chain) == TURN
     state = chain.invoke({"messages": [HumanMessage("and now?")]}, {"configurable": {"thread_id": "1"}})
     assert [message.text for message in state["messages"]] == texts(chain) == [*TURN, "and now?", *TURN[1:]]
-
-
-def test_what_was_received_of_a_stopped_agent_is_stored(subtests: pytest.Subtests) -> None:
-    for modes in MODES:
-        with subtests.test(modes=modes):
-            modes, chain = usable(modes), with_infinite_memory(waiter())
-            with closing(chain.stream(ASKED, ONE, **modes)) as stream:  # type: ignore[type-var]
-                for chunk in stream:
-                    if "noon" in str(chunk):
-                        break
-            *called, result = chain.history("1").messages
-            assert [message.text for message in called] == TURN[:2]
-            assert (result.text, result.additional_kwargs) == ("noon", {"incomplete": "stopped"})
 
 
 def test_a_chain_inside_a_graph_does_not_take_the_graphs_thread() -> None:

@@ -22,7 +22,7 @@ from langchain_core.messages import (
 from langchain_core.runnables import Runnable, RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
-from langchain_infinite_memory.history import InfiniteChatMessageHistory, SessionHistories, session_factory
+from langchain_infinite_memory.chains.history import InfiniteChatMessageHistory, SessionHistories, session_factory
 from shared_core import DuplicateError, InfiniteMemory, SessionPool, SQLiteStore
 from shared_core.testing import HashingEmbedder
 from tests.langchain.agents import Model

@@ -14,7 +14,7 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
-from langchain_infinite_memory.runnable import with_infinite_memory
+from langchain_infinite_memory.chains.runnable import with_infinite_memory
 from langchain_infinite_memory.search import HistoryRetriever, recall_tool
 from shared_core import InfiniteMemory, Message, RecallTemplate, SessionPool, ToolCall
 from tests.support.histories import NOON, history

@@ -26,6 +26,7 @@ from langchain_core.messages import (
 from langchain_core.output_parsers import JsonOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import (
+    AddableDict,
     Runnable,
     RunnableGenerator,
     RunnableLambda,
@@ -33,9 +34,9 @@ from langchain_core.runnables import (
 from langchain_core.tracers.base import BaseTracer
 from pydantic import BaseModel
 
+from langchain_infinite_memory.chains.runnable import InfiniteMemoryRunnable, MemoryFailedWarning, with_infinite_memory
 from langchain_infinite_memory.identity import RunIds
 from langchain_infinite_memory.messages import to_message
-from langchain_infinite_memory.runnable import InfiniteMemoryRunnable, MemoryFailedWarning, with_infinite_memory
 from shared_core import BudgetError, ContextReport, InfiniteMemory, Message, SessionPool, SQLiteStore, StoreError
 from shared_core.testing import HashingEmbedder
 from tests.support.event_loop import nothing_blocks
@@ -268,13 +269,8 @@ def test_json_that_comes_in_parts_is_stored_once() -> None:
     parts = list(chain.stream("and now?", ONE))
     assert len(parts) > 10
     assert parts[-1] == json.loads(answer)
-    with closing(chain.stream("then?", ONE)) as stream:  # type: ignore[type-var]
-        for part in stream:
-            if "stops" in part:
-                break
     texts = [message.text for message in stored(chain)[1::2]]
-    assert [json.loads(text) for text in texts] == [*[json.loads(answer)] * 2, {"city": "Porto", "stops": []}]
-    assert stored(chain)[-1].additional_kwargs == {"incomplete": "stopped"}
+    assert [json.loads(text) for text in texts] == [json.loads(answer)] * 2
 
 
 def test_an_agent_that_returns_all_its_messages_adds_only_what_is_new() -> None:
@@ -499,8 +495,8 @@ def test_a_cancelled_consumer_leaves_what_was_received() -> None:
 def test_streams_of_dicts_and_of_messages() -> None:
     def dicts(inputs: Iterator[Any]) -> Iterator[dict[str, Any]]:
         list(inputs)
-        yield {"answer": "fi"}
-        yield {"answer": "ne", "sources": [1]}
+        yield AddableDict({"answer": "fi"})
+        yield AddableDict({"answer": "ne", "sources": [1]})
 
     chain = with_infinite_memory(RunnableGenerator(dicts), output_key="answer")
     assert len(list(chain.stream("how?", ONE))) == 2
@@ -513,14 +509,6 @@ def test_streams_of_dicts_and_of_messages() -> None:
     chain = with_infinite_memory(RunnableGenerator(messages))
     assert list(chain.stream("what time?", ONE)) == LOOP
     assert stored(chain) == [HumanMessage("what time?"), *LOOP]
-
-    def numbers(inputs: Iterator[Any]) -> Iterator[int]:
-        list(inputs)
-        yield from (1, 2)
-
-    chain = with_infinite_memory(RunnableGenerator(numbers))
-    assert list(chain.stream("how?", ONE)) == [1, 2]
-    assert stored(chain) == [HumanMessage("how?"), AIMessage("2")]
 
 
 def failing(times: int) -> tuple[Chain, Runnable[Any, Any]]:

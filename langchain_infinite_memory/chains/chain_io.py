@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
-from itertools import chain
 from operator import add
 from typing import Any, Literal
 
@@ -246,84 +245,22 @@ def _same(one: BaseMessage, other: BaseMessage) -> bool:
 # Streams
 
 
-def stream_output(chunks: Sequence[Any], *, outcome: Any, modes: bool) -> Any:
-    """Return the output that the chunks of a stream make up, for `read_output`.
+def stream_output(chunks: Sequence[Any], outcome: Any, *, whole: bool) -> Any:
+    """Return the output that a stream makes up, for `read_output`; None if there is none.
 
     Args:
-        chunks: what was streamed.
-        outcome: what the chain reports as its output, if it ended. The state of an agent is found there, because its
-            chunks may be updates, tokens or anything else.
-        modes: whether the caller chose modes of streaming, as only graphs have them.
+        chunks: what was streamed. Texts, message chunks and LangChain's dicts of these are added up. Of anything else,
+            the newest counts if the stream ended, because a JSON parser's chunks repeat and go on.
+        outcome: what the chain reports as its output: of a graph its final state, in whatever modes it streams.
+        whole: whether the stream ended.
     """
-    if _is_state(outcome):
+    if chunks and all(isinstance(chunk, BaseMessage) and not isinstance(chunk, AIMessageChunk) for chunk in chunks):
+        return list(chunks)
+    if whole and outcome is not None:
         return outcome
-    if modes or _are_updates(chunks):
-        return _streamed_messages(chunks) or None
-    return join_chunks(chunks)
-
-
-def join_chunks(chunks: Sequence[Any]) -> Any:
-    """Return what chunks make up; None if there are none.
-
-    If each chunk repeats the one before and goes on, as a JSON parser's do, the newest counts. Otherwise, texts and
-    message chunks are added up, lists are joined, other messages become a list, dicts are joined entry by entry, and of
-    anything else only the newest counts.
-    """
-    if not chunks:
-        return None
-    if all(isinstance(chunk, str) for chunk in chunks):
-        return "".join(chunks)
-    if all(isinstance(chunk, AIMessageChunk) for chunk in chunks):
+    if chunks and all(isinstance(chunk, str | AIMessageChunk | AddableDict) for chunk in chunks):
         return reduce(add, chunks)
-    grows = not isinstance(chunks[0], AddableDict) and all(map(_goes_on, chunks, chunks[1:]))
-    if not grows and all(isinstance(chunk, Mapping) for chunk in chunks):
-        names = dict.fromkeys(name for chunk in chunks for name in chunk)
-        return {name: join_chunks([chunk[name] for chunk in chunks if name in chunk]) for name in names}
-    if not grows and all(isinstance(chunk, BaseMessage | list) for chunk in chunks):
-        return [message for chunk in chunks for message in (chunk if isinstance(chunk, list) else [chunk])]
-    return chunks[-1]
-
-
-def _goes_on(old: Any, new: Any) -> bool:
-    """Return whether a value repeats an older one and goes on; of a number, the digits may not all be there yet."""
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        return all(name in new and _goes_on(value, new[name]) for name, value in old.items())
-    if isinstance(old, list) and isinstance(new, list):
-        return len(old) <= len(new) and all(map(_goes_on, old, new))
-    if isinstance(old, str) and isinstance(new, str):
-        return new.startswith(old)
-    return not isinstance(old, BaseMessage) and not isinstance(new, BaseMessage)
-
-
-def _are_updates(chunks: Sequence[Any]) -> bool:
-    """Return whether each chunk maps nodes of a graph to their parts of its state."""
-    parts = [part for chunk in chunks if isinstance(chunk, Mapping) for part in chunk.values()]
-    return any(map(_is_state, parts)) and all(part is None or isinstance(part, Mapping) for part in parts)
-
-
-def _streamed_messages(chunks: Sequence[Any]) -> list[BaseMessage]:
-    """Return the messages in the chunks that a graph streamed in whatever modes, each once, without its subgraphs'."""
-    found: dict[Any, BaseMessage] = {}
-    for message in _messages_in(list(chunks)):
-        key = message.id or id(message)
-        before = found.get(key)
-        joins = isinstance(message, AIMessageChunk) and isinstance(before, AIMessageChunk)
-        found[key] = before + message if joins else message  # type: ignore[operator, assignment]
-    return list(found.values())
-
-
-def _messages_in(value: Any) -> Iterator[BaseMessage]:
-    if isinstance(value, BaseMessage):
-        yield value
-    elif isinstance(value, Mapping) and not value.get("ns"):
-        yield from chain.from_iterable(map(_messages_in, value.values()))
-    elif isinstance(value, list) or (isinstance(value, tuple) and not _of_subgraph(value)):
-        yield from chain.from_iterable(map(_messages_in, value))
-
-
-def _of_subgraph(chunk: tuple[Any, ...]) -> bool:
-    """Return whether a chunk begins with the path of a subgraph; that of the graph itself is empty."""
-    return bool(chunk) and isinstance(chunk[0], tuple) and bool(chunk[0])
+    return chunks[-1] if whole and chunks else None
 
 
 def incomplete(message: Message, why: Literal["stopped", "failed"]) -> Message:

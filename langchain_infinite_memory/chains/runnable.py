@@ -10,9 +10,9 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.utils import ConfigurableFieldSpec, get_unique_config_specs
 
-from langchain_infinite_memory.chain_io import ChainKeys
-from langchain_infinite_memory.chain_memory import ChainMemory, MemoryFailedWarning, OnError, StreamedAnswer
-from langchain_infinite_memory.history import InfiniteChatMessageHistory
+from langchain_infinite_memory.chains.chain_io import ChainKeys
+from langchain_infinite_memory.chains.chain_memory import ChainMemory, MemoryFailedWarning, OnError, StreamedAnswer
+from langchain_infinite_memory.chains.history import InfiniteChatMessageHistory
 from langchain_infinite_memory.identity import OnReport, check_report
 from langchain_infinite_memory.sessions import WAIT, MemoryLike, SessionKey, Sessions
 from shared_core.arguments import name_value, one_of
@@ -33,7 +33,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     leaves a question without an answer (`history(...).unanswered()`); if that question is still the newest message when
     it is asked again, it is not stored twice. When the consumer of a stream stops, or the chain fails, the part that
     was received is stored as the answer, with `additional_kwargs["incomplete"]` `"stopped"` or `"failed"`; nothing is
-    stored if nothing was received.
+    stored if nothing was received, or if it came from an agent.
 
     Args:
         runnable: the chain, the model or the agent, or anything that LangChain coerces to a `Runnable`.
@@ -140,7 +140,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     def _stream(self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any) -> Generator[Any, None, None]:
         [value] = inputs
         with self._memory.run(value, self._key(config), config) as run:
-            answer = StreamedAnswer(modes="stream_mode" in kwargs)
+            answer = StreamedAnswer()
             try:
                 with answer:
                     for chunk in self.bound.stream(run.input, answer.watching(config), **kwargs):
@@ -166,7 +166,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     ) -> AsyncIterator[Any]:  # fmt: skip
         [value] = [value async for value in inputs]
         async with self._memory.arun(value, self._key(config), config) as run:
-            answer = StreamedAnswer(modes="stream_mode" in kwargs)
+            answer = StreamedAnswer()
             try:
                 with answer:
                     async for chunk in self.bound.astream(run.input, answer.watching(config), **kwargs):

@@ -12,7 +12,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_infinite_memory.chain_io import (
+from langchain_infinite_memory.chains.chain_io import (
     ChainInput,
     ChainKeys,
     incomplete,
@@ -43,7 +43,6 @@ class StreamedAnswer(BaseCallbackHandler):
 
     Attributes:
         chunks: what was streamed.
-        modes: whether the caller chose modes of streaming, as only graphs have them.
         output: what the chain reports as its output: for a graph its final state, in whatever modes it streams.
         why: why the chunks are not the whole answer; None: they are, as far as is known.
     """
@@ -51,9 +50,8 @@ class StreamedAnswer(BaseCallbackHandler):
     run_inline = True
     ignore_chat_model = True  # else the prompt is written out for it
 
-    def __init__(self, *, modes: bool) -> None:
+    def __init__(self) -> None:
         self.chunks: list[Any] = []
-        self.modes = modes
         self.output: Any = None
         self.why: Interruption = None
 
@@ -225,7 +223,7 @@ class ChainMemory:
         if answer.why is not None and not answer.chunks:
             return
         with self._unstorable(answer.why), self._failures():
-            output = stream_output(answer.chunks, outcome=answer.output, modes=answer.modes)
+            output = stream_output(answer.chunks, answer.output, whole=answer.why is None)
             replies = read_output(output, self._keys.output, run.sent)
             if answer.why is not None:
                 replies = [message for message in replies if message.content or message.tool_calls]

@@ -1,0 +1,1 @@
+"""What LangChain itself retires: chains and chat message histories, kept as they are for programs that have them."""
