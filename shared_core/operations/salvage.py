@@ -22,9 +22,9 @@ from shared_core.records import (
     Summary,
     VectorRows,
 )
+from shared_core.sharing.transfer import parents_first, segments_for
 from shared_core.store import ALL, PAGE, Store
 from shared_core.stores.gaps import missing, runs
-from shared_core.stores.growth import parents_first, segments_for
 from shared_core.stores.row_values import WRONG, DamagedRow
 
 Piece = Restored | Summary | VectorRows

@@ -1,41 +1,41 @@
 """One session copied from a store to another, exactly, and brought up to date when it is copied again."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import islice
-from typing import TypeVar, get_args
 
 from shared_core.errors import DuplicateError
 from shared_core.records import (
-    After,
     Branch,
     Change,
     Delete,
     Drop,
     Position,
     Record,
-    Ref,
-    RefKind,
     Restored,
     Segment,
     SessionKey,
-    SessionState,
     Snapshot,
-    VectorRow,
     VectorRows,
 )
-from shared_core.store import ALL, PAGE, Store
-from shared_core.stores.growth import parents_first, segments_for
-
-Item = TypeVar("Item")
+from shared_core.sharing.transfer import (
+    Tree,
+    forgotten_of,
+    numbered_refs,
+    pages,
+    pages_of,
+    parents_first,
+    read_tree,
+    records_of,
+    segments_of,
+    tree_now,
+    write_page,
+)
+from shared_core.store import ALL, Store
 
 MARK = "copied"
 """The name of the snapshot in which a copy notes where it comes from; forgetting removes it with all others."""
-
-TRIES = 3
-"""How often the tree of a session is read without keeping its writers waiting."""
 
 ROUNDS = 10
 """How often a session is caught up with in which something is forgotten again and again."""
@@ -66,70 +66,6 @@ def read_mark(store: Store, session: int) -> Mark | None:
     """Return what a session was copied from; None if it was not, or something was forgotten in it since."""
     data = store.snapshot(session, MARK)
     return None if data is None else Mark(**json.loads(data))
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """All of a session's tree at one moment.
-
-    Attributes:
-        state: of the session.
-        segments: by number.
-        branches: name -> where it ends, in order of creation.
-        refs: oldest first, without their numbers, which differ from database to database.
-    """
-
-    state: SessionState
-    segments: Mapping[int, Segment]
-    branches: Mapping[str, Position]
-    refs: Sequence[Ref]
-
-
-def read_tree(store: Store, session: int) -> Tree:
-    """Return the tree of a session; writers wait only if they write all the time."""
-    for _ in range(TRIES):
-        found = _tree(store, session)
-        if store.state(session) == found.state:
-            return found
-    with store.transaction():
-        return _tree(store, session)
-
-
-def _tree(store: Store, session: int) -> Tree:
-    # In this order: what branches and refs point at exists in the segments that are read after them.
-    state = store.state(session)
-    branches = {branch.name: branch.head for branch in store.branches(session)}
-    refs = [ref for _, ref in _numbered_refs(store, session)]
-    return Tree(state, {one.segment: one for one in segments_of(store, session)}, branches, refs)
-
-
-def _numbered_refs(store: Store, session: int) -> list[tuple[int, Ref]]:
-    found = [ref for kind in get_args(RefKind) for ref in store.refs(session, kind, limit=ALL)]
-    return [(ref.number, ref._replace(number=0)) for ref in sorted(found)]
-
-
-def segments_of(store: Store, session: int) -> Iterator[Segment]:
-    """Yield all segments of a session, read by pages."""
-    page = store.segments(session, -1, PAGE)
-    yield from page
-    while len(page) == PAGE:
-        page = store.segments(session, page[-1].segment, PAGE)
-        yield from page
-
-
-def records_of(store: Store, session: int, after: int = 0) -> Iterator[list[Record]]:
-    """Yield all messages of a session after a number, in pages."""
-    while page := store.find(session, After(after, PAGE)):
-        yield page
-        after = page[-1].seq
-
-
-def forgotten_of(store: Store, session: int) -> Iterator[list[str]]:
-    """Yield all forgotten ids of a session, in pages."""
-    last: str | None = None
-    while page := store.forgotten(session, last, PAGE):
-        yield page
-        last = page[-1]
 
 
 class SessionCopy:
@@ -262,31 +198,18 @@ class SessionCopy:
         if newest >= tree.state.last_seq:
             return
         known = {one.segment: one.tip for one in segments_of(self._target, self._key)}
-        spaces = self._source.spaces(self._from.key)
-        for page in records_of(self._source, self._from.key, newest):
-            records = tuple(record for record in page if record.seq <= tree.state.last_seq)
-            if not records:
-                return
-            segments = segments_for(records, tree.segments, known)
-            places = {record.position for record in records}
-            numbers = {position.segment for position in places}
-            covers = [one for one in self._source.covers(self._from.key, numbers) if one[0] in places]
-            vectors = {space: self._vectors_at(space, places) for space in spaces}
+        spaces = self._source.spaces(self._from.key)[::-1]
+        for page in pages_of(self._source, self._from.key, spaces, newest, tree.state.last_seq):
             with self._target.transaction():
-                self._target.restore(self._key, Restored(segments, records, tuple(covers)))
-                for space in reversed(spaces):
-                    self._target.keep(self._key, VectorRows(space, vectors[space]))
+                write_page(self._target, self._key, page, tree.segments, known)
                 self._note()
-            self.messages += len(records)
-            self.vectors += sum(map(len, vectors.values()))
-            self._advance(len(records))
-
-    def _vectors_at(self, space: str, places: set[Position]) -> list[VectorRow]:
-        return [row for row in self._source.vectors(self._from.key, space, sorted(places)) if row[2]]
+            self.messages += len(page.records)
+            self.vectors += sum(len(list(rows.rows)) for rows in page.vectors)
+            self._advance(len(page.records))
 
     def _bring_tree(self, tree: Tree) -> None:
         """Give the target the segments, branches and other names of the source."""
-        now = _tree(self._target, self._key)
+        now = tree_now(self._target, self._key)
         changed = {one.segment for one in tree.segments.values() if now.segments.get(one.segment) != one}
         segments = tuple(tree.segments[number] for number in parents_first(changed, tree.segments))
         last = tree.state.last_seq
@@ -306,7 +229,7 @@ class SessionCopy:
 
     def _drop_names(self, branches: Mapping[str, Position]) -> None:
         self._target.change(self._key, [Delete(name) for name in branches])  # each leaves a move, which is dropped, too
-        drops: list[Change] = [Drop(number) for number, _ in _numbered_refs(self._target, self._key)]
+        drops: list[Change] = [Drop(number) for number, _ in numbered_refs(self._target, self._key)]
         self._target.change(self._key, drops)
 
     def _bring_summaries(self, segments: Mapping[int, Segment]) -> None:
@@ -355,13 +278,6 @@ class SessionCopy:
             if new:
                 self._target.keep(self._key, VectorRows(space, new))
                 self.vectors += len(new)
-
-
-def pages(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Yield items in lists of at most `PAGE`."""
-    rest = iter(items)
-    while page := list(islice(rest, PAGE)):
-        yield page
 
 
 def _names(tree: Tree) -> Restored:

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator
 from itertools import zip_longest
 
-from shared_core.operations.session_copy import Tree, forgotten_of, pages, read_tree, records_of
 from shared_core.records import Position, SessionKey
+from shared_core.sharing.transfer import Tree, forgotten_of, pages, read_tree, records_of
 from shared_core.store import ALL, Store
 
 

@@ -8,21 +8,20 @@ import pathlib
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
-from itertools import islice
+from dataclasses import replace
 from typing import IO, Any, NamedTuple
 
 from typing_extensions import override
 
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.messages import Message
-from shared_core.records import MAIN, After, Branch, Position, Record, Ref, Stretch
+from shared_core.records import MAIN, ROOT, Branch, Position, Record, Ref, Segment, Stretch
 from shared_core.session.paths import Head, Path, read, walk
 from shared_core.sharing.format import FORMAT, VERSION, encode
-from shared_core.sharing.position_writer import PositionWriter
 from shared_core.sharing.redact import Redact, redacted
+from shared_core.sharing.transfer import Page, Tree, forgotten_of, pages, pages_of, parents_first, read_tree
 from shared_core.store import Store
 from shared_core.stores.sqlite.database_file import is_database
 
@@ -33,9 +32,6 @@ LEFTOVER_SECONDS = 86_400
 """A file that another writer left unfinished is removed after a day."""
 
 _LEFTOVER = re.compile(r"\..{1,50}\.[a-z0-9_]{8}\.part")
-
-PAGE = 500
-"""Messages read at a time."""
 
 ATTEMPTS = 5
 """How often an export starts over because messages were forgotten while it ran."""
@@ -59,42 +55,26 @@ class Source(NamedTuple):
     branch: str | None = None
 
 
-class _SessionView(NamedTuple):
+class _View(NamedTuple):
     """A session, or one of its branches, at one moment.
 
     Only forgetting can change what it holds later, and that raises the epoch.
 
     Attributes:
         source: the session.
-        branches: the branches to write.
-        refs: tags, stashes and moves to write, oldest first.
+        tree: what is written of its tree.
         messages: how many messages there are, before redaction.
-        segments: how many segments the session has.
-        last_seq: the number of the newest message.
-        epoch: the session's.
         path: the path of the branch to write. None: all of the session is written.
     """
 
     source: Source
-    branches: list[Branch]
-    refs: list[Ref]
+    tree: Tree
     messages: int
-    segments: int
-    last_seq: int
-    epoch: int
     path: Path | None = None
 
     def holds(self, position: Position) -> bool:
         """Return whether a position is written."""
         return self.path is None or self.path.covers(position)
-
-    def clipped(self, stretches: Iterable[Stretch]) -> list[Stretch]:
-        """Return the parts of some stretches that are written."""
-        if self.path is None:
-            return list(stretches)
-        ends = self.path.upto
-        parts = (one._replace(upto=min(one.upto, ends[one.segment])) for one in stretches if one.segment in ends)
-        return [part for part in parts if part.start <= part.upto]
 
 
 class _PartFile(io.FileIO):
@@ -193,22 +173,11 @@ class _ForgottenError(Exception):
     """Messages were forgotten while they were written."""
 
 
-def _view(store: Store, source: Source) -> _SessionView:
-    session = source.session
-    while True:  # until nothing changed between the reads
-        before = store.state(session)
-        branches = store.branches(session)
-        refs = sorted(
-            (ref for kind in ("tag", "stash", "move") for ref in store.refs(session, kind)),
-            key=lambda ref: ref.number,
-        )
-        stats = store.stats(session)
-        after = store.state(session)
-        if before == after:
-            view = _SessionView(
-                source, branches, refs, stats["messages"], stats["segments"], after.last_seq, after.epoch
-            )
-            return view if source.branch is None else _branch_view(store, view, source.branch)
+def _view(store: Store, source: Source) -> _View:
+    tree = read_tree(store, source.session)
+    refs = [ref for ref in tree.refs if ref.kind != "head"]
+    view = _View(source, replace(tree, refs=refs), store.stats(source.session)["messages"])
+    return view if source.branch is None else _branch_view(store, view, source.branch)
 
 
 def branch_end(branches: Sequence[Branch], name: str) -> Position:
@@ -220,27 +189,38 @@ def branch_end(branches: Sequence[Branch], name: str) -> Position:
     raise UnknownReferenceError(f"no branch {name!r}; branches: {', '.join(map(repr, names))}", candidates=names)
 
 
-def _branch_view(store: Store, view: _SessionView, name: str) -> _SessionView:
+def _branch_view(store: Store, view: _View, name: str) -> _View:
     """Return a view of one branch: what is on its path, the tags there, and its own stashes and moves along it."""
-    head, segment_of = branch_end(view.branches, name), partial(store.segment, view.source.session)
-    path, writer = walk(head, segment_of), PositionWriter(store, view.source.session)
+    tree = view.tree
+    head = branch_end([Branch(*one) for one in tree.branches.items()], name)
+    path = walk(head, tree.segments.__getitem__)
 
-    def is_there(position: Position | None) -> bool:
-        here = writer.normalized(position)
-        return here is None or path.covers(here)
+    def on_path(ref: Ref) -> Ref | None:
+        if ref.kind in ("stash", "move") and ref.name != name:
+            return None
+        here = ref._replace(position=_normalized(ref.position, tree), base=_normalized(ref.base, tree))
+        return here if all(one is None or path.covers(one) for one in (here.position, here.base)) else None
 
-    refs = [
-        ref
-        for ref in view.refs
-        if (ref.kind == "tag" or ref.name == name) and is_there(ref.position) and is_there(ref.base)
-    ]
+    segments = {ROOT.segment: Segment(ROOT.segment, None, ROOT.depth)}
+    segments |= {number: tree.segments[number]._replace(tip=upto) for number, upto in sorted(path.upto.items())}
+    refs = [here for ref in tree.refs if (here := on_path(ref)) is not None]
     messages = store.count(view.source.session, [span.stretch for span in path.spans])
-    source = view.source._replace(head=Head(name))
-    return view._replace(source=source, branches=[Branch(name, head)], refs=refs, messages=messages, path=path)
+    part = replace(tree, segments=segments, branches={name: head}, refs=refs)
+    return _View(view.source._replace(head=Head(name)), part, messages, path)
+
+
+def _normalized(position: Position | None, tree: Tree) -> Position | None:
+    """Return the same position outside of empty segments: an empty segment ends where its parent ends."""
+    while position is not None:
+        segment = tree.segments[position.segment]
+        if position.depth >= segment.start or segment.parent is None:
+            return position
+        position = segment.parent
+    return None
 
 
 def _write(
-    store: Store, views: Sequence[_SessionView], file: IO[bytes], *, vectors: bool, rules: Sequence[Redact],
+    store: Store, views: Sequence[_View], file: IO[bytes], *, vectors: bool, rules: Sequence[Redact],
     progress: Progress | None,
 ) -> int:  # fmt: skip
     total = sum(view.messages for view in views)
@@ -268,7 +248,7 @@ def _write(
             if progress is not None and writer.passed and line["type"] == "message":
                 progress(done + writer.passed, total)
         done += view.messages
-        if store.state(view.source.session).epoch != view.epoch:
+        if store.state(view.source.session).epoch != view.tree.state.epoch:
             raise _ForgottenError
     if progress is not None:
         progress(total, total)
@@ -280,7 +260,7 @@ def _write(
 class _SessionWriter:
     """Yields the lines of one session."""
 
-    def __init__(self, store: Store, view: _SessionView, *, vectors: bool, rules: Sequence[Redact]) -> None:
+    def __init__(self, store: Store, view: _View, *, vectors: bool, rules: Sequence[Redact]) -> None:
         self._store = store
         self._view = view
         self._session = view.source.session
@@ -290,67 +270,64 @@ class _SessionWriter:
             # The vector of a whole turn, marked by a "#", may stand for messages of another branch, too.
             spaces = [space for space in spaces if "#" not in space and self._has_vectors(space, view.path)]
         self._spaces = spaces
-        self._writer = PositionWriter(store, self._session)
         self.passed = 0
 
     def _has_vectors(self, space: str, path: Path) -> bool:
         """Return whether any message of a path has a vector in a space."""
         records = read(self._store, self._session, path.spans)
-        while page := [record.position for record in islice(records, PAGE)]:
-            if next(self._store.vectors(self._session, space, page), None) is not None:
-                return True
-        return False
+        positions = (record.position for record in records)
+        return any(next(self._store.vectors(self._session, space, page), None) is not None for page in pages(positions))
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        source = self._view.source
+        source, tree = self._view.source, self._view.tree
         whose = {} if source.user_id is None else {"user_id": source.user_id}
         spaces = {"spaces": self._spaces} if self._spaces else {}
         yield {"type": "session", "session_id": source.session_id, **whose, **spaces}
         if self._view.path is None:  # nobody knows which branch a forgotten message was on
-            yield from self._forgotten()
-        yield from self._messages()
-        for branch in self._view.branches:
-            yield from self._ref_line({"type": "branch", "name": branch.name}, at=branch.head)
-        for ref in self._view.refs:
-            yield from self._ref_lines(ref)
-        if source.head.branch is not None:
-            yield {"type": "head", "branch": source.head.branch}
-        else:
-            yield from self._ref_line({"type": "head"}, at=source.head.at)
+            for ids in forgotten_of(self._store, self._session):
+                yield {"type": "forgotten", "ids": ids}
+        for number in parents_first(tree.segments, tree.segments):
+            yield _segment_line(tree.segments[number])
+        for page in pages_of(self._store, self._session, self._spaces, 0, tree.state.last_seq):
+            yield from self._messages(page.only([one for one in page.records if self._view.holds(one.position)]))
+        for name, head in tree.branches.items():
+            yield {"type": "branch", "name": name, "at": head}
+        for ref in tree.refs:
+            yield _ref_line(ref)
+        head_of = {"branch": source.head.branch} if source.head.branch is not None else {"at": source.head.at}
+        yield {"type": "head", **head_of}
 
-    def _forgotten(self) -> Iterator[dict[str, Any]]:
-        after: str | None = None
-        while ids := self._store.forgotten(self._session, after, PAGE):
-            yield {"type": "forgotten", "ids": ids}
-            after = ids[-1]
+    def _messages(self, page: Page) -> Iterator[dict[str, Any]]:
+        origins = self._origins(page.records)
+        covers = self._covers(page)
+        vectors: dict[Position, list[dict[str, str]]] = {}
+        for rows in page.vectors:
+            for position, hash_, data in rows.rows:
+                value = {"space": rows.space, "hash": hash_, "data": base64.b64encode(data).decode()}
+                vectors.setdefault(position, []).append(value)
+        for record in page.records:
+            self.passed += 1
+            message = redacted(record.message, self._rules)
+            if message is None:
+                continue
+            fields = _fields(message, record)
+            if record.picked_from in origins:
+                fields["picked_from"] = record.picked_from
+            if record.position in covers:
+                fields["covers"] = covers[record.position]
+            if record.position in vectors:
+                fields["vectors"] = vectors[record.position]
+            yield fields
 
-    def _pages(self) -> Iterator[list[Record]]:
-        """Yield the messages to write, in order of storing."""
-        seq = 0
-        while self.passed < self._view.messages and (records := self._store.find(self._session, After(seq, PAGE))):
-            seq = records[-1].seq
-            yield [one for one in records if one.seq <= self._view.last_seq and self._view.holds(one.position)]
-
-    def _messages(self) -> Iterator[dict[str, Any]]:
+    def _covers(self, page: Page) -> dict[Position, list[Stretch]]:
+        """Return what messages sum up, as far as it is written."""
         covers: dict[Position, list[Stretch]] = {}
-        for position, stretch in self._store.covers(self._session, range(self._view.segments)):
-            covers.setdefault(position, []).append(stretch)
-        for records in self._pages():
-            vectors = self._vectors([record.position for record in records])
-            origins = self._origins(records)
-            for record in records:
-                self.passed += 1
-                message = redacted(record.message, self._rules)
-                if message is not None:
-                    fields = _fields(message, record)
-                    if record.picked_from in origins:
-                        fields["picked_from"] = record.picked_from
-                    stretches = self._view.clipped(covers.get(record.position, ()))
-                    if stretches:
-                        yield from self._covers(stretches, fields)
-                    if record.position in vectors:
-                        fields["vectors"] = vectors[record.position]
-                    yield from self._writer.message_lines(record, fields)
+        for position, stretch in page.covers:
+            ends = self._view.path.upto if self._view.path is not None else {stretch.segment: stretch.upto}
+            part = stretch._replace(upto=min(stretch.upto, ends.get(stretch.segment, -2)))
+            if part.start <= part.upto:
+                covers.setdefault(position, []).append(part)
+        return covers
 
     def _origins(self, records: Sequence[Record]) -> set[str | None]:
         """Return the ids that some messages were copied from and that may be written."""
@@ -359,44 +336,23 @@ class _SessionWriter:
             return {*ids}
         return {one.message.id for one in self._store.get(self._session, sorted(ids)) if self._view.holds(one.position)}
 
-    def _covers(self, stretches: Sequence[Stretch], fields: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        covers = []
-        for stretch in stretches:
-            ends = [Position(stretch.segment, depth) for depth in (stretch.start, stretch.upto)]
-            yield from self._writer.lines_upto(ends[1])
-            covers.append([self._writer.ref(end) for end in ends])
-        fields["covers"] = covers
 
-    def _vectors(self, positions: Sequence[Position]) -> dict[Position, list[dict[str, str]]]:
-        found: dict[Position, list[dict[str, str]]] = {}
-        for space in self._spaces:
-            for position, hash_, data in self._store.vectors(self._session, space, positions):
-                value = {"space": space, "hash": hash_, "data": base64.b64encode(data).decode()}
-                found.setdefault(position, []).append(value)
-        return found
+def _segment_line(segment: Segment) -> dict[str, Any]:
+    line = {"type": "segment", "segment": segment.segment, "tip": segment.tip}
+    fields = {"parent": segment.parent, "merged": segment.merged, "base": segment.base}
+    shift = {"turn_shift": segment.turn_shift} if segment.turn_shift else {}
+    return line | {name: value for name, value in fields.items() if value is not None} | shift
 
-    def _ref_line(self, line: dict[str, Any], **positions: Position | None) -> Iterator[dict[str, Any]]:
-        """Yield a line that refers to positions, after the lines of those positions."""
-        for position in positions.values():
-            yield from self._writer.lines_upto(position)
-        yield line | {key: self._writer.ref(position) for key, position in positions.items()}
 
-    def _ref_lines(self, ref: Ref) -> Iterator[dict[str, Any]]:
-        about = {"note": ref.note} if ref.note else {}
-        about["created_at"] = ref.created_at
-        if ref.kind == "tag":
-            yield from self._ref_line({"type": "tag", "name": ref.name, **about}, at=ref.position)
-            return
-        line = {"type": ref.kind, "branch": ref.name, **about}
-        if ref.kind == "move" and ref.position is None:
-            yield from self._ref_line(line | {"deleted": True}, base=ref.base)
-            return
-        yield from self._ref_line(line, base=ref.base, at=ref.position)
+def _ref_line(ref: Ref) -> dict[str, Any]:
+    places = {"at": ref.position, "base": ref.base}
+    line = {"type": "ref", "kind": ref.kind, "name": ref.name, **{k: v for k, v in places.items() if v is not None}}
+    return line | ({"note": ref.note} if ref.note else {}) | {"created_at": ref.created_at}
 
 
 def _fields(message: Message, record: Record) -> dict[str, Any]:
-    """Return the line of a message, with an empty list of parents."""
-    fields: dict[str, Any] = {"type": "message", "id": message.id, "parents": [], "role": message.role}
+    """Return the line of a message."""
+    fields: dict[str, Any] = {"type": "message", "id": message.id, "at": record.position, "role": message.role}
     fields |= message.model_dump(exclude=_WRITTEN_APART, exclude_defaults=True)
     if message.created_at is not None:
         fields["created_at"] = message.created_at.isoformat()

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
+from shared_core.errors import AmbiguousReferenceError, InputFileError, UnknownReferenceError
 from shared_core.messages import Message, content_of
-from shared_core.records import MAIN, Branch, Draft, Newest, Position, Record, Restored, Segment
+from shared_core.records import MAIN, ROOT, Branch, Draft, Newest, Position, Record, Restored, Segment
 from shared_core.session.paths import Head
 from shared_core.session.turns import is_prompt, prompt_joined
-from shared_core.sharing.format import NumberedLine
-from shared_core.sharing.importer import BATCH, Imported, ImportResult, Target, import_lines
+from shared_core.sharing.format import LineError
+from shared_core.sharing.importer import BATCH, Imported, ImportResult, Target, imported
 from shared_core.sharing.readers import Conversation, Entry, Foreign
-from shared_core.sharing.session_merge import CountTokens, other_id
-from shared_core.sharing.session_tree import SessionTree
+from shared_core.sharing.session_import import CountTokens, SessionImport, other_id
 from shared_core.store import Store
 
 MAX_NAMED = 10
@@ -96,57 +95,70 @@ def import_conversation(job: Job, conversation: Conversation, target: Target) ->
     Raises:
         InputFileError: the conversation cannot be stored; the store is unchanged.
     """
-    about = about_of(conversation)
+    about = _about_of(conversation)
     if conversation.id and not conversation.nodes:  # a chat that was opened and left: it needs no session
         return Imported(ImportResult(job.format, target.session_id, target.user_id, **about), None)
     session = job.store.create_session(*target)
-    if not conversation.ends:
-        done = _add_messages(job, conversation, target, session)
-    elif _is_fresh(job.store, session):
-        done = _restore(job, conversation, target, session)
-    else:
-        done = merge_conversation(job, conversation, target, session)
+    add = _add_tree if conversation.ends else _add_list
+    done = add(job, conversation, target, session)
     job.advance(len(conversation.nodes))
     return done._replace(result=replace(done.result, **about))
 
 
-def about_of(conversation: Conversation) -> dict[str, Any]:
+def _about_of(conversation: Conversation) -> dict[str, Any]:
     """Return what a result says about a conversation itself."""
     return {"title": conversation.title, "left_out": conversation.left_out_words}
 
 
-def _is_fresh(store: Store, session: int) -> bool:
-    """Return whether a session never held anything, and nothing was forgotten in it."""
-    if store.state(session).last_seq or store.forgotten(session, None, 1):
-        return False
-    return SessionTree(store, session).empty
+def _add_tree(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
+    """Add a conversation with branches to a session. Known messages are left as they are."""
+    adding = SessionImport(job.store, session, f"import {job.name}", counted(job.draft))
+    here = _BranchesHere(conversation, {name: name for name in conversation.ends}, {})
+    if not adding.empty:
+        here = _branches_here(job.store, session, conversation)
+    whole = _restored(here.conversation)
+    for segment in whole.segments:
+        adding.segment(segment)
+    with _Located(job.name):
+        for start in range(0, len(whole.records), BATCH):
+            records = whole.records[start : start + BATCH]
+            stored = adding.look_up([str(record.message.id) for record in records])
+            for record in records:
+                adding.message(record, (), {}, stored.get(str(record.message.id)))
+            job.advance(start + len(records))
+        for branch in whole.branches:
+            adding.branch(branch.name, branch.head)
+        adding.set_head(MAIN, None)
+        adding.finish()
+    done = imported(adding, target, job.format)
+    added = {name: done.result.branches[other] for name, other in here.names.items()}
+    branches = {name: added.get(name) or here.known[name] for name in conversation.ends}
+    return done._replace(result=replace(done.result, branches=branches))
 
 
-def _restore(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
-    """Fill an empty session. Nothing has to be looked up, so this takes a third of the time of a merge."""
-    job.store.restore(session, restored(conversation, job.draft))
-    return restored_result(job, conversation, target)
+class _Located:
+    """Adds the name of the file to an error."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, LineError):
+            raise InputFileError(f"{self._name!r}: a message {error}; nothing was stored") from None
 
 
-def restored_result(job: Job, conversation: Conversation, target: Target) -> Imported:
-    """Return the result of filling an empty session with a conversation that has branches."""
-    branches = {name: name for name in conversation.ends}
-    result = ImportResult(
-        job.format, target.session_id, target.user_id, len(conversation.nodes), branches=branches, head=MAIN,
-        created=True,
-    )  # fmt: skip
-    return Imported(result, Head(MAIN))
-
-
-def restored(conversation: Conversation, draft: Callable[[Message], Draft]) -> Restored:
-    """Return a conversation as the content of an empty session, just as a merge line by line would write it."""
+def _restored(conversation: Conversation) -> Restored:
+    """Return a conversation as the content of an empty session."""
     parents: list[Position | None] = [None]  # of each segment
     tips = [-1]
-    positions: dict[str | None, Position] = {None: Position(0, -1)}
+    positions: dict[str | None, Position] = {None: ROOT}
     turns: dict[str | None, Newest] = {None: Newest(None, -1)}
     prompts: dict[str | None, Message] = {}
     records = []
-    for number, (message, parent) in enumerate(conversation.nodes, 1):
+    for message, parent in conversation.nodes:
         (segment, depth), newest = positions[parent], turns[parent]
         if depth != tips[segment]:  # another version follows there: this one is a branch
             parents.append(Position(segment, depth))
@@ -156,11 +168,10 @@ def restored(conversation: Conversation, draft: Callable[[Message], Draft]) -> R
         turn = _turn(message, newest, prompt_joined(message, prompts.get(parent)))
         position = positions[message.id] = Position(segment, depth + 1)
         turns[message.id] = turn if message.role == "user" else newest
-        done = draft(message)
-        stored = done.message.replace(turn_id=turn.turn_id)
-        if is_prompt(stored):
-            prompts[stored.id] = stored
-        records.append(Record(stored, position, number, turn.turn_no, done.counter, done.tokens))
+        whole = message.replace(turn_id=turn.turn_id)
+        if is_prompt(whole):
+            prompts[whole.id] = whole
+        records.append(Record(whole, position, 0, turn.turn_no))
     segments = tuple(map(Segment, range(len(tips)), parents, tips))
     branches = tuple(Branch(name, positions[at]) for name, at in conversation.ends.items())
     return Restored(segments, tuple(records), branches=branches)
@@ -173,24 +184,6 @@ def _turn(message: Message, newest: Newest, prompt: str | None) -> Newest:
     if message.role == "system" or newest.turn_id is None:
         return Newest(prompt or message.id, newest.turn_no)
     return newest
-
-
-def merge_conversation(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
-    """Add a conversation to a session that holds something. Known messages are left as they are."""
-    here = _BranchesHere(conversation, {}, {})
-
-    def lines() -> Iterator[NumberedLine]:
-        nonlocal here
-        here = _branches_here(job.store, session, conversation)  # again if all of it is done again
-        return (NumberedLine(number, line) for number, line in enumerate(here.conversation.lines(), 1))
-
-    (done,) = import_lines(
-        job.store, job.name, lines, lambda line: target, format=job.format, total=len(conversation.nodes),
-        count_tokens=counted(job.draft), progress=lambda done, total: job.advance(done),
-    )  # fmt: skip
-    added = {name: done.result.branches[other] for name, other in here.names.items()}
-    branches = {name: added.get(name) or here.known[name] for name in conversation.ends}
-    return done._replace(result=replace(done.result, branches=branches))
 
 
 class _BranchesHere(NamedTuple):
@@ -243,15 +236,9 @@ def counted(draft: Callable[[Message], Draft]) -> CountTokens:
     return count_tokens
 
 
-def _add_messages(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
+def _add_list(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
     created = not job.store.state(session).last_seq
-    return list_result(job, conversation, target, add_list(job, session, conversation.messages), created=created)
-
-
-def list_result(
-    job: Job, conversation: Conversation, target: Target, listed: "ListOutcome", *, created: bool
-) -> Imported:
-    """Return the result of adding a list to a session."""
+    listed = _list_added(job, session, conversation.messages)
     result = ImportResult(
         job.format, target.session_id, target.user_id, listed.new, listed.known, listed.forgotten, listed.renamed,
         head=job.point.branch, created=created,
@@ -260,7 +247,7 @@ def list_result(
 
 
 @dataclass
-class ListOutcome:
+class _ListOutcome:
     """The outcome of importing a list, so far."""
 
     new: int = 0
@@ -269,14 +256,14 @@ class ListOutcome:
     renamed: dict[str, str] = field(default_factory=dict)
 
 
-def add_list(job: Job, session: int, messages: Sequence[Message]) -> ListOutcome:
+def _list_added(job: Job, session: int, messages: Sequence[Message]) -> _ListOutcome:
     """Add messages with distinct ids to the job's branch, inside a transaction of the store.
 
     A message whose id is stored with other content gets another id, made by `other_id`.
     """
-    listed, at = ListOutcome(), job.point.at
-    for batch in batches(messages):
-        drafts = with_free_ids(job.store, session, [job.draft(message) for message in batch], listed)
+    listed, at = _ListOutcome(), job.point.at
+    for batch in _batches(messages):
+        drafts = _with_free_ids(job.store, session, [job.draft(message) for message in batch], listed)
         appended = job.store.append(session, job.point.branch, drafts, at=at)
         at = None
         listed.new += len(appended.added)
@@ -286,7 +273,7 @@ def add_list(job: Job, session: int, messages: Sequence[Message]) -> ListOutcome
     return listed
 
 
-def batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
     """Yield messages in parts to be stored together."""
     start = 0
     for index, message in enumerate(messages):
@@ -297,7 +284,7 @@ def batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
         yield messages[start:]
 
 
-def with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: ListOutcome) -> list[Draft]:
+def _with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: _ListOutcome) -> list[Draft]:
     """Return the drafts with another id wherever their own is stored with other content, and with joined prompts."""
     stored = {record.message.id: record.message for record in store.get(session, [_id(draft) for draft in drafts])}
     found: list[Draft] = []

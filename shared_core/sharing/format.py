@@ -162,8 +162,10 @@ VERSION = 1
 MAX_NUMBER = 2**31 - 1
 """The store counts positions and turns in 32 bits."""
 
-FileRef = Annotated[StrictStr | Annotated[StrictInt, Field(ge=0, le=MAX_NUMBER)], Field(union_mode="left_to_right")]
-"""How a line refers to a position: a message by its id, a merge or an empty position by its number in the session."""
+Number = Annotated[StrictInt, Field(ge=0, le=MAX_NUMBER)]
+Depth = Annotated[StrictInt, Field(ge=-1, le=MAX_NUMBER)]
+FilePosition = tuple[Number, Depth]
+"""A position as in the store: a segment, and a depth, which is -1 before the first message."""
 
 Count = Annotated[StrictInt, Field(ge=0)]
 TurnNumber = Annotated[StrictInt, Field(ge=-1, le=MAX_NUMBER)]
@@ -195,6 +197,18 @@ class SessionLine(_LineModel):
     spaces: tuple[StrictStr, ...] = ()
 
 
+class SegmentLine(_LineModel):
+    """A run of positions, down to the depth `tip`: it begins after `parent`, or at `base` with a merge of two."""
+
+    type: Literal["segment"]
+    segment: Number
+    tip: Depth
+    parent: FilePosition | None = None
+    merged: FilePosition | None = None
+    base: Number | None = None
+    turn_shift: TurnShift = 0
+
+
 class ForgottenLine(_LineModel):
     """Ids of forgotten messages. They are not stored again."""
 
@@ -211,15 +225,14 @@ class VectorValue(_LineModel):
 
 
 class MessageLine(Message):
-    """A message and its position. Without `turn_id`, it opens a turn of its own if its role allows that."""
+    """A message and its position. Without `turn_id`, it stands in a turn of its own."""
 
     type: Literal["message"]
     id: Annotated[StrictStr, Field(min_length=1)]
-    parents: Annotated[tuple[FileRef, ...], Field(max_length=1)]
-    fork: bool = False
-    turn_no: TurnNumber | None = None
+    at: FilePosition
+    turn_no: TurnNumber
     picked_from: StrictStr | None = None
-    covers: tuple[tuple[FileRef, FileRef], ...] = ()
+    covers: tuple[tuple[Number, Depth, Depth], ...] = ()
     vectors: tuple[VectorValue, ...] = ()
 
     def message(self) -> Message:
@@ -232,68 +245,25 @@ _BLANK = Message(role="user")
 _MESSAGE_FIELDS = frozenset(Message.model_fields)
 
 
-class MergeLine(_LineModel):
-    """A merge. The first parent is the branch that was merged into; null is the position before the first message.
-
-    `place` is the number of the merge. The file format fixes the name of the key.
-    """
-
-    type: Literal["merge"]
-    place: Count
-    parents: tuple[FileRef | None, FileRef | None]
-    turn_shift: TurnShift = 0
-
-
-class GoneLine(_LineModel):
-    """Consecutive positions whose messages are not in the file: they were forgotten or redacted.
-
-    `place` is the number of the first position. The file format fixes the name of the key.
-    """
-
-    type: Literal["gone"]
-    place: Count
-    parents: Annotated[tuple[FileRef, ...], Field(max_length=1)]
-    count: Annotated[StrictInt, Field(ge=1, le=2**24)] = 1
-    fork: bool = False
-
-
 class BranchLine(_LineModel):
-    """The end of a branch; null is the position before the first message."""
+    """The end of a branch."""
 
     type: Literal["branch"]
     name: StrictStr
-    at: FileRef | None
+    at: FilePosition
 
 
-class TagLine(_LineModel):
-    """A name for a position."""
+class RefLine(_LineModel):
+    """A tag, a stash (from after `base` up to `at`), an entry of the reflog (from `base` to `at`), or the title.
 
-    type: Literal["tag"]
+    An entry of the reflog without `at` says that the branch was deleted. The note of the title is the title.
+    """
+
+    type: Literal["ref"]
+    kind: Literal["tag", "stash", "move", "title"]
     name: StrictStr
-    at: FileRef | None
-    note: StrictStr = ""
-    created_at: StrictStr
-
-
-class StashLine(_LineModel):
-    """A stash: the end of a branch, from after `base` up to `at`."""
-
-    type: Literal["stash"]
-    branch: StrictStr
-    at: FileRef | None
-    base: FileRef | None
-    note: StrictStr = ""
-    created_at: StrictStr
-
-
-class MoveLine(_LineModel):
-    """An entry of the reflog: a branch ended at `base` and was moved to `at`, or was deleted."""
-
-    type: Literal["move"]
-    branch: StrictStr
-    base: FileRef | None
-    at: FileRef | None = None
-    deleted: bool = False
+    at: FilePosition | None = None
+    base: FilePosition | None = None
     note: StrictStr = ""
     created_at: StrictStr
 
@@ -303,7 +273,7 @@ class HeadLine(_LineModel):
 
     type: Literal["head"]
     branch: StrictStr | None = None
-    at: FileRef | None = None
+    at: FilePosition | None = None
 
 
 class EndLine(_LineModel):
@@ -316,8 +286,7 @@ class EndLine(_LineModel):
 
 
 Line = (
-    Header | SessionLine | ForgottenLine | MessageLine | MergeLine | GoneLine | BranchLine | TagLine | StashLine
-    | MoveLine | HeadLine | EndLine
+    Header | SessionLine | SegmentLine | ForgottenLine | MessageLine | BranchLine | RefLine | HeadLine | EndLine
 )  # fmt: skip
 
 _LINES: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type")])

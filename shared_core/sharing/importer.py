@@ -1,35 +1,38 @@
 """Import the lines of an export file into sessions of a store: all of them or nothing."""
 
+import base64
+import binascii
 import os
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.messages import short_repr
-from shared_core.records import Record, VectorRows
+from shared_core.records import Position, Record, Ref, Segment, Stretch
 from shared_core.session.paths import Head
 from shared_core.sharing.export import Progress
 from shared_core.sharing.format import (
     FORMAT,
     BranchLine,
     ForgottenLine,
-    GoneLine,
     HeadLine,
     Line,
     LineError,
-    MergeLine,
     MessageLine,
-    MoveLine,
     NumberedLine,
+    RefLine,
+    SegmentLine,
     SessionLine,
-    StashLine,
-    TagLine,
+    VectorValue,
     file_error,
     read_lines,
 )
-from shared_core.sharing.session_merge import CountTokens, RefMerger, SessionMerger
+from shared_core.sharing.session_import import CountTokens, SessionImport
 from shared_core.store import Store
 
 
@@ -106,14 +109,6 @@ Check = Callable[[list[Imported]], None]
 """Called with the results before anything is stored; raises if it must not be."""
 
 
-class _FileInfo(NamedTuple):
-    """The name of the file, for errors, its format, and the number of its messages."""
-
-    name: str
-    format: str
-    total: int
-
-
 def import_export(
     store: Store,
     path: str | os.PathLike[str],
@@ -124,40 +119,14 @@ def import_export(
     progress: Progress | None = None,
     check: Check = lambda done: None,
 ) -> list[Imported]:
-    """Import the sessions of an export file: all of them or nothing; see `import_lines`.
-
-    Raises:
-        InputFileError: the file is invalid; the store is unchanged.
-    """
-    deque(read_lines(path), maxlen=0)  # so that nobody waits for a file that is invalid
-    return import_lines(
-        store, path, lambda: read_lines(path), destination, format=FORMAT, total=total, count_tokens=count_tokens,
-        progress=progress, check=check,
-    )  # fmt: skip
-
-
-def import_lines(
-    store: Store,
-    path: str | os.PathLike[str],
-    lines: Callable[[], Iterable[NumberedLine]],
-    destination: Destination,
-    *,
-    format: str,
-    total: int,
-    count_tokens: CountTokens,
-    progress: Progress | None = None,
-    check: Check = lambda done: None,
-) -> list[Imported]:
-    """Import the sessions that some lines describe into a store: all of them or nothing.
+    """Import the sessions of an export file: all of them or nothing.
 
     All of it is one transaction, during which other writers wait; see `seconds_held`.
 
     Args:
         store: the store to import into.
-        path: the file, for errors.
-        lines: returns the lines: one session after the other, each beginning with a `SessionLine`.
+        path: the file.
         destination: returns the session that each is imported into.
-        format: the file's format, for the results.
         total: the number of messages in the file.
         count_tokens: counts the tokens of a message.
         progress: called with how many messages are done and how many there are.
@@ -166,11 +135,11 @@ def import_lines(
     Raises:
         InputFileError: the file is invalid; the store is unchanged.
     """
-    file = _FileInfo(os.fspath(path), format, total)
+    deque(read_lines(path), maxlen=0)  # so that nobody waits for a file that is invalid
     if progress is not None:
         progress(0, total)
     with store.transaction():
-        done = _Importer(store, file, destination, count_tokens, progress).add_lines(lines())
+        done = _Importer(store, os.fspath(path), total, destination, count_tokens, progress).add_lines(read_lines(path))
         check(done)
     return done
 
@@ -186,139 +155,142 @@ class _Importer:
     def __init__(
         self,
         store: Store,
-        file: _FileInfo,
+        name: str,
+        total: int,
         destination: Destination,
         count_tokens: CountTokens,
         progress: Progress | None,
     ) -> None:
+        self.name = name
+        self.number = 0
         self._store = store
-        self._file = file
+        self._total = total
         self._destination = destination
         self._count_tokens = count_tokens
         self._progress = progress
         self._passed = 0
         self._target: Target | None = None
         self._targets: set[Target] = set()
-        self._session = -1
         self._spaces: Sequence[str] = ()
-        self._merger: SessionMerger | None = None
-        self._ref_merger: RefMerger | None = None
+        self._session: SessionImport | None = None
         self._batch: list[NumberedLine] = []
-        self._number = 0
-        self.done: list[Imported] = []
+        self._done: list[Imported] = []
 
     def add_lines(self, lines: Iterable[NumberedLine]) -> list[Imported]:
         """Process all lines and return the results."""
         for numbered in lines:
-            self.add_line(numbered)
-        self.end_session()
-        return self.done
-
-    def add_line(self, numbered: NumberedLine) -> None:
-        """Process the next line."""
-        if isinstance(numbered.line, SessionLine):
-            self.end_session()
-            self._number = numbered.number
-            self._begin(numbered.line)
-        elif self._merger is not None:
-            self._batch.append(numbered)
-            if len(self._batch) >= BATCH:
-                self._add_batch()
+            if isinstance(numbered.line, SessionLine):
+                self._end_session()
+                self.number = numbered.number
+                self._begin(numbered.line)
+            elif self._session is not None:
+                self._batch.append(numbered)
+                if len(self._batch) >= BATCH:
+                    self._add_batch(self._session)
+        self._end_session()
+        return self._done
 
     def _begin(self, line: SessionLine) -> None:
         target = self._target = self._destination(line)
         if target is None:
             return
         if target in self._targets:
-            raise file_error(self._file.name, self._number, LineError(f"is a second session for {target.session_id!r}"))
+            raise file_error(self.name, self.number, LineError(f"is a second session for {target.session_id!r}"))
         self._targets.add(target)
-        self._session = self._store.create_session(*target)
-        self._merger = SessionMerger(self._store, self._session, self._count_tokens)
-        self._ref_merger = None
+        key, note = self._store.create_session(*target), f"import {os.path.basename(self.name)}"
+        self._session = SessionImport(self._store, key, note, self._count_tokens)
         self._spaces = line.spaces
 
-    def _add_batch(self) -> None:
-        assert self._merger is not None
+    def _add_batch(self, session: SessionImport) -> None:
         batch, self._batch = self._batch, []
-        stored = self._merger.look_up([one.line for one in batch if isinstance(one.line, MessageLine)])
-        for number, line in batch:
-            self._number = number
+        with _LocatedErrors(self):
+            stored = session.look_up([one.line.id for one in batch if isinstance(one.line, MessageLine)])
+        for self.number, line in batch:
             with _LocatedErrors(self):
-                known = stored.get(line.id) if isinstance(line, MessageLine) else None
-                self._add_line(self._merger, NumberedLine(number, line), known)
+                self._add(session, line, stored)
         if self._progress is not None:
-            self._progress(min(self._passed, self._file.total), self._file.total)
+            self._progress(min(self._passed, self._total), self._total)
 
-    def _add_line(self, merger: SessionMerger, numbered: NumberedLine, stored: Record | None) -> None:
-        line = numbered.line
-        if not isinstance(line, MessageLine):
-            self._structure(merger, line)
-            return
-        if self._ref_merger is not None:
-            raise LineError("comes after the branches; messages come first")
-        merger.message(line, stored)
-        self._passed += 1
-
-    def _structure(self, merger: SessionMerger, line: Line) -> None:
+    def _add(self, session: SessionImport, line: Line, stored: Mapping[str, Record]) -> None:
         match line:
+            case MessageLine():
+                if session.branches:
+                    raise LineError("comes after the branches; messages come first")
+                position = Position(*line.at)
+                record = Record(line.message(), position, 0, line.turn_no, picked_from=line.picked_from)
+                if record.message.created_at is None:
+                    raise LineError("has no created_at")
+                vectors = {one.space: (position, one.hash, vector_of(one)) for one in line.vectors}
+                session.message(record, [Stretch(*one) for one in line.covers], vectors, stored.get(line.id))
+                self._passed += 1
+            case SegmentLine():
+                session.segment(
+                    Segment(
+                        line.segment, _position(line.parent), line.tip, _position(line.merged), line.base,
+                        line.turn_shift,
+                    )
+                )  # fmt: skip
             case ForgottenLine():
-                merger.forget(line)
-            case MergeLine():
-                merger.merge(line)
-            case GoneLine():
-                merger.gone(line)
+                session.forget(line.ids)
             case BranchLine():
-                self._refs.branch(line)
-            case TagLine():
-                self._refs.tag(line)
-            case StashLine():
-                self._refs.stash(line)
-            case MoveLine():
-                self._refs.move(line)
+                session.branch(line.name, Position(*line.at))
+            case RefLine():
+                at, base = _position(line.at), _position(line.base)
+                session.ref(Ref(0, line.kind, line.name, at, base, line.note, line.created_at))
             case HeadLine():
-                self._refs.set_head(line)
+                session.set_head(line.branch, _position(line.at))
             case _:
                 raise LineError("does not belong here")
 
-    @property
-    def _refs(self) -> RefMerger:
-        if self._ref_merger is None:
-            assert self._merger is not None
-            self._merger.tree.flush()
-            note = f"import {os.path.basename(self._file.name)}"
-            self._ref_merger = RefMerger(self._store, self._session, self._merger, note)
-        return self._ref_merger
-
-    def end_session(self) -> None:
+    def _end_session(self) -> None:
         """Write the rest of a session and keep its result."""
-        if self._merger is None or self._target is None:
+        session, target = self._session, self._target
+        if session is None or target is None:
             return
-        self._add_batch()
-        refs = self._refs
+        self._add_batch(session)
         with _LocatedErrors(self):
-            refs.finish()
-            self._use_spaces()
-        self.done.append(self._result(self._target, self._merger, refs))
-        self._merger = self._ref_merger = None
+            session.finish(self._spaces)
+        self._done.append(imported(session, target, FORMAT))
+        self._session = None
 
-    def _use_spaces(self) -> None:
-        for space in self._spaces:
-            self._store.keep(self._session, VectorRows(space, []))  # the one written last is in use
 
-    def _result(self, target: Target, merger: SessionMerger, refs: RefMerger) -> Imported:
-        result = ImportResult(
-            format=self._file.format,
-            session_id=target.session_id,
-            user_id=target.user_id,
-            new=merger.new,
-            known=merger.known,
-            forgotten=merger.forgotten,
-            remapped=merger.renamed,
-            branches=refs.branches,
-            head=refs.head.branch if refs.head is not None else None,
-            created=merger.tree.empty,
-        )
-        return Imported(result, refs.head)
+def imported(session: SessionImport, target: Target, format: str) -> Imported:
+    """Return the result of importing a session."""
+    result = ImportResult(
+        format=format,
+        session_id=target.session_id,
+        user_id=target.user_id,
+        new=session.new,
+        known=session.known,
+        forgotten=session.forgotten,
+        remapped=session.renamed,
+        branches=session.branches,
+        head=session.head.branch if session.head is not None else None,
+        created=session.empty,
+    )
+    return Imported(result, session.head)
+
+
+def vector_of(value: VectorValue) -> bytes:
+    """Return the bytes of one or more vectors.
+
+    Raises:
+        LineError: they are not vectors of the space's dimension.
+    """
+    found = re.fullmatch(r".+/(\d{1,6})(?:#.*)?", value.space, re.DOTALL)
+    try:
+        data = base64.b64decode(value.data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise LineError(f"has a vector that is not base64 ({error})") from None
+    if found is None or not data or int(found[1]) == 0 or len(data) % (2 * int(found[1])):
+        raise LineError(f"has a vector of {len(data)} bytes, which does not fit the space {value.space!r}")
+    if not np.isfinite(np.frombuffer(data, dtype="<f2")).all():
+        raise LineError("has a vector with a number that is NaN or infinite")
+    return data
+
+
+def _position(value: tuple[int, int] | None) -> Position | None:
+    return None if value is None else Position(*value)
 
 
 class _LocatedErrors:
@@ -332,7 +304,7 @@ class _LocatedErrors:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, ValueError | UnknownReferenceError | RecursionError):
-            raise file_error(self._importer._file.name, self._importer._number, error) from None
+            raise file_error(self._importer.name, self._importer.number, error) from None
         if isinstance(error, StoreError):
             kept = StoreUnavailableError if isinstance(error, StoreUnavailableError) else StoreError
-            raise kept(f"{self._importer._file.name!r}, line {self._importer._number}: {error}") from error
+            raise kept(f"{self._importer.name!r}, line {self._importer.number}: {error}") from error

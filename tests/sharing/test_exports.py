@@ -292,18 +292,22 @@ NODES = st.tuples(
 
 
 @given(st.lists(NODES, min_size=1, max_size=12), st.integers(0, 11))
-def test_a_new_session_is_filled_as_a_merge_fills_it(nodes: list[tuple[int, str, str]], current: int) -> None:
+def test_a_second_import_changes_nothing(nodes: list[tuple[int, str, str]], current: int) -> None:
     mapping = {}
     for number, (parent, role, text) in enumerate(nodes):
         message = {"author": {"role": role}, "content": {"parts": [text]}, "create_time": number % 4}
         mapping[f"n{number}"] = {"message": message, "parent": f"n{parent % number}" if number and parent else None}
     conversation = read_chatgpt({"mapping": mapping, "current_node": f"n{current}"}, "c")
     held = []
-    for fill in (foreign._restore, foreign.merge_conversation):
+    for again in (False, True):
         with closing(SQLiteStore(":memory:")) as store:
             session = store.create_session(None, "c")
             with store.transaction():
-                result, _ = fill(Job(store, "x", "chatgpt", Draft), conversation, Target(None, "c"), session)
+                job = Job(store, "x", "chatgpt", Draft)
+                result, _ = foreign.import_conversation(job, conversation, Target(None, "c"))
+                if again:
+                    known = foreign.import_conversation(job, conversation, Target(None, "c"))
+                    assert (known.result.new, known.result.branches) == (0, result.branches)
             count = store.stats(session)["segments"]
             tree = [store.segment(session, number) for number in range(count)]
             held.append([result, tree, store.find(session, After(0, 99)), store.branches(session)])

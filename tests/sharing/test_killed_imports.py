@@ -16,7 +16,7 @@ from shared_core.errors import InputFileError, StoreUnavailableError, UnknownRef
 from shared_core.records import Restored
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.stores import SQLiteStore
-from tests.sharing.test_linear_imports import branch, said, write
+from tests.sharing.lines import branch, said, segment, write
 from tests.support.histories import history
 
 MESSAGES = 1_200
@@ -72,8 +72,8 @@ def test_an_import_that_is_killed_leaves_nothing(file: Path, tmp_path: Path, ste
 def test_an_import_that_fails_stores_nothing(file: Path, tmp_path: Path, cause: str) -> None:
     database, path = tmp_path / "chat.db", file
     if cause == "line":
-        lines = [said(f"m{n}", *([f"m{n - 1}"] if n else [])) for n in range(600)]
-        path = write(tmp_path / "bad.jsonl", [*lines, said("last", "nobody"), branch("main", "m1")])
+        lines = [segment(0, 599), *(said(f"m{n}", 0, n) for n in range(600))]
+        path = write(tmp_path / "bad.jsonl", [*lines, said("last", 1, 0), branch("main", 0, 1)])
     elif cause == "end":
         path.write_bytes(file.read_bytes().replace(b"aside", b"ASIDE"))
 

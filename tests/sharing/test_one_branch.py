@@ -58,10 +58,11 @@ def test_nothing_of_other_branches_is_in_the_file(memory: InfiniteMemory, file: 
     assert [found for found in (WORD, "secret", "put-aside", "forgotten", '"main"') if found in text] == []
     header, session, *lines = told(file)
     assert (header["messages"], header["sessions"], session["session_id"]) == (6, 1, "work")
-    assert [line["type"] for line in lines] == ["message"] * 6 + ["branch", "tag", "head", "end"]
+    assert [line["type"] for line in lines] == ["segment"] * 2 + ["message"] * 6 + ["branch", "ref", "head", "end"]
+    lines = lines[2:]
     assert lines[6:9] == [
-        {"type": "branch", "name": "debug", "at": "m5"},
-        {"type": "tag", "name": "shared", "created_at": lines[7]["created_at"], "at": "m1"},
+        {"type": "branch", "name": "debug", "at": lines[5]["at"]},
+        {"type": "ref", "kind": "tag", "name": "shared", "created_at": lines[7]["created_at"], "at": lines[1]["at"]},
         {"type": "head", "branch": "debug"},
     ]
     assert session["spaces"] == memory.stats()["embedders"] != []
@@ -106,7 +107,8 @@ def test_copies_and_summaries_refer_to_what_is_there(memory: InfiniteMemory, fil
     assert "covers" not in lines[summary], "what it sums up is on the branch aside"
     whole = {line["id"]: line for line in _messages(memory, file, None)}
     assert whole[copies[0]["id"]]["picked_from"] == "secret"
-    assert whole[summary]["covers"][0][0] == "aside"
+    number, depth = whole["aside"]["at"]
+    assert whole[summary]["covers"][0] == [number, depth, depth]
     aside = _messages(memory, file, "aside")
     assert [line.get("picked_from") for line in aside] == [None] * len(aside)
 
@@ -137,12 +139,13 @@ def test_only_its_own_moves_along_it_are_told(memory: InfiniteMemory, file: Path
     memory.checkout("main")
     memory.reset("m3")
     memory.export(file, branch="debug")
-    assert [line for line in told(file) if line["type"] == "move"] == []
+    assert [line for line in told(file) if line.get("kind") == "move"] == []
     memory.export(file, branch="main")
-    assert [line for line in told(file) if line["type"] == "move"] == []
+    assert [line for line in told(file) if line.get("kind") == "move"] == []
     memory.merge("debug")
     memory.export(file, branch="main")
-    moves = [(line["branch"], line["base"], line["at"]) for line in told(file) if line["type"] == "move"]
+    at = {tuple(line["at"]): line["id"] for line in _messages(memory, file, "main")}
+    moves = [(one["name"], at[(*one["base"],)], at[(*one["at"],)]) for one in told(file) if one.get("kind") == "move"]
     assert moves == [("main", "m3", "m4")], "the reset dropped messages, and the file does not say which"
 
 

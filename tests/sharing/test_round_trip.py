@@ -100,14 +100,16 @@ def references(told: bytes) -> tuple[set[object], set[object]]:
     """Return what lines of a file of one branch refer to and no line has, and the ids of its messages."""
     lines = [json.loads(line) for line in told.splitlines()]
     ids = {line["id"] for line in lines if line["type"] == "message"}
-    runs = [range(line["place"], line["place"] + line.get("count", 1)) for line in lines if "place" in line]
-    named = {line[key] for line in lines for key in ("at", "base", "picked_from") if key in line}
-    named |= {parent for line in lines for parent in line.get("parents", ())}
-    named |= {end for line in lines for ends in line.get("covers", ()) for end in ends}
+    tips = {line["segment"]: line["tip"] for line in lines if line["type"] == "segment"}
+    keys = ("at", "base", "parent", "merged")
+    places = [line[key] for line in lines for key in keys if isinstance(line.get(key), list)]
+    places += [(number, upto) for line in lines for number, _, upto in line.get("covers", ())]
+    unknown: set[object] = {(number, depth) for number, depth in places if depth > tips.get(number, -2)}
+    unknown |= {line["picked_from"] for line in lines if "picked_from" in line} - ids
     branches = {line["name"] for line in lines if line["type"] == "branch"}
-    about = {line["branch"] for line in lines if line["type"] in ("stash", "move", "head")}
+    about = {line["name"] for line in lines if line.get("kind") in ("stash", "move")}
     forgotten = {id_ for line in lines if line["type"] == "forgotten" for id_ in line["ids"]}
-    return (named - ids - {None} - {number for run in runs for number in run}) | (about - branches) | forgotten, ids
+    return unknown | (about - branches) | forgotten, ids
 
 
 def stored(memory: InfiniteMemory) -> set[str | None]:

@@ -76,12 +76,13 @@ def write(file: Path, lines: Sequence[dict[str, Any] | bytes], *, sessions: int 
 
 
 SESSION = {"type": "session", "session_id": "x"}
-MAIN: dict[str, Any] = {"type": "branch", "name": "main", "at": None}
+ZERO = {"type": "segment", "segment": 0, "tip": 2}
+MAIN: dict[str, Any] = {"type": "branch", "name": "main", "at": [0, -1]}
 
 
-def said(id_: str, *parents: Any, **fields: Any) -> dict[str, Any]:
-    about = {"role": "user", "content": f"text of {id_}", "created_at": NOON.isoformat()}
-    return {"type": "message", "id": id_, "parents": list(parents), **about, **fields}
+def said(id_: str, depth: int = 0, number: int = 0, **fields: Any) -> dict[str, Any]:
+    about = {"role": "user", "content": f"text of {id_}", "created_at": NOON.isoformat(), "turn_no": 0}
+    return {"type": "message", "id": id_, "at": [number, depth], **about, **fields}
 
 
 # What is in a file
@@ -89,18 +90,19 @@ def said(id_: str, *parents: Any, **fields: Any) -> dict[str, Any]:
 
 def test_a_file_says_all_there_is(memory: InfiniteMemory, file: Path) -> None:
     assert memory.export(file) == 5
-    header, session, *rest, branch, head, end = lines_of(file)
+    header, session, segment, *rest, branch, head, end = lines_of(file)
     assert header == {"format": "infinite-memory", "version": 1, "type": "header", "sessions": 1, "messages": 5}
     assert session == {"type": "session", "session_id": "from"}
-    assert branch == {"type": "branch", "name": "main", "at": "b"}
+    assert segment == {"type": "segment", "segment": 0, "tip": 4}
+    assert branch == {"type": "branch", "name": "main", "at": [0, 4]}
     assert head == {"type": "head", "branch": "main"}
-    assert (end["type"], end["lines"], end["messages"]) == ("end", 9, 5)
-    assert [(line["id"], line["parents"], line.get("turn_id"), line["turn_no"]) for line in rest] == [
-        ("s", [], None, -1),
-        ("u", ["s"], None, 0),
-        ("a", ["u"], "u", 0),
-        ("t", ["a"], "u", 0),
-        ("b", ["t"], "u", 0),
+    assert (end["type"], end["lines"], end["messages"]) == ("end", 10, 5)
+    assert [(line["id"], line["at"], line.get("turn_id"), line["turn_no"]) for line in rest] == [
+        ("s", [0, 0], None, -1),
+        ("u", [0, 1], None, 0),
+        ("a", [0, 2], "u", 0),
+        ("t", [0, 3], "u", 0),
+        ("b", [0, 4], "u", 0),
     ]
     with InfiniteMemory(session_id="to") as other:
         result = other.import_file(file)
@@ -128,7 +130,7 @@ def test_every_line_is_as_the_schema_says(memory: InfiniteMemory, file: Path) ->
     for data in file.read_bytes().splitlines():
         kinds.add(read_line(parse(data)).type)
     assert kinds == {
-        "header", "session", "forgotten", "message", "merge", "gone", "branch", "tag", "stash", "move", "head", "end",
+        "header", "session", "forgotten", "segment", "message", "branch", "ref", "head", "end",
     }  # fmt: skip
     validator = Draft202012Validator(shipped)
     for line in lines_of(file):
@@ -241,7 +243,7 @@ def test_a_file_appears_whole_or_not_at_all(memory: InfiniteMemory, file: Path, 
     assert (file.read_text(), os.listdir(tmp_path)) == ("old", ["chat.jsonl"])
     seen: list[tuple[int, int]] = []
     memory.export(file, progress=lambda done, total: seen.append((done, total)))
-    assert (seen[0], seen[-1], len(lines_of(file))) == ((1, 5), (5, 5), 10)
+    assert (seen[0], seen[-1], len(lines_of(file))) == ((1, 5), (5, 5), 11)
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     memory.export(tmp_path / "new.jsonl")
     assert stat.S_IMODE((tmp_path / "new.jsonl").stat().st_mode) == 0o600
@@ -309,7 +311,7 @@ def test_markdown_cannot_be_broken_out_of(memory: InfiniteMemory, tmp_path: Path
     memory.export(tmp_path / "chat.txt", format="markdown")
     assert (tmp_path / "chat.txt").read_text(encoding="utf-8") == text
     memory.export(tmp_path / "odd.md", format="jsonl")
-    assert len(lines_of(tmp_path / "odd.md")) == 11
+    assert len(lines_of(tmp_path / "odd.md")) == 12
 
 
 # Importing into what is there
@@ -446,17 +448,21 @@ def test_a_whole_tree_stands_beside_what_is_there(file: Path) -> None:
 
 BAD: list[tuple[str, list[Any], str]] = [
     ("no session", [said("a")], "line 2 comes before the first session"),
-    ("duplicate", [SESSION, said("a"), said("a", "a")], "line 4 has the id 'a', which an earlier line has"),
-    ("unknown", [SESSION, said("a"), said("b", "z")], "line 4 refers to the message 'z'"),
-    ("place", [SESSION, said("a", 3)], "line 3 refers to position 3, which no earlier line has"),
-    ("two parents", [SESSION, said("a"), said("b", "a", "a")], "line 4 parents: Tuple should have at most 1 item"),
-    ("merge of one", [SESSION, {"type": "merge", "place": 0, "parents": ["a"]}], "line 3 merge.parents.1"),
-    ("number", [SESSION, {"type": "gone", "place": 7, "parents": []}], "line 3 place: the next number is 0, not 7"),
-    ("many", [SESSION, {"type": "gone", "place": 0, "parents": [], "count": 2**25}], "line 3 gone.count"),
+    ("duplicate", [SESSION, ZERO, said("a"), said("a", 1)], "line 5 has the id 'a', which an earlier line has"),
+    ("no segment", [SESSION, said("a")], "line 3 refers to position [0, 0], which no earlier line has"),
+    ("too deep", [SESSION, ZERO, said("a", 3)], "line 4 refers to position [0, 3], which no earlier line has"),
+    ("before", [SESSION, ZERO, said("a", -1)], "line 4 stands at [0, -1], where no message can"),
+    ("same", [SESSION, ZERO, said("a"), said("b")], "line 5 stands at [0, 0], where no message can"),
+    ("segment twice", [SESSION, ZERO, ZERO], "line 4 is a second segment 0"),
+    ("loop", [SESSION, {**ZERO, "parent": [0, 0]}], "line 3 refers to position [0, 0]"),
+    ("later", [SESSION, {**ZERO, "segment": 3}, {**ZERO, "parent": [3, 0]}], "line 4 grows out of segment 3"),
+    ("short", [SESSION, ZERO, {"type": "segment", "segment": 1, "tip": 0, "parent": [0, 1]}], "line 4 ends before"),
+    ("half a merge", [SESSION, ZERO, {**ZERO, "segment": 1, "merged": [0, 0]}], "line 4 is a merge without"),
+    ("many", [SESSION, {**ZERO, "tip": 2**25}, MAIN], "line 4 ends a session with more than 16,777,216 positions"),
     ("role", [SESSION, said("a", role="robot")], "line 3 role"),
     ("turn", [SESSION, said("a", turn_no=2**40)], "line 3 turn_no"),
     ("time", [SESSION, said("a", created_at="noon")], "line 3 is invalid: Invalid isoformat string"),
-    ("no time", [SESSION, said("a", created_at=None)], "line 3 has no created_at"),
+    ("no time", [SESSION, ZERO, said("a", created_at=None)], "line 4 has no created_at"),
     ("number for time", [SESSION, said("a", created_at=5)], "line 3 created_at: expected ISO 8601 text"),
     ("field", [SESSION, said("a", colour="red")], "line 3 colour: Extra inputs"),
     ("kind", [SESSION, {"type": "poem"}], "line 3 this line: Input tag 'poem'"),
@@ -468,17 +474,17 @@ BAD: list[tuple[str, list[Any], str]] = [
     ("digits", [SESSION, b'{"type":' + b"9" * 5_000 + b"}\n"], "line 3 is not JSON"),
     ("deep", [SESSION, b"[" * 100_000 + b"\n"], "line 3 is nested too deeply"),
     ("nested", [SESSION, b"[" * 400 + b"]" * 400 + b"\n"], "line 3 is nested too deeply"),
-    ("no branch line", [SESSION, said("a"), {"type": "head", "branch": "x"}], "line 4 refers to the branch 'x'"),
-    ("twice", [SESSION, MAIN, MAIN], "line 4 has the name 'main', which an earlier line has"),
-    ("name", [SESSION, {**MAIN, "name": "main@{1}"}], "line 3 has the name 'main@{1}'"),
-    ("late", [SESSION, MAIN, said("a")], "line 4 comes after the branches"),
-    ("covers", [SESSION, said("a"), said("b"), said("c", "b", covers=[["a", "b"]])], "line 5 covers positions that"),
-    ("backwards", [SESSION, said("a"), said("b", "a"), said("c", "b", covers=[["b", "a"]])], "line 5 covers positions"),
-    ("base64", [SESSION, said("a", vectors=[{"space": "e/4", "hash": "h", "data": "%"}])], "line 3 has a vector that"),
-    ("vector", [SESSION, said("a", vectors=[{"space": "e/4", "hash": "h", "data": "AAAA"}])], "vector of 3 bytes"),
-    ("no number", [SESSION, said("a", vectors=[{"space": "e/1", "hash": "h", "data": "AH4="}])], "that is NaN"),
-    ("same session", [SESSION, MAIN, SESSION, MAIN], "line 4 is a second session for 'x'"),
-    ("tag", [SESSION, MAIN, {"type": "tag", "name": "t", "at": None, "created_at": "x"}], "'x' is not ISO 8601"),
+    ("no branch line", [SESSION, ZERO, said("a"), {"type": "head", "branch": "x"}], "line 5 refers to the branch 'x'"),
+    ("twice", [SESSION, ZERO, MAIN, MAIN], "line 5 has the name 'main', which an earlier line has"),
+    ("name", [SESSION, ZERO, {**MAIN, "name": "main@{1}"}], "line 4 has the name 'main@{1}'"),
+    ("late", [SESSION, ZERO, MAIN, said("a")], "line 5 comes after the branches"),
+    ("covers", [SESSION, ZERO, said("a"), said("b", 1, covers=[[1, 0, 0]])], "line 5 refers to position [1, 0]"),
+    ("backwards", [SESSION, ZERO, said("a"), said("b", 1, covers=[[0, 1, 0]])], "line 5 covers positions backwards"),
+    ("base64", [SESSION, ZERO, said("a", vectors=[{"space": "e/4", "hash": "h", "data": "%"}])], "has a vector that"),
+    ("vector", [SESSION, ZERO, said("a", vectors=[{"space": "e/4", "hash": "h", "data": "AAAA"}])], "of 3 bytes"),
+    ("no number", [SESSION, ZERO, said("a", vectors=[{"space": "e/1", "hash": "h", "data": "AH4="}])], "that is NaN"),
+    ("same session", [SESSION, ZERO, MAIN, SESSION, MAIN], "line 5 is a second session for 'x'"),
+    ("tag", [SESSION, ZERO, {"type": "ref", "kind": "tag", "name": "t", "at": [0, 0], "created_at": "x"}], "ISO 8601"),
     ("header", [SESSION, {"format": "infinite-memory", "version": 1, "type": "header", "sessions": 1, "messages": 1}],
      "line 3 is a second header"),
 ]  # fmt: skip
@@ -521,9 +527,9 @@ def test_a_file_that_was_changed_is_refused(memory: InfiniteMemory, file: Path) 
     changes = [
         (b"Be brief.", b"Be great.", "its checksum differs"),
         (b'"messages":5,"sha256"', b'"messages":6,"sha256"', "holds 5 messages, but its end says 6"),
-        (b'"lines":9', b'"lines":8', "holds 9 lines before its end, which says 8"),
+        (b'"lines":10', b'"lines":8', "holds 10 lines before its end, which says 8"),
         (b'"sessions":1', b'"sessions":2', "checksum differs"),
-        (b'{"type":"end"', b'{"type":"head","branch":"main"}\n{"type":"end"', "holds 10 lines before its end"),
+        (b'{"type":"end"', b'{"type":"head","branch":"main"}\n{"type":"end"', "holds 11 lines before its end"),
         (b'"version":1', b'"version":2', "written by a newer version of this package (format 2, not 1)"),
         (b'"version":1', b'"version":0', "line 1 "),
         (b'"version":1', b'"version":"1"', "line 1 "),
@@ -552,31 +558,6 @@ def test_a_line_has_an_end(memory: InfiniteMemory, file: Path, monkeypatch: pyte
     write(file, [SESSION, said("a", content="x" * 9_000)])
     with InfiniteMemory() as other, pytest.raises(InputFileError, match="line 3 is longer than 300 bytes"):
         other.import_file(file)
-
-
-def test_a_file_written_by_hand_need_not_say_turns(file: Path) -> None:
-    replies = {"role": "assistant", "content": "r"}
-    write(
-        file,
-        [
-            SESSION,
-            said("s", role="system"),
-            said("u1", "s"),
-            said("a1", "u1", **replies),
-            said("u2", "a1"),
-            said("a2", "u2", **replies),
-            said("b1", "u1", **replies),
-            said("v", "b1"),
-            {"type": "merge", "place": 0, "parents": ["a2", "v"]},
-            said("u3", 0),
-            {**MAIN, "at": "u3"},
-        ],
-    )
-    with InfiniteMemory() as memory:
-        memory.import_file(file)
-        assert [(m.id, m.turn_id) for m in memory.messages()] == [
-            ("s", "s"), ("u1", "u1"), ("a1", "u1"), ("u2", "u2"), ("a2", "u2"), ("b1", "u1"), ("v", "v"), ("u3", "u3"),
-        ]  # fmt: skip
 
 
 def test_what_the_documents_show_runs(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.sharing.format import encode, parse, read_line
-from tests.sharing.test_linear_imports import said
+from tests.sharing.lines import said
 
 PAIR = "\ud83d\ude00"
 TEXTS = st.text(st.sampled_from('\ud83d\ude00\U0001f600\ue000\ue001x\\"'), max_size=8)
@@ -20,7 +20,7 @@ TEXTS = st.text(st.sampled_from('\ud83d\ude00\U0001f600\ue000\ue001x\\"'), max_s
 @example("x", "x", {PAIR: float("inf")})
 def test_a_line_is_read_as_it_was_written(content: str, name: str, data: dict[str, Any]) -> None:
     payload = {"format": "test", "data": data}
-    line = said("m", turn_no=0) | {"content": content, "name": name, "payload": payload}
+    line = said("m", 0, 0) | {"content": content, "name": name, "payload": payload}
     read = read_line(parse(encode(line)))
     assert isinstance(read, Message)
     assert (read.content, read.name) == (content, name)

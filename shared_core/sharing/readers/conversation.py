@@ -1,7 +1,7 @@
 """A conversation of another program, with the versions of it as branches, before it is stored."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from shared_core.display import short
 from shared_core.formats.fields import ROLE_NAMES, Role
 from shared_core.messages import Message, Payload
 from shared_core.records import MAIN
-from shared_core.sharing.format import MAX_NESTING, BranchLine, HeadLine, Line, LineError, MessageLine, SessionLine
+from shared_core.sharing.format import MAX_NESTING, LineError
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -49,16 +49,6 @@ class Conversation:
     def left_out_words(self) -> tuple[str, ...]:
         """What is not stored, in words."""
         return tuple(_several(what, count) for what, count in self.left_out.items())
-
-    def lines(self) -> Iterator[Line]:
-        """Yield the conversation as lines of an export file."""
-        yield SessionLine(type="session", session_id=self.id)
-        for message, parent in self.nodes:
-            fields = {name: getattr(message, name) for name in message.model_fields_set}
-            yield MessageLine(type="message", parents=() if parent is None else (parent,), **fields)
-        for branch, at in self.ends.items():
-            yield BranchLine(type="branch", name=branch, at=at)
-        yield HeadLine(type="head", branch=MAIN)
 
 
 @dataclass(frozen=True, slots=True)

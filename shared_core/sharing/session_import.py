@@ -1,0 +1,500 @@
+"""One session of a file, added to a session of the store: as it is, or beside what that holds already."""
+
+import hashlib
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple
+
+from shared_core.errors import InfiniteMemoryError
+from shared_core.messages import Message, content_of
+from shared_core.records import (
+    MAIN,
+    ROOT,
+    Branch,
+    Create,
+    Move,
+    Position,
+    Record,
+    Ref,
+    Restored,
+    Segment,
+    Stretch,
+    VectorRow,
+    VectorRows,
+)
+from shared_core.session.paths import EARLIER, Head, walk
+from shared_core.sharing.format import MAX_NUMBER, LineError
+from shared_core.sharing.transfer import Page, forgotten_of, parents_first, segments_of, write_page
+from shared_core.store import Store
+
+CountTokens = Callable[[Message], tuple[str, int] | None]
+"""Returns the name of a token counter and its count of a message. None: not counted."""
+
+MAX_EMPTY = 2**24
+"""The number of positions without a message that a session of a file may have; one short line can ask for them."""
+
+IMPORTED = "imported/"
+"""The prefix of an imported branch or tag whose name is taken."""
+
+
+class _Run(NamedTuple):
+    """Consecutive positions of a segment of the file, and where they are here."""
+
+    start: int
+    upto: int
+    here: Position
+
+    def at(self, depth: int) -> Position:
+        return self.here._replace(depth=self.here.depth + depth - self.start)
+
+
+class SessionImport:
+    """Adds the segments, messages and names of one session of a file, inside a transaction of the store.
+
+    A session that never held anything gets them as they are. In any other, a message is known if its id is stored with
+    the same content after the same message. If its id is stored with anything else, the message gets another id. That
+    id is a digest of its content and the message before it, so the message is known the next time.
+
+    Positions are those of the file. A message that is left out, as it was forgotten here, leaves a position that means
+    the same as the one before it.
+
+    Args:
+        store: the store to import into.
+        session: the key of the session to import into.
+        note: the note in the reflog for each branch that is moved.
+        count_tokens: counts the tokens of a message that is stored.
+
+    Attributes:
+        empty: whether the session never held anything.
+        renamed: id in the file -> id here, where the two differ.
+        branches: branch in the file -> branch here.
+        head: what the exporting memory had checked out. None: not known, or the session was not empty.
+        new: how many messages were stored.
+        known: how many messages were stored before.
+        forgotten: how many messages were left out because they had been forgotten here.
+    """
+
+    def __init__(self, store: Store, session: int, note: str, count_tokens: CountTokens) -> None:
+        self._store = store
+        self._session = session
+        self._note = note
+        self._count_tokens = count_tokens
+        state, branches = store.state(session), store.branches(session)
+        self._segments = {one.segment: one for one in segments_of(store, session)}
+        self._written = {number: one.tip for number, one in self._segments.items()}
+        self._next = max(self._segments) + 1
+        self._seq = state.last_seq
+        self._heads = {branch.name: branch.head for branch in branches}
+        self._refs = {kind: store.refs(session, kind) for kind in ("tag", "stash", "move", "title")}
+        self._tags = {ref.name: ref.position for ref in self._refs["tag"]}
+        untouched = state.last_seq == 0 == state.epoch and len(self._segments) == 1 == len(branches)
+        self.empty = untouched and not (self._refs["tag"] or self._refs["stash"] or self._refs["move"])
+        self._forgotten_ids = {id_ for page in forgotten_of(store, session) for id_ in page}
+        self._file: dict[int, Segment] = {}
+        self._ends: dict[int, int] = {}
+        self._runs: dict[int, list[_Run]] = {}
+        self._merges: dict[int, Position] = {}
+        self._unmerged: deque[Segment] = deque()
+        self._seen: set[str] = set()
+        self._ids: dict[Position, str] = {}
+        self._records: list[Record] = []
+        self._covers: list[tuple[Position, Stretch]] = []
+        self._rows: dict[str, list[VectorRow]] = {}
+        main = self._heads.get(MAIN, ROOT)
+        self._root = Position(walk(main, self._segments.__getitem__).spans[0].segment, ROOT.depth)
+        self._own_merges = {
+            (self._normalized(one.parent), self._normalized(one.merged)): Position(one.segment, one.base)
+            for one in self._segments.values()
+            if one.base is not None
+        }
+        self._names: list[Create | Move | Branch | Ref] = []
+        self.renamed: dict[str, str] = {}
+        self.branches: dict[str, str] = {}
+        self.head: Head | None = None
+        self.new = self.known = self.forgotten = 0
+
+    # What the file says
+
+    def segment(self, segment: Segment) -> None:
+        """Declare a segment; the messages follow later."""
+        if segment.segment in self._file:
+            raise LineError(f"is a second segment {segment.segment}")
+        for parent in (segment.parent, segment.merged):
+            if parent is not None:
+                self._check(parent)
+                if parent.segment >= segment.segment:
+                    raise LineError(f"grows out of segment {parent.segment}, which is not an earlier one")
+        if (segment.merged is None) != (segment.base is None) or (segment.merged and not segment.parent):
+            raise LineError("is a merge without all of parent, merged and base")
+        above = -1 if segment.parent is None else segment.parent.depth
+        if (segment.base is not None and segment.base <= above) or segment.tip < _first(segment):
+            raise LineError("ends before it begins")
+        self._file[segment.segment] = segment
+        if self.empty:
+            self._segments[segment.segment] = segment
+        elif segment.base is not None:
+            self._unmerged.append(segment)
+
+    def forget(self, ids: Sequence[str]) -> None:
+        """Add forgotten ids to a session that was empty. Any other session keeps its own list."""
+        if self.empty:
+            self._store.restore(self._session, Restored(forgotten=tuple(ids)))
+            self._forgotten_ids.update(ids)
+
+    def look_up(self, ids: Sequence[str]) -> dict[str, Record]:
+        """Return the messages that are stored under some ids, once those so far are written."""
+        self._flush()
+        return {} if self.empty else {str(one.message.id): one for one in self._store.get(self._session, ids)}
+
+    def message(
+        self, record: Record, covers: Sequence[Stretch], vectors: Mapping[str, VectorRow], stored: Record | None
+    ) -> None:
+        """Add a message. `stored` is the message that `look_up` found under its id.
+
+        Raises:
+            LineError: an earlier line has its id, or it stands where it cannot.
+        """
+        message, (number, depth) = record.message, record.position
+        id_ = str(message.id)
+        if id_ in self._seen:
+            raise LineError(f"has the id {id_!r}, which an earlier line has")
+        self._check(record.position)
+        segment = self._file[number]
+        if depth <= max(self._ends.get(number, -2), _first(segment)):
+            raise LineError(f"stands at {[number, depth]}, where no message can")
+        for part in covers:
+            self._check(Position(part.segment, part.start))
+            self._check(Position(part.segment, part.upto))
+            if part.start > part.upto:
+                raise LineError("covers positions backwards")
+        self._seen.add(id_)
+        self._ends[number] = depth
+        before = record.position._replace(depth=depth - 1)
+        if before.depth < segment.start and segment.parent is not None:
+            before = segment.parent
+        here, known = self._recognized(message, before, stored)
+        if here != id_:
+            self.renamed[id_] = here
+        if not self.empty:
+            self._ids[record.position] = here
+        if known is not None:
+            self.known += 1
+            self._remember(record.position, known.position)
+        elif here in self._forgotten_ids:
+            self.forgotten += 1
+        else:
+            self.new += 1
+            self._put(record, here, before, covers, vectors)
+
+    def _recognized(self, message: Message, before: Position, stored: Record | None) -> tuple[str, Record | None]:
+        """Return the id that a message has here, and the message if it is stored already.
+
+        A message whose own id was forgotten may still be known under the other id: an earlier import gave it that one
+        while its own was taken.
+        """
+        id_ = str(message.id)
+        if stored is not None and self._is_same(stored, message, before):
+            return id_, stored
+        gone = id_ in self._forgotten_ids
+        if self.empty or (stored is None and not gone):
+            return id_, None
+        other = other_id(message, self._ids.get(before))
+        there = next(iter(self._store.get(self._session, [other])), None)
+        if there is not None and other not in self._seen and self._is_same(there, message, before):
+            return other, there
+        if other in self._forgotten_ids:
+            return other, None
+        if gone:
+            return id_, None
+        if there is not None:
+            raise LineError(f"has the id {id_!r}, which is taken, as is its replacement {other!r}")
+        return other, None
+
+    def _is_same(self, stored: Record, message: Message, before: Position) -> bool:
+        """Return whether a stored message has the same content, after the same message as far as that can be told."""
+        if content_of(stored.message) != content_of(message):
+            return False
+        there = self._before(stored.position)
+        segment = self._file[before.segment]
+        if before.depth == segment.base:
+            own = self._segments[there.segment]
+            if own.base == there.depth:
+                self._merges[segment.segment] = there
+                return True
+        return self._run(before) is None or self._normalized(self._here(before)) == there
+
+    def _put(
+        self, record: Record, id_: str, before: Position, covers: Sequence[Stretch], vectors: Mapping[str, VectorRow]
+    ) -> None:
+        message = record.message
+        counted = self._count_tokens(message)
+        counter, tokens = counted if counted is not None else (None, None)
+        turn_id, picked = message.turn_id or id_, record.picked_from
+        at = record.position if self.empty else self._after(self._here(before))
+        self._seq += 1
+        self._records.append(
+            replace(
+                record, message=message.replace(id=id_, turn_id=self.renamed.get(turn_id, turn_id)), position=at,
+                seq=self._seq, counter=counter, tokens=tokens,
+                picked_from=None if picked is None else self.renamed.get(picked, picked),
+            )
+        )  # fmt: skip
+        self._covers += [(at, part) for one in covers for part in self._parts(one)]
+        for space, (_, hash_, data) in vectors.items():
+            self._rows.setdefault(space, []).append((at, hash_, data))
+        self._remember(record.position, at)
+
+    # Positions
+
+    def _check(self, position: Position) -> None:
+        segment = self._file.get(position.segment)
+        if segment is None or not _first(segment) <= position.depth <= segment.tip:
+            raise LineError(f"refers to position {list(position)}, which no earlier line has")
+
+    def _remember(self, position: Position, here: Position) -> None:
+        """Note where a message of the file is here."""
+        if self.empty:
+            return
+        runs, depth = self._runs.setdefault(position.segment, []), position.depth
+        if runs and runs[-1].upto == depth - 1 and runs[-1].at(depth) == here:
+            runs[-1] = runs[-1]._replace(upto=depth)
+        else:
+            runs.append(_Run(depth, depth, here))
+
+    def _run(self, position: Position) -> _Run | None:
+        """Return the run that holds a position; None: it has no message here, or is before the first."""
+        run = self._run_before(position)
+        return run if run is not None and position.depth <= run.upto else None
+
+    def _run_before(self, position: Position) -> _Run | None:
+        runs = self._runs.get(position.segment, [])
+        at = bisect_right(runs, position.depth, key=lambda run: run.start) - 1
+        return runs[at] if at >= 0 else None
+
+    def _here(self, position: Position) -> Position:
+        """Return the position here that one of the file means."""
+        while not self.empty:
+            run, segment = self._run_before(position), self._file[position.segment]
+            if run is not None:
+                return run.at(position.depth) if position.depth <= run.upto else self._beyond(run, position.depth)
+            if segment.base is not None:
+                return self._merged(segment)
+            if segment.parent is None:
+                return self._root
+            position = segment.parent
+        return position
+
+    def _beyond(self, run: _Run, depth: int) -> Position:
+        """Return an empty position after a run, if it is empty here, too; else the end of the run."""
+        end, wanted = run.at(run.upto), run.at(depth)
+        if wanted.depth <= self._segments[end.segment].tip:
+            self._flush()
+            if not self._store.count(self._session, [Stretch(end.segment, end.depth + 1, wanted.depth)]):
+                return wanted
+        return end
+
+    def _merged(self, segment: Segment) -> Position:
+        """Return the position here of a merge of the file. Earlier ones are made first: it may grow out of them."""
+        while segment.segment not in self._merges:
+            one = self._unmerged.popleft()
+            if one.segment not in self._merges and one.parent is not None and one.merged is not None:
+                self._merges[one.segment] = self._merge(self._here(one.parent), self._here(one.merged), one.turn_shift)
+        return self._merges[segment.segment]
+
+    def _merge(self, parent: Position, merged: Position, turn_shift: int) -> Position:
+        """Find or make a merge of two positions."""
+        key = self._normalized(parent), self._normalized(merged)
+        if key not in self._own_merges:
+            new = walk(key[1], self._segments.__getitem__).without(walk(key[0], self._segments.__getitem__))
+            if not new:
+                return parent
+            base = parent.depth + sum(span.upto - span.start + 1 for span in new) + 1
+            self._open(Segment(self._next, parent, base, merged, base, turn_shift))
+            self._own_merges[key] = Position(self._next - 1, base)
+        return self._own_merges[key]
+
+    def _open(self, segment: Segment) -> None:
+        """Note a new segment, or that one has grown."""
+        if segment.tip >= MAX_NUMBER:
+            raise LineError("has too many positions")
+        self._segments[segment.segment] = segment
+        self._next = max(self._next, segment.segment + 1)
+
+    def _after(self, position: Position) -> Position:
+        """Return a new position after another one: in its segment if it ends there, else in a new one."""
+        number = position.segment
+        if position.depth != self._segments[number].tip:
+            number = self._next
+            self._open(Segment(number, position, position.depth))
+        self._open(self._segments[number]._replace(tip=position.depth + 1))
+        return Position(number, position.depth + 1)
+
+    def _parts(self, stretch: Stretch) -> Iterator[Stretch]:
+        """Yield where the messages of a stretch of the file are here."""
+        if self.empty:
+            yield stretch
+        for run in self._runs.get(stretch.segment, ()):
+            start, upto = max(run.start, stretch.start), min(run.upto, stretch.upto)
+            if start <= upto:
+                yield Stretch(run.here.segment, run.at(start).depth, run.at(upto).depth)
+
+    def _before(self, position: Position) -> Position:
+        """Return the position here before another one."""
+        segment = self._segments[position.segment]
+        if position.depth > segment.start:
+            return position._replace(depth=position.depth - 1)
+        return self._normalized(segment.parent)
+
+    def _normalized(self, position: Position | None) -> Position:
+        """Return the same position outside of empty segments: an empty segment ends where its parent ends."""
+        while position is not None:
+            segment = self._segments[position.segment]
+            if position.depth >= segment.start:
+                return position
+            position = segment.parent
+        return self._root
+
+    def _flush(self) -> None:
+        """Write the messages that were added since the last call."""
+        if self._records:
+            vectors = [VectorRows(space, rows) for space, rows in self._rows.items()]
+            page = Page(self._records, self._covers, vectors)
+            write_page(self._store, self._session, page, self._segments, self._written)
+            self._records, self._covers, self._rows = [], [], {}
+
+    # Names
+
+    def branch(self, name: str, at: Position) -> None:
+        """Move a branch to where the file has it, unless it already ends there or later."""
+        if _checked_name(name) in self.branches:
+            raise LineError(f"has the name {name!r}, which an earlier line has")
+        self._check(at)
+        position = self._here(at)
+        if self.empty:
+            self._names.append(Branch(name, position))
+            self._heads[name], self.branches[name] = position, name
+            return
+        free = (here for here in self._candidates(name) if here not in self._tags)
+        self.branches[name] = next(here for here in free if self._advance(here, position))
+
+    def _candidates(self, name: str) -> Iterator[str]:
+        """Yield the names a branch or a tag may get: its own, then others in case that is taken."""
+        yield name
+        yield IMPORTED + name
+        yield from (f"{IMPORTED}{name}-{number}" for number in range(2, len(self._heads) + len(self._tags) + 3))
+
+    def _advance(self, name: str, position: Position) -> bool:
+        """Create a branch or move it forward to a position; return False if that would drop messages from it."""
+        head = self._heads.get(name)
+        if head is None:
+            self._names.append(Create(name, position))
+        elif self._leads_to(position, head):
+            return True
+        elif self._leads_to(head, position):
+            self._names.append(Move(name, position, self._note, head))
+        else:
+            return False
+        self._heads[name] = position
+        return True
+
+    def _leads_to(self, position: Position, head: Position) -> bool:
+        """Return whether a position is on the path that ends at `head`."""
+        before, end = self._normalized(position), self._normalized(head)
+        return before in (end, self._root) or walk(end, self._segments.__getitem__).covers(before)
+
+    def ref(self, ref: Ref) -> None:
+        """Store a tag, a stash, an entry of the reflog or the title, unless it is here already."""
+        _checked_time(ref.created_at)
+        for position in (ref.position, ref.base):
+            if position is not None:
+                self._check(position)
+        if (ref.position is None and ref.kind != "move") or (ref.base is None and ref.kind in ("stash", "move")):
+            raise LineError(f"is a {ref.kind} without its positions")
+        here = ref._replace(
+            position=None if ref.position is None else self._here(ref.position),
+            base=None if ref.base is None else self._here(ref.base),
+        )
+        if ref.kind == "tag":
+            self._tag(here)
+        elif ref.kind == "stash":
+            alike = [own for own in self._refs["stash"] if own._replace(number=0) == here]
+            if alike:
+                self._refs["stash"].remove(alike[0])  # a second one that looks the same must not match it again
+            else:
+                self._names.append(here)
+        elif self.empty or (ref.kind == "title" and not self._refs["title"]):
+            self._names.append(here)
+
+    def _tag(self, ref: Ref) -> None:
+        """Add a tag, under another name if its own is taken by another position."""
+        for name in self._candidates(_checked_name(ref.name)):
+            if name in self._tags and self._tags[name] == ref.position:
+                return
+            if name not in self._tags and name not in self._heads:
+                self._names.append(ref._replace(name=name))
+                self._tags[name] = ref.position
+                return
+
+    def set_head(self, branch: str | None, at: Position | None) -> None:
+        """Note what the exporting memory had checked out."""
+        if branch is not None:
+            if branch not in self.branches:
+                raise LineError(f"refers to the branch {branch!r}, which no earlier line has")
+            self.head = Head(self.branches[branch])
+        elif at is not None:
+            self._check(at)
+            self.head = Head(None, at) if self.empty else None
+
+    def finish(self, spaces: Sequence[str] = ()) -> None:
+        """Write what was added, and the names. `spaces`: the vector spaces, the one used last at the end.
+
+        A file of another branch alone has no `main`. In a session that was empty, that branch is the main one, too,
+        because a memory that is opened later has `main` checked out.
+        """
+        if sum(one.tip - _first(one) for one in self._file.values()) - len(self._seen) > MAX_EMPTY:
+            raise LineError(f"ends a session with more than {MAX_EMPTY:,} positions without a message")
+        if self.empty and MAIN not in self.branches and self.head is not None and self.head.branch:
+            self._names.append(Branch(MAIN, self._heads[self.head.branch]))
+        self._flush()
+        grown = {number: one for number, one in self._segments.items() if self._written.get(number) != one.tip}
+        self._store.restore(self._session, Restored(tuple(grown[number] for number in parents_first(grown, grown))))
+        changes = [one for one in self._names if isinstance(one, Create | Move)]
+        branches = tuple(one for one in self._names if isinstance(one, Branch))
+        refs = tuple(one for one in self._names if isinstance(one, Ref))
+        try:
+            if changes:
+                self._store.change(self._session, changes)
+            self._store.restore(self._session, Restored(branches=branches, refs=refs))
+        except (ValueError, LookupError) as error:
+            if not isinstance(error, InfiniteMemoryError):
+                raise
+            raise LineError(f"cannot be stored: {error}") from None
+        for space in spaces:
+            self._store.keep(self._session, VectorRows(space, []))  # the one written last is in use
+
+
+def other_id(message: Message, after: str | None) -> str:
+    """Return another id for a message: a digest of its id, its content and the id of the message before it."""
+    said = repr((message.id, after, sorted(content_of(message).items()))).encode("utf-8", "surrogatepass")
+    return f"{message.id}~{hashlib.blake2b(said, digest_size=8).hexdigest()}"
+
+
+def _first(segment: Segment) -> int:
+    """Return the depth before the first message of a segment, which for a merge is that of the merge."""
+    return segment.base if segment.base is not None else segment.start - 1
+
+
+def _checked_name(name: str) -> str:
+    if not name.strip() or EARLIER.fullmatch(name):
+        raise LineError(f"has the name {name!r}, which no branch or tag may have")
+    return name
+
+
+def _checked_time(text: str) -> None:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise LineError(f"created_at: {text[:40]!r} is not ISO 8601") from None
