@@ -334,6 +334,18 @@ class Message(_Value):
         return changed
 
 
+def with_grounding(message: Message, grounding_text: str) -> Message:
+    """Return the message as sent: with the grounding before its text instead of in a field of its own.
+
+    Grounding that surrounds the content has been rendered with it, so its text is the whole content.
+    """
+    if not grounding_text and message.grounding is None:
+        return message
+    surrounds = message.grounding is not None and message.grounding.surrounds
+    content = grounding_text if surrounds and grounding_text else join(grounding_text, message.content)
+    return message.replace(content=content, grounding=None)
+
+
 def _said(content: Any) -> Any:
     """Return the text of a message. Unlike a model's reply with tool calls, what a person says is never None."""
     if content is None:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from shared_core.arguments import in_range, instance, one_of, whole_number
 from shared_core.events import Note
-from shared_core.messages import Message
+from shared_core.messages import Message, with_grounding
 from shared_core.prompt.context import Context, report_on
 from shared_core.prompt.fixed_part import (
     FixedPart,
@@ -20,7 +20,6 @@ from shared_core.prompt.fixed_part import (
     trimming_notes,
     with_summary,
 )
-from shared_core.prompt.grounding import with_grounding
 from shared_core.prompt.hits import Hit, Reason
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Fill, Selection, Window, abridged, fit_window

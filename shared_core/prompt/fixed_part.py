@@ -10,9 +10,9 @@ from shared_core.arguments import one_of, whole_number
 from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.events import Note
 from shared_core.formats.parts import OPENAI_FORMAT
-from shared_core.messages import Message, Payload, join
+from shared_core.messages import Message, Payload, join, with_grounding
 from shared_core.plugins.base import TokenCounter
-from shared_core.prompt.grounding import FittedGrounding, fit_grounding, with_grounding
+from shared_core.prompt.grounding import FittedGrounding, fit_grounding
 from shared_core.prompt.template import defused
 from shared_core.session.turns import Entry, Size, Turn, calls_of, chronological, tokens_of, tool_groups
 from shared_core.tokens import message_tokens
@@ -198,6 +198,7 @@ class FixedPartBuilder:
         if fixed.question.message.grounding is None or self.keep_grounding in ("none", 0):
             return fixed
         message = self.safe(fixed.question.message)
+        assert message.grounding is not None
         available = fixed.beside_pinned - tokens_of(fixed.groups)
         fitted = fit_grounding(
             message.grounding, lambda text: self._sent(message, text) <= available, content=message.content

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from shared_core.messages import Grounding, Message, join
+from shared_core.messages import Grounding
 
 LONG_WORD = 40
 """At most this many characters are given up to cut between words."""
@@ -32,18 +32,15 @@ class FittedGrounding:
         return bool(self.omitted) or self.cut
 
 
-def render_grounding(grounding: Grounding | None, *, keep: Sequence[int] | None = None, content: str = "") -> str:
+def render_grounding(grounding: Grounding, texts: Sequence[str] | None = None, *, content: str = "") -> str:
     """Return header, items and footer as one text; empty if there are no items.
 
     Args:
-        grounding: the grounding; None renders as an empty text.
-        keep: indices of the items to show; all by default.
+        grounding: the grounding.
+        texts: the texts of the items that are there; by default of all.
         content: the content of the message, which is part of the text if the grounding surrounds it.
     """
-    return "" if grounding is None else _written(grounding, grounding.shown(keep), content)
-
-
-def _written(grounding: Grounding, texts: Sequence[str], content: str) -> str:
+    texts = grounding.shown() if texts is None else texts
     if not grounding.surrounds:
         return grounding.render(texts)
     return grounding.with_content(content, texts) if any(texts) else ""
@@ -58,7 +55,7 @@ def _strongest_first(grounding: Grounding) -> list[int]:
     return sorted(grounding.filled, key=strength, reverse=True)
 
 
-def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool], *, content: str = "") -> FittedGrounding:
+def fit_grounding(grounding: Grounding, fits: Callable[[str], bool], *, content: str = "") -> FittedGrounding:
     """Trim grounding until it fits. Items are given in less detail, then left out, weakest first; the last one is cut.
 
     Args:
@@ -69,8 +66,8 @@ def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool], *, c
     Returns:
         The longest version found that fits; empty if not even a part of the best item does.
     """
-    order = _strongest_first(grounding) if grounding is not None else []
-    if grounding is None or not order:
+    order = _strongest_first(grounding)
+    if not order:
         return FittedGrounding("")
     whole = render_grounding(grounding, content=content)
     if fits(whole):  # checked first: a note on omitted items may be longer than the items
@@ -82,16 +79,17 @@ def fit_grounding(grounding: Grounding | None, fits: Callable[[str], bool], *, c
         if enough < len(briefer):
             return FittedGrounding(briefer[enough].render(), shortened=enough + 1)
         grounding = briefer[-1]
+
+    def best(count: int) -> str:
+        return render_grounding(grounding, grounding.shown(order[:count]), content=content)
+
     # Counting tokens is the expensive part, so bisect instead of removing item by item.
-    counts = range(1, len(order))
-    kept = bisect_left(
-        counts, True, key=lambda count: not fits(render_grounding(grounding, keep=order[:count], content=content))
-    )
+    kept = bisect_left(range(1, len(order)), True, key=lambda count: not fits(best(count)))
     if kept:
-        text = render_grounding(grounding, keep=order[:kept], content=content)
+        text = best(kept)
         short = sum(grounding.items[index] != detailed[index] for index in order[:kept])
         return FittedGrounding(text, omitted=len(order) - kept, shortened=short)
-    text = _cut(grounding.items[order[0]].text, fits, lambda part: _written(grounding, [part], content))
+    text = _cut(grounding.items[order[0]].text, fits, lambda part: render_grounding(grounding, [part], content=content))
     return FittedGrounding(text, omitted=len(order) - bool(text), cut=bool(text))
 
 
@@ -123,15 +121,3 @@ def word_end(text: str, length: int) -> int:
     ends = range(length, max(0, length - LONG_WORD), -1)
     words = (end for end in ends if text[end : end + 1].isspace() and not text[:end].isspace())
     return length if length >= len(text) else next(words, length)
-
-
-def with_grounding(message: Message, grounding_text: str) -> Message:
-    """Return the message as sent: with the grounding before its text instead of in a field of its own.
-
-    Grounding that surrounds the content has been rendered with it, so its text is the whole content.
-    """
-    if not grounding_text and message.grounding is None:
-        return message
-    surrounds = message.grounding is not None and message.grounding.surrounds
-    content = grounding_text if surrounds and grounding_text else join(grounding_text, message.content)
-    return message.replace(content=content, grounding=None)

@@ -23,8 +23,7 @@ from langchain_infinite_memory.content import CODEC, block_tokens
 from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, ToolCall
 from shared_core.doors.interop.content import text_tokens
 from shared_core.formats.parts import AUDIO_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, VIDEO_TOKENS
-from shared_core.messages import Payload, content_of
-from shared_core.prompt.grounding import with_grounding
+from shared_core.messages import Payload, content_of, with_grounding
 from tests.langchain.sample_messages import EVERY, PICTURE, messages
 from tests.support.strategies import groundings
 

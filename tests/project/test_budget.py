@@ -20,7 +20,7 @@ CODE_LINES = 38_600
 CALLS = 2_700
 """Calls of Python functions for a warm question to 1,000 messages."""
 
-FILES = 49
+FILES = 48
 """Files of the packages that these calls pass."""
 
 NO_CODE = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.COMMENT)

@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from shared_core import Grounding, GroundingItem, InfiniteMemory, Message
-from shared_core.messages import CUT
-from shared_core.prompt.grounding import FittedGrounding, fit_grounding, render_grounding, with_grounding
+from shared_core.messages import CUT, with_grounding
+from shared_core.prompt.grounding import FittedGrounding, fit_grounding, render_grounding
 from shared_core.prompt.hits import Kind, Reason
 from shared_core.strippers import set_apart
 from shared_core.tokens import CallableCounter
@@ -46,7 +46,7 @@ class TestRender:
 
     def test_the_note_says_how_many_are_missing(self) -> None:
         grounding = found("a", "b", "c", note="({count} more)", footer="F")
-        assert render_grounding(grounding, keep=[0]) == "a\n\n(2 more)\n\nF"
+        assert render_grounding(grounding, grounding.shown([0])) == "a\n\n(2 more)\n\nF"
         assert render_grounding(grounding) == "a\n\nb\n\nc\n\nF"
 
 
@@ -83,8 +83,8 @@ class TestFit:
                 key=lambda i: (-(s if (s := grounding.items[i].score) is not None else -9), i),
             )
             kept = strongest[: len(strongest) - fitted.omitted]
-            assert fitted.text == render_grounding(grounding, keep=kept)
-            one_more = render_grounding(grounding, keep=strongest[: len(kept) + 1])
+            assert fitted.text == render_grounding(grounding, grounding.shown(kept))
+            one_more = render_grounding(grounding, grounding.shown(strongest[: len(kept) + 1]))
             assert len(one_more) > limit
 
     def test_where_the_text_up_to_a_word_does_not_fit_the_longer_one_that_does_is_taken(self) -> None:
@@ -199,6 +199,7 @@ class TestSurrounding:
 
     def test_it_is_sent_as_it_was_if_it_fits(self) -> None:
         asked = self.question()
+        assert asked.grounding is not None
         assert asked.content == "so?"
         assert asked.grounded == asked.whole == Message.user(self.TEXT, id="m")
         assert fit_grounding(asked.grounding, lambda text: True, content="so?") == FittedGrounding(self.TEXT)
@@ -207,6 +208,7 @@ class TestSurrounding:
 
     def test_the_last_paragraphs_are_left_out_first(self) -> None:
         asked = self.question()
+        assert asked.grounding is not None
         fitted = fit_grounding(asked.grounding, lambda text: len(text) < 115, content="so?")
         note = "(Left out for length: 2 parts.)"
         expected = f"Context information is below.\n-----\none one\n\n{note}\n\nso?\nAnswer: "
@@ -218,7 +220,8 @@ class TestSurrounding:
         text = "So?\n\none\n\ntwo"
         asked = set_apart(Message.user(text), 0, 3)
         assert (asked.content, asked.whole.content) == ("So?", text)
-        assert render_grounding(asked.grounding, keep=[0], content="So?") == (
+        assert asked.grounding is not None
+        assert render_grounding(asked.grounding, asked.grounding.shown([0]), content="So?") == (
             "So?\n\none\n\n(Left out for length: 1 parts.)"
         )
         beginning = set_apart(Message.tool("abc def", "1"), 0, 3, mark=CUT)

@@ -10,9 +10,9 @@ from hypothesis import assume
 
 from shared_core.errors import BudgetError
 from shared_core.memory import InfiniteMemory
-from shared_core.messages import Message
+from shared_core.messages import Message, with_grounding
 from shared_core.prompt.context import Context
-from shared_core.prompt.grounding import fit_grounding, render_grounding, with_grounding
+from shared_core.prompt.grounding import fit_grounding, render_grounding
 from shared_core.prompt.hits import Kind
 from shared_core.stores import SQLiteStore
 from shared_core.tokens import message_tokens, tools_tokens
@@ -271,7 +271,9 @@ class Case:
         reach = {"newest": 1, "none": 0, "all": 10**9}.get(keep, keep)
         rank = len(self.told.turns) - 1 - self.told.number[turn] + (self.stored is None and self.question is not None)
         first, *rest = members
-        dressed = with_grounding(first, render_grounding(first.grounding)) if rank < reach else bare(first)
+        dressed = bare(first)
+        if first.grounding is not None and rank < reach:
+            dressed = with_grounding(first, render_grounding(first.grounding))
         return [dressed, *map(bare, rest)]
 
     def fitted(self, question: Message, room: int) -> Message:
@@ -280,6 +282,8 @@ class Case:
         def written(text: str) -> Message:
             return with_grounding(question, text)
 
+        if question.grounding is None:
+            return written("")
         return written(fit_grounding(question.grounding, lambda text: self.told.size(written(text)) <= room).text)
 
     def block(self, recalled: Sequence[str]) -> str:
