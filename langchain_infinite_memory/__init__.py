@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # the public names of a module are its `__all__`
     from langchain_infinite_memory.search import *
     from langchain_infinite_memory.sessions import *
     from langchain_infinite_memory.settings import *
+    from langchain_infinite_memory.store import *
     from langchain_infinite_memory.testing import *
     from langchain_infinite_memory.token_counters import *
 
@@ -38,6 +39,7 @@ _MODULES = {
     "search": ["HistoryRetriever", "recall_tool"],
     "sessions": ["SessionPool"],
     "settings": ["as_reranker", "as_summarizer"],
+    "store": ["InfiniteStore", "remember_tool"],
     "testing": ["EchoChatModel"],
     "token_counters": ["as_token_counter"],
 }

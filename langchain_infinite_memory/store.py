@@ -1,0 +1,264 @@
+"""InfiniteStore: LangGraph's store on the same file as the conversations, and a tool that saves facts in it."""
+
+import operator
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import StructuredTool
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    MatchCondition,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+)
+from langgraph.store.base.embed import get_text_at_path, tokenize_path
+
+from langchain_infinite_memory.identity import ThreadResolver
+from langchain_infinite_memory.sessions import SessionKey, open_pool
+from shared_core.errors import UnknownReferenceError
+from shared_core.memory import InfiniteMemory
+from shared_core.messages import Message, Payload
+from shared_core.pool import SessionPool
+from shared_core.prompt.hits import Hit
+from shared_core.runtime.threads import threads_of
+from shared_core.store import Store
+
+__all__ = ["InfiniteStore", "remember_tool"]
+
+FORMAT = "langgraph-store/1"
+"""The format of the payload of an item: its key, its value, and when it was created."""
+
+USER, ITEMS = "user", "store/"
+"""What the namespace of a user's items begins with, and how the sessions are called in which items are."""
+
+Namespace = tuple[str, ...]
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "$eq": operator.eq, "$ne": operator.ne, "$gt": operator.gt, "$gte": operator.ge, "$lt": operator.lt,
+    "$lte": operator.le,
+}  # fmt: skip
+
+
+class InfiniteStore(BaseStore):
+    """Keeps items for `create_agent(store=...)`, LangMem's tools and your own nodes, beside what was said.
+
+    An item is a message in a session of its own. Those under `("user", id)` are the user's: with `scope="user"`, an
+    agent recalls them in its prompts, and `forget(user=True)` erases them, too. A search under `("user", id)` with a
+    query also finds what was said in the user's conversations: items with the namespace `("user", id, session_id)`, the
+    message's id as their key, and `content` and `role`. Other namespaces belong to nobody.
+
+    A deleted item is erased, and so is the older value of one that is put again. A search with a query returns what
+    matches, best first, which may be less than its limit; one without a query returns items, the newest first.
+
+    Args:
+        store: a path, a `Store`, or the `SessionPool` of the agent's memory; None: in memory.
+        settings: as for `InfiniteMemoryMiddleware`; not for a `SessionPool`, which has its own.
+
+    Raises:
+        TypeError, ValueError: an argument is unknown or out of range.
+        StoreError: the store cannot be opened.
+    """
+
+    def __init__(self, store: str | Path | Store | SessionPool | None = None, **settings: Any) -> None:
+        self._owns_pool = not isinstance(store, SessionPool)
+        self.pool = open_pool(store, **settings)
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do what the operations say, in their order; of several that put one item, all are done."""
+        return [self._done(op) for op in ops]
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Do what `batch` does without blocking the event loop."""
+        return await threads_of(self.pool.store).run(self.batch, list(ops))
+
+    def _done(self, op: Op) -> Result:
+        if isinstance(op, GetOp):
+            return self._get(tuple(op.namespace), str(op.key))
+        if isinstance(op, PutOp):
+            self._put(op)
+            return None
+        if isinstance(op, ListNamespacesOp):
+            return self._namespaces(op)
+        matches = self._found(op, op.query) if op.query else self._newest(op.namespace_prefix)
+        kept = [
+            item for item in matches if all(_fits(item.value.get(key), to) for key, to in (op.filter or {}).items())
+        ]
+        return kept[op.offset : op.offset + op.limit]
+
+    def _get(self, namespace: Namespace, key: str) -> Item | None:
+        with self.pool.use(*_session(namespace)) as memory:
+            found = next((item for _, item in _items(memory, namespace) if item.key == key), None)
+        if found is not None or namespace[0] != USER or len(namespace) != 3:
+            return found
+        with self.pool.use(namespace[2], namespace[1]) as memory:
+            try:
+                return _said(memory.get(key), namespace, None)
+            except UnknownReferenceError:
+                return None
+
+    def _put(self, op: PutOp) -> None:
+        namespace, now = tuple(op.namespace), datetime.now(UTC)
+        with self.pool.use(*_session(namespace)) as memory:
+            old = {id_: item for id_, item in _items(memory, namespace) if item.key == str(op.key)}
+            if op.value is not None:
+                created = min((item.created_at for item in old.values()), default=now)
+                data = {"key": str(op.key), "value": dict(op.value), "created": created.isoformat()}
+                payload = Payload(format=FORMAT, data=data)
+                # A search finds what users and assistants said.
+                role: Any = "system" if op.index is False else "user"
+                memory.add(Message(role=role, content=_text(op.value, op.index), payload=payload, created_at=now))
+            if old:
+                memory.forget(ids=list(old))
+
+    def _newest(self, prefix: Namespace) -> list[SearchItem]:
+        found: list[SearchItem] = []
+        for namespace in self._all_namespaces():
+            if namespace[: len(prefix)] == tuple(prefix):
+                with self.pool.use(*_session(namespace)) as memory:
+                    found += [item for _, item in _items(memory, namespace)]
+        return sorted(found, key=lambda item: item.updated_at, reverse=True)
+
+    def _found(self, op: SearchOp, query: str) -> list[SearchItem]:
+        prefix, most = tuple(op.namespace_prefix), 4 * (op.offset + op.limit)
+        if prefix[:1] == (USER,) and len(prefix) > 1:
+            with self.pool.use(ITEMS, prefix[1]) as memory:
+                hits = memory.search(query, most, scope="user")
+            items = [_hit(hit, prefix[1]) for hit in hits]
+            return [item for item in items if item.namespace[: len(prefix)] == prefix]
+        items = []
+        for namespace in self._all_namespaces():
+            if namespace[: len(prefix)] == prefix:
+                session, user = _session(namespace)
+                with self.pool.use(session, user) as memory:
+                    items += [_hit(hit, user) for hit in memory.search(query, most)]
+        return sorted(items, key=lambda item: item.score or 0.0, reverse=True)
+
+    def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
+        found = {one for one in self._all_namespaces() if all(_matches(one, to) for to in op.match_conditions or ())}
+        listed = sorted({one[: op.max_depth] for one in found})
+        return listed[op.offset : op.offset + op.limit]
+
+    def _all_namespaces(self) -> list[Namespace]:
+        store = self.pool.store
+        users = {key.user_id for key in store.sessions() if key.session_id.startswith(ITEMS)}
+        infos = store.overview(*users) if users else []
+        return [_namespace(one.session_id, one.user_id) for one in infos if one.session_id.startswith(ITEMS)]
+
+    def close(self) -> None:
+        """Release the store, if it was opened here."""
+        if self._owns_pool:
+            self.pool.close()
+
+
+def _session(namespace: Namespace) -> SessionKey:
+    """Return the session in which the items of a namespace are, and its user."""
+    user = namespace[1] if namespace[0] == USER and len(namespace) > 1 else None
+    rest = namespace if user is None else namespace[2:]
+    return ITEMS + "/".join(quote(part, safe="") for part in rest), user
+
+
+def _namespace(session_id: str, user_id: str | None) -> Namespace:
+    if not session_id.startswith(ITEMS):
+        return (USER, str(user_id), session_id)
+    rest = tuple(unquote(part) for part in session_id[len(ITEMS) :].split("/") if part)
+    return rest if user_id is None else (USER, user_id, *rest)
+
+
+def _items(memory: InfiniteMemory, namespace: Namespace) -> Iterator[tuple[str, SearchItem]]:
+    memory.checkout("main")
+    for message in memory.messages():
+        if message.id is not None and (item := _item(message, namespace, None)) is not None:
+            yield message.id, item
+
+
+def _hit(hit: Hit, user_id: str | None) -> SearchItem:
+    namespace = _namespace(hit.session_id, user_id)
+    return _item(hit.message, namespace, hit.score) or _said(hit.message, namespace, hit.score)
+
+
+def _item(message: Message, namespace: Namespace, score: float | None) -> SearchItem | None:
+    if message.payload is None or message.payload.format != FORMAT:
+        return None
+    data = message.payload.data
+    created, updated = datetime.fromisoformat(data["created"]), message.created_at or datetime.now(UTC)
+    return SearchItem(namespace, data["key"], data["value"], created, updated, score)
+
+
+def _said(message: Message, namespace: Namespace, score: float | None) -> SearchItem:
+    value, at = {"content": message.content, "role": message.role}, message.created_at or datetime.now(UTC)
+    return SearchItem(namespace, str(message.id), value, at, at, score)
+
+
+def _text(value: Mapping[str, Any], index: Any) -> str:
+    """Return the text by which an item is found: its texts, or those of the fields that `index` names."""
+    if isinstance(index, list):
+        return "\n".join(text for path in index for text in get_text_at_path(value, tokenize_path(path)))
+    return "\n".join(_texts(value)) or str(dict(value))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from _texts(inner)
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Return whether a value is the one of a filter, or stands to it as its operators say."""
+    if not isinstance(wanted, Mapping) or not any(str(key).startswith("$") for key in wanted):
+        return bool(value == wanted)
+    if unknown := wanted.keys() - _OPERATORS.keys():
+        raise ValueError(f"unsupported operator: {', '.join(sorted(unknown))}")
+    return value is not None and all(_OPERATORS[key](value, to) for key, to in wanted.items())
+
+
+def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
+    path = tuple(condition.path)
+    part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]
+    return len(namespace) >= len(path) and all(to in ("*", own) for own, to in zip(part, path, strict=True))
+
+
+def remember_tool(
+    store: InfiniteStore, *, name: str = "remember", user_key: str = "user_id",
+    description: str = "Save a fact about the user that should be known in all later conversations.",
+) -> StructuredTool:  # fmt: skip
+    """Return a tool that saves a fact of the run's user, beside `recall_tool`, which searches.
+
+    With `scope="user"` and the same pool, the middleware recalls it in each of the user's threads.
+
+    Args:
+        store: where it is saved, under `("user", id)`.
+        name: the tool's name.
+        user_key: as for `InfiniteMemoryMiddleware`.
+        description: tells the model when to use the tool.
+    """
+    threads = ThreadResolver(None, user_key)
+
+    def saved(config: RunnableConfig) -> Namespace | None:
+        user = threads.resolve(config=config).user_id
+        return None if user is None else (USER, user)
+
+    def remember(fact: str, config: RunnableConfig) -> str:
+        if (namespace := saved(config)) is None:
+            return "Nothing was saved: this run names no user."
+        store.put(namespace, uuid.uuid4().hex, {"text": fact})
+        return "Saved."
+
+    async def aremember(fact: str, config: RunnableConfig) -> str:
+        if (namespace := saved(config)) is None:
+            return "Nothing was saved: this run names no user."
+        await store.aput(namespace, uuid.uuid4().hex, {"text": fact})
+        return "Saved."
+
+    return StructuredTool.from_function(remember, aremember, name=name, description=description)

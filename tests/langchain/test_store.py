@@ -1,0 +1,135 @@
+"""InfiniteStore: LangGraph's store on the file of the conversations."""
+
+import asyncio
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain.tools import ToolRuntime
+from langchain_core.messages import AIMessage, HumanMessage
+from langgraph.store.base import BaseStore, PutOp
+from langgraph.store.memory import InMemoryStore
+
+from langchain_infinite_memory import InfiniteStore, remember_tool
+from shared_core.pool import SessionPool
+from tests.langchain.agents import Model, Words, agent, ask, config, memory
+
+DORA, EMIL = ("user", "dora"), ("user", "emil")
+
+
+def pool_at(path: Path | None = None, **settings: Any) -> SessionPool:
+    given: Any = {"token_counter": Words(), "embedder": "words", "reserve_tokens": 0, "max_tokens": 500, **settings}
+    return SessionPool(path, on_overflow="raise", **given)
+
+
+def fill(store: BaseStore) -> None:
+    store.put(DORA, "locker", {"text": "the locker code is 4471", "n": 1})
+    store.put((*DORA, "a/b"), "cat", {"text": "the cat is called Nina", "n": 2})
+    store.put(EMIL, "locker", {"text": "the locker code is 9999", "n": 3})
+    store.put(("team", "x y"), "rule", {"text": "standup at nine", "n": 4})
+
+
+def test_it_answers_as_langgraphs_own_store() -> None:
+    with closing(InfiniteStore(pool_at())) as ours:
+        stores: list[BaseStore] = [ours, InMemoryStore()]
+        for store in stores:
+            fill(store)
+            store.put(DORA, "locker", {"text": "the locker code is 5582", "n": 5})
+            store.put(EMIL, "gone", {"text": "x"})
+            store.delete(EMIL, "gone")
+        asked: list[Any] = [
+            lambda store: store.get(DORA, "locker").value,
+            lambda store: store.get(DORA, "cat"),
+            lambda store: store.get((*DORA, "a/b"), "cat").key,
+            lambda store: store.get(EMIL, "gone"),
+            lambda store: sorted(item.key for item in store.search(DORA)),
+            lambda store: sorted(item.namespace for item in store.search(())),
+            lambda store: [item.key for item in store.search(DORA, filter={"n": {"$gt": 4}})],
+            lambda store: [item.key for item in store.search(DORA, filter={"n": 2})],
+            lambda store: sorted(store.list_namespaces()),
+            lambda store: sorted(store.list_namespaces(prefix=("user", "*"), max_depth=2)),
+            lambda store: store.list_namespaces(suffix=("a/b",)),
+            lambda store: sorted(store.list_namespaces(limit=2, offset=1)),
+        ]
+        for question in asked[:-1]:
+            assert question(stores[0]) == question(stores[1])
+        assert len(asked[-1](ours)) == 2
+        with pytest.raises(ValueError, match="unsupported operator"):
+            ours.search(DORA, filter={"n": {"$near": 1}})
+
+
+def test_a_search_is_by_meaning_and_within_its_namespace(tmp_path: Path) -> None:
+    with pool_at(tmp_path / "chat.db") as pool:
+        store = InfiniteStore(pool)
+        fill(store)
+        store.put(DORA, "hidden", {"text": "the locker code of the attic"}, index=False)
+        assert [item.value["text"] for item in store.search(DORA, query="locker code")] == ["the locker code is 4471"]
+        assert [item.key for item in store.search((*DORA, "a/b"), query="what is the cat called?")] == ["cat"]
+        assert [item.key for item in store.search(("team",), query="when is the standup?")] == ["rule"]
+        first = store.get(DORA, "locker")
+        store.put(DORA, "locker", {"text": "the locker code is 5582"})
+        second = store.get(DORA, "locker")
+        assert first is not None
+        assert second is not None
+        assert second.created_at == first.created_at < second.updated_at
+        store.put((*DORA, "v"), "1", {"title": "harbour", "body": "locker"}, index=["title"])
+        assert [item.key for item in store.search(DORA, query="harbour")] == ["1"]
+    assert b"4471" not in (tmp_path / "chat.db").read_bytes(), "an older value is erased"
+
+
+def test_both_faces_are_one(tmp_path: Path) -> None:
+    async def work(store: InfiniteStore) -> list[Any]:
+        await store.abatch([PutOp(DORA, "a", {"text": "the locker code is 4471"})])
+        return [item.value for item in await store.asearch(DORA, query="locker code")]
+
+    with closing(InfiniteStore(tmp_path / "chat.db", embedder="words")) as store:
+        assert asyncio.run(work(store)) == [{"text": "the locker code is 4471"}]
+
+
+def test_what_was_said_is_found_beside_what_was_saved() -> None:
+    with pool_at(scope="user") as pool:
+        store = InfiniteStore(pool)
+
+        def look(item: str, runtime: ToolRuntime) -> str:
+            """Look at an item."""
+            assert runtime.store is not None
+            return " | ".join(found.value["content"] for found in runtime.store.search(DORA, query=item))
+
+        def reply(messages: Any) -> AIMessage:
+            if messages[-1].type == "human" and "find" in messages[-1].text:
+                return AIMessage("", tool_calls=[{"name": "look", "args": {"item": "bicycle"}, "id": "1"}])
+            return AIMessage("fine")
+
+        one = agent(Model(reply=reply), memory(pool), tools=[look], store=store)
+        ask(one, "my bicycle is red", "monday", user_id="dora")
+        ask(one, "my bicycle is blue", "monday", user_id="emil")
+        assert "my bicycle is red" in ask(one, "find it", "tuesday", user_id="dora")[-2].text
+        hit = store.search((*DORA, "monday"), query="bicycle")[0]
+        assert store.get(hit.namespace, hit.key) is not None
+        assert store.get((*DORA, "monday"), "nothing") is None
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+def test_a_fact_that_an_agent_saves_is_recalled_in_another_thread(way: str) -> None:
+    def reply(messages: Any) -> AIMessage:
+        if messages[-1].type == "human" and messages[-1].text.startswith("save"):
+            call = {"name": "remember", "args": {"fact": "dora's shoe size is 39"}, "id": "1"}
+            return AIMessage("", tool_calls=[call])
+        return AIMessage("fine")
+
+    with pool_at(scope="user") as pool:
+        model = Model(reply=reply)
+        one = agent(model, memory(pool), tools=[remember_tool(InfiniteStore(pool))])
+
+        def say(text: str, thread: str, user: str) -> None:
+            given, names = {"messages": [HumanMessage(text)]}, config(thread, user_id=user)
+            one.invoke(given, names) if way == "invoke" else asyncio.run(one.ainvoke(given, names))
+
+        say("save it", "monday", "dora")
+        say("what shoe size?", "tuesday", "dora")
+        assert "shoe size is 39" in str(model.last)
+        say("what shoe size?", "wednesday", "emil")
+        assert "shoe size is" not in str(model.last)
+        alone = remember_tool(InfiniteStore(pool)).invoke({"fact": "x"})
+        assert alone == "Nothing was saved: this run names no user."
