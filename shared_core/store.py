@@ -184,15 +184,6 @@ class Store(ABC):
             head = segments[head.segment].parent if segments[head.segment].merged is None else None
         return LineRead([segment for number, segment in segments.items() if number not in line.known], newest)
 
-    def main_states(self, *user_ids: str | None) -> list[tuple[SessionKey, SessionState]]:
-        """Return the sessions whose branch `main` holds messages, each with its state there, oldest first.
-
-        Args:
-            user_ids: as for `sessions`.
-        """
-        states = [(one, self.state(one.key, MAIN)) for one in self.sessions(*user_ids)]
-        return [(one, state) for one, state in states if state.head not in (None, ROOT)]
-
     def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
         """Return the sessions of a user that may have changed since an answer of this method, in one read.
 
@@ -202,9 +193,11 @@ class Store(ABC):
 
         Args:
             user_id: whose sessions; None: nobody's.
-            since: the `mark` of that answer, for the same user; None: all sessions are read.
+            since: the `mark` of that answer, for the same user; None: all sessions are read whose branch `main` holds
+                messages, oldest first.
         """
-        return MainChanges(self.main_states(user_id), None, True)
+        states = [(one, self.state(one.key, MAIN)) for one in self.sessions(user_id)]
+        return MainChanges([(one, state) for one, state in states if state.head not in (None, ROOT)], None, True)
 
     def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
         """Return what several sessions hold that is new, to search the branch `main` of all of them; one read.

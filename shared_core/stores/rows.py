@@ -291,10 +291,6 @@ class IndexedRows(Rows):
         """Return what `Store.overview` does."""
 
     @abstractmethod
-    def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
-        """Return the sessions of some users whose branch `main` does not end at `ROOT`, each with its state there."""
-
-    @abstractmethod
     def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
         """Return what `Store.main_changes` returns."""
 

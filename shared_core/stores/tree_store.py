@@ -194,9 +194,6 @@ class IndexedStore(TreeStore):
     def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
         return self._read(methodcaller("overview", user_ids, limit))
 
-    def main_states(self, *user_ids: str | None) -> list[tuple[SessionKey, SessionState]]:
-        return self._read(methodcaller("main_states", user_ids or None))
-
 
 def _created(rows: Rows, user_id: str | None, session_id: str) -> int:
     session = rows.insert_session(user_id, session_id)

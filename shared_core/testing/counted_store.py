@@ -80,7 +80,6 @@ class CountedStore(Store):
     overview = _counted(Store.overview)
     state = _counted(Store.state)
     read = _counted(Store.read)
-    main_states = _counted(Store.main_states)
     main_changes = _counted(Store.main_changes)
     main_news = _counted(Store.main_news)
     stats = _counted(Store.stats)

@@ -251,7 +251,7 @@ class MarksByANumberTakenBefore(SQLiteStore):
         _, changed = self.numbers.setdefault(self._db._path, (itertools.count(1), {}))
         numbers = dict(changed)
         mark = (max(numbers.values(), default=0),)
-        states = self.main_states(user_id)
+        states = super().main_changes(user_id).states
         if since is None:
             return MainChanges(states, mark, True)
         return MainChanges([one for one in states if numbers.get(one[0].key, 0) > since[0]], mark, False)

@@ -161,7 +161,6 @@ WITH_USER: dict[str, tuple[Callable[[Store, str | None], object], object]] = {
     "users": (lambda store, user: [one for one in store.users() if one == user], []),
     "sessions_with": (lambda store, user: store.sessions_with(user, "u1"), []),
     "overview": (lambda store, user: store.overview(user), []),
-    "main_states": (lambda store, user: store.main_states(user), []),
     "main_changes": (lambda store, user: store.main_changes(user).states, []),
 }
 
@@ -207,11 +206,13 @@ def test_with_the_name_of_another_nothing_is_read_or_written(guarded: Guarded, m
 
 def test_what_names_nobody_finds_ones_own(guarded: Guarded) -> None:
     for user, store in (("ann", guarded.guarded.for_user("ann")), (None, guarded.guarded.for_user(None))):
-        for found in (store.sessions(), store.sessions_named("s"), [one for one, _ in store.main_states()]):
+        for found in (store.sessions(), store.sessions_named("s"), [one for one, _ in store.main_changes(user).states]):
             assert [(one.key, one.user_id) for one in found] == [(guarded.keys[user], user)]
         assert [one.user_id for one in store.overview()] == [user]
     nothing = guarded.guarded
-    assert (nothing.sessions(), nothing.sessions_named("s"), nothing.overview(), nothing.main_states()) == ([],) * 4
+    assert (nothing.sessions(), nothing.sessions_named("s"), nothing.overview(), nothing.main_changes(None).states) == (
+        [],
+    ) * 4
     with pytest.raises(StoreError, match="row-level security"):
         nothing.create_session("ann", "other")
     assert "owner" in str(nothing.scrub())

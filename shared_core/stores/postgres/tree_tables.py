@@ -187,10 +187,6 @@ class TreeTables(IndexedRows):
         found = self._of_users(sql, values, [user_id], "session")
         return [_session_key(row) for row in found]
 
-    def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
-        found = self._of_users(_MAIN_STATES, _MAIN_VALUES, user_ids, "n.session")
-        return [_session_state(row) for row in found]
-
     def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
         """See `Rows`. A mark is the oldest transaction that was running, and the time when the server was started."""
         if since is not None:

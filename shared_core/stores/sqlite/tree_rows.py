@@ -173,10 +173,6 @@ class TreeRows(IndexedRows):
         sql = f"SELECT session, user_id, session_id FROM sessions WHERE {_HOLDS.format(column=column)}"
         return [_session_key(*row) for row in self._of_users(sql, (value,), [user_id])]
 
-    def main_states(self, user_ids: Collection[str | None] | None) -> list[tuple[SessionKey, SessionState]]:
-        found = self._of_users(_MAIN_STATES, (text(MAIN), *ROOT), user_ids)
-        return [(_session_key(*row[:3]), _state(Position(*row[6:]), *row[3:6])) for row in found]
-
     def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
         """See `Rows`. A mark is the newest text, the newest change of a session's row, and how many states were read.
 
@@ -186,13 +182,14 @@ class TreeRows(IndexedRows):
         with self.one_moment():
             text_key, changed = self.connection.execute(_MOMENT).fetchone()
             if undoable or since is None or not _few(text_key - since[0], changed - since[1], since[2]):
-                states = self.main_states([user_id])
+                found = self._of_users(_MAIN_STATES, (text(MAIN), *ROOT), [user_id])
+                states = [(_session_key(*row[:3]), _state(Position(*row[6:]), *row[3:6])) for row in found]
                 return MainChanges(states, None if undoable else (text_key, changed, len(states)), True)
             values = (text(MAIN), *since[:2], None if user_id is None else text(user_id))
             rows = self.connection.execute(_CHANGED, values).fetchall()
         heads = (None if row[6] is None else Position(*row[6:]) for row in rows)
-        found = [(_session_key(*row[:3]), _state(head, *row[3:6])) for row, head in zip(rows, heads, strict=True)]
-        return MainChanges(found, (text_key, changed, since[2]), False)
+        states = [(_session_key(*row[:3]), _state(head, *row[3:6])) for row, head in zip(rows, heads, strict=True)]
+        return MainChanges(states, (text_key, changed, since[2]), False)
 
     def _of_users(
         self, sql: str, values: tuple[Any, ...], user_ids: Collection[str | None] | None, limit: int = 2**31

@@ -108,7 +108,7 @@ class TripContract:
             assert store.state(key, "none").version == store.read(key, State(MAIN))[0].version == now
             seen = now
         other.move(MAIN, first)
-        states = {one.key: state for one, state in store.main_states()}
+        states = {one.key: state for one, state in store.main_changes(None).states}
         assert states[other.key] == store.state(other.key, MAIN)
 
     def test_what_a_caller_knows_changes_nothing_but_the_time(self, store: Store) -> None:
