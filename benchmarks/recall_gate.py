@@ -1,7 +1,8 @@
 """Fit what decides whether recall answers, and how deep it goes: `python benchmarks/recall_gate.py FILE …`.
 
-The files are those of `recall.py`. Prints the constants of `shared_core/recall/worth.py`, and for each file the area
-under the curve and how often recall opens, by kind of line, with constants fitted on the other files only.
+The files are those of `recall.py`; the example conversation joins them. Prints the constants of
+`shared_core/recall/worth.py`, and for each file the area under the curve and how often recall opens, by kind of line,
+with constants fitted on the other files only.
 
 Lines with an answer: the questions of a conversation, and short ones that point back to an exchange about one of them
 ("And when was that?"). Lines without: questions of the next conversation of the file, small talk and tasks of
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,6 +44,9 @@ Floats = npt.NDArray[np.float64]
 OWN, FOLLOWS = "own", "follow-up"
 WITH = (OWN, FOLLOWS)
 FOREIGN, TASK_FOLLOWS = "another conversation's", "follow-up of a task"
+
+CONVERSATION = Path(__file__).parent.parent / "examples" / "data" / "conversation.json"
+EXAMPLE = "example conversation"
 
 HALF = 0.5
 """What a kind of made-up follow-ups counts against 1 for another kind."""
@@ -184,7 +189,7 @@ def lines_of(
                 said = f"I was just thinking about {' '.join(words)}.", REPLIES[number % len(REPLIES)]
                 yield from asker.ask_after(said, FOLLOWS, _short(question.text))
         asker.hold(len(talk.messages))
-        for text in others:
+        for text in others:  # the example conversation has none
             yield from asker.ask(FOREIGN, text)
         for kind, texts in made_up.items():
             for number, text in enumerate(texts):
@@ -205,13 +210,32 @@ def _short(text: str) -> str:
 def read(path: Path, embedder: Embedder | None, every: int) -> Iterator[Line]:
     """Yield the lines of a file's conversations."""
     made_up: dict[str, list[str]] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
-    talks = read_talks(path, as_counter("o200k_base"))
+    talks = read_talks(path, as_counter("o200k_base")) if path != CONVERSATION else [example()]
     talks = [replace(talk, questions=talk.questions[::every]) for talk in talks]
     questions = [[question.text for question in talk.questions] for talk in talks]
     step = max(1, len(talks) // SOME)
     for at, talk in enumerate(talks):
         some = {kind: lines[at % step :: step] for kind, lines in made_up.items()}
         yield from lines_of(talk, foreign_questions(questions, at), some, embedder)
+
+
+def example() -> Talk:
+    """Return the example conversation. It asks about those who talk, often in other words than the answer's."""
+    rows = json.loads(CONVERSATION.read_text("utf-8"))
+    said = [row for row in rows if row["role"] in ("user", "assistant") and row.get("content")]
+    places = {row["id"]: place for place, row in enumerate(said)}
+    messages = [
+        Message(
+            role=row["role"], content=row["content"], id=row["id"], created_at=datetime.fromisoformat(row["created_at"])
+        )
+        for row in said
+    ]
+    asked = json.loads(CONVERSATION.with_name("questions.json").read_text("utf-8"))
+    questions = [
+        Question(one["question"], frozenset(places[id_] for id_ in one["evidence"] if id_ in places), one["category"])
+        for one in asked
+    ]
+    return Talk(EXAMPLE, EXAMPLE, tuple(messages), (), (), tuple(one for one in questions if one.evidence))
 
 
 def weights(lines: Sequence[Line]) -> Floats:
@@ -257,17 +281,13 @@ def fit_gate(lines: Sequence[Line]) -> Floats:
 
 
 def fit_part(lines: Sequence[Line]) -> Floats:
-    """Return the constants of `Part`, from questions that have an answer, every file weighted equally."""
-    own = [line for line in lines if line.kind == OWN and len(line.scores) and line.known]
+    """Return the constants of `Part`, from the questions of the files, every file weighted equally."""
+    own = [line for line in lines if line.kind == OWN and line.file != EXAMPLE and len(line.scores) and line.known]
     size = Counter(line.file for line in own)
     rows = [
-        np.column_stack([
-            np.log1p(np.arange(len(line.scores))),
-            (line.scores - line.scores[0]) * (not line.spread),
-            np.full(len(line.scores), float(line.spread)),
-        ])
+        np.column_stack([np.log1p(np.arange(len(line.scores))), (line.scores - line.scores[0]) * (not line.spread)])
         for line in own
-    ]  # fmt: skip
+    ]
     share = np.concatenate([np.full(len(line.scores), 1 / size[line.file]) for line in own])
     truth = np.concatenate([line.evidence.astype(float) for line in own])
     return fit(np.concatenate(rows), truth, share / share.sum(), 0.0)
@@ -309,7 +329,7 @@ def main() -> None:
         kept = arguments.vectors / f"{name}.npz" if arguments.vectors else None
         inner = as_embedder(name) if name != "none" else None
         embedder = Remembering(inner, kept) if inner is not None else None
-        some = [line for path in arguments.files for line in read(path, embedder, arguments.every)]
+        some = [line for path in [CONVERSATION, *arguments.files] for line in read(path, embedder, arguments.every)]
         print(f"\n{name}:\n")
         print_left_out(some)
         lines += some
@@ -321,7 +341,7 @@ def main() -> None:
     counted = dict(zip(Signs._fields, gate[1:-1].round(2).tolist(), strict=True))
     print(f"\nGATE: constant {gate[0]:.2f}, {counted}")
     print(f"UNKNOWN: {gate[-1] / counted['meaning']:.2f}")
-    print(f"PART: constant {part[0]:.2f}, rank {part[1]:.2f}, behind {part[2]:.2f}, spread {part[3]:.2f}")
+    print(f"PART: constant {part[0]:.2f}, rank {part[1]:.2f}, behind {part[2]:.2f}")
 
 
 if __name__ == "__main__":

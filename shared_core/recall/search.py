@@ -15,6 +15,7 @@ from shared_core.errors import EmbedderError, warn
 from shared_core.events import Note
 from shared_core.index.cache import OpenIndexes
 from shared_core.index.lines import LinePrefix
+from shared_core.index.text import statement_code
 from shared_core.languages.language import ENGLISH
 from shared_core.plugins.base import Embedder, Vectors
 from shared_core.plugins.calls import Failure, Late, Steps
@@ -307,7 +308,18 @@ class Searcher:
         if price is None:
             return None
         signs = _signs(query, scopes, ranked, dense.embedder if searched_by_meaning else None)
-        return verdict(price, signs, ranked.scores, spread=query.goes_on or query.about_talk)
+        others = _no_copies(query, scopes, ranked)
+        judged = verdict(price, signs, ranked.scores[others], spread=query.goes_on or query.about_talk)
+        return replace(judged, worth=int(others[judged.worth - 1]) + 1) if judged.worth else judged
+
+
+def _no_copies(query: Query, scopes: Sequence[Scope], ranked: RankedResults) -> Indices:
+    """Return the ranks of the results that are no copies of the question, which answer nothing."""
+    copies, asked = np.zeros(len(ranked), dtype=np.bool_), statement_code(query.text)
+    for number, scope in enumerate(scopes):
+        own = np.flatnonzero(ranked.scopes == number)
+        copies[own] = scope.statement_codes(ranked.indices[own]) == asked
+    return np.flatnonzero(~copies)
 
 
 def _signs(query: Query, scopes: Sequence[Scope], ranked: RankedResults, embedder: Embedder | None) -> Signs:

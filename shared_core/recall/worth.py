@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float32]
 OPEN = 0.25
 """How likely the conversation must hold an answer, or nothing is recalled."""
 
-PRICES: dict[Recall, float | None] = {"precise": 0.06, "balanced": 0.025, "thorough": None}
+PRICES: dict[Recall, float | None] = {"precise": 0.08, "balanced": 0.03, "thorough": None}
 """How likely a message must be part of the answer to be worth its tokens; None: whatever matches is."""
 
 BEST, ENOUGH, USUAL = 5, 60, 3.5
@@ -84,17 +84,15 @@ class Part(NamedTuple):
     Attributes:
         constant: added always.
         rank: per natural logarithm of its rank.
-        behind: per unit of its score minus the best one's, which is negative; for a question about one thing.
-        spread: for a question that goes on with the conversation or is about it, and so about many messages.
+        behind: per unit of its score minus the best one's, which is negative; 0 if the answer is spread.
     """
 
     constant: float
     rank: float
     behind: float
-    spread: float
 
 
-PART = Part(-0.91, -0.47, 0.19, 0.12)
+PART = Part(-0.84, -0.47, 0.20)
 
 
 def best_score(score: Floats) -> float:
@@ -125,7 +123,15 @@ class Verdict:
 
 
 def verdict(price: float, signs: Signs, score: Floats, *, spread: bool) -> Verdict:
-    """Return what is worth its tokens. The scores are best first; `spread`: see `Part`."""
+    """Return what is worth its tokens.
+
+    Args:
+        price: how likely a message must be part of the answer.
+        signs: of an answer.
+        score: the scores of what was found, best first.
+        spread: whether the answer is spread over many messages, as it is if a question goes on with the conversation or
+            is about it.
+    """
     chance = chance_of_answer(signs)
     worth = chance * chances_of_part(score, spread=spread) >= price
     return Verdict(chance, int(np.count_nonzero(worth)) if chance >= OPEN else 0, price)
@@ -142,8 +148,9 @@ def chances_of_part(score: Floats, *, spread: bool) -> Floats:
     """Return how likely each message is part of the answer, given the scores, best first, and that there is one."""
     if not len(score):
         return score
-    logits = PART.constant + PART.rank * np.log1p(np.arange(len(score)))
-    logits = np.clip(logits + (PART.spread if spread else PART.behind * (score - score[0])), -CERTAIN, CERTAIN)
+    behind = np.zeros_like(score) if spread else score - score[0]
+    logits = PART.constant + PART.rank * np.log1p(np.arange(len(score))) + PART.behind * behind
+    logits = np.clip(logits, -CERTAIN, CERTAIN)
     chances: Floats = (1 / (1 + np.exp(-logits))).astype(np.float32)
     return chances
 
