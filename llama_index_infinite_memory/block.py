@@ -26,6 +26,7 @@ from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.template import RecallTemplate
 from shared_core.results import Hit
+from shared_core.runtime.threads import threads_of
 from shared_core.session.forget import ForgetResult
 from shared_core.store import Store
 from shared_core.strippers import Stripper, strip, stripper_list
@@ -169,11 +170,11 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
 
     @asynccontextmanager
     async def _use(self, session_id: str) -> AsyncIterator[InfiniteMemory]:
-        memory = await asyncio.to_thread(self._pool.take, session_id, self.user_id)
+        memory = await threads_of(self._pool.store).run(self._pool.take, session_id, self.user_id)
         try:
             yield memory
         finally:
-            await asyncio.shield(asyncio.to_thread(self._pool.give_back, memory))
+            await asyncio.shield(threads_of(self._pool.store).run(self._pool.give_back, memory))
 
     def _query(self, messages: Sequence[ChatMessage], input: str | ChatMessage | None) -> str:
         asked = ChatMessage(role="user", content=input) if isinstance(input, str) else input
@@ -268,7 +269,7 @@ def _hear_resets() -> None:
         await areset(self, status)
         for block in self.memory_blocks:
             if isinstance(block, InfiniteMemoryBlock) and status is not MessageStatus.ACTIVE:
-                await asyncio.to_thread(block.reset, self.session_id)
+                await threads_of(block._pool.store).run(block.reset, self.session_id)
 
     Memory.areset = areset_with_blocks  # type: ignore[method-assign]
 

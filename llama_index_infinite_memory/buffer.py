@@ -1,6 +1,5 @@
 """InfiniteChatMemoryBuffer: a chat memory buffer for LlamaIndex that keeps every message."""
 
-import asyncio
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -29,6 +28,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.plugins.calls import arun_steps, run_steps
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.hits import Hit
+from shared_core.runtime.threads import StoreThreads, threads_of
 from shared_core.session.forget import ForgetResult
 
 __all__ = ["FoundMessage", "InfiniteChatMemoryBuffer"]
@@ -234,8 +234,8 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         if type(self).get is not InfiniteChatMemoryBuffer.get:
             return await self._in_order(lambda: self.get(input, initial_token_count=initial_token_count, **kwargs))
         question = await self._in_order(self._question, input, initial_token_count)
-        context = await arun_steps(prompt_steps(self._conversation, question))
-        return await asyncio.to_thread(self._answer, question, context)
+        context = await arun_steps(prompt_steps(self._conversation, question), self._threads.run)
+        return await self._threads.run(self._answer, question, context)
 
     def _question(self, given: Input, initial: int) -> Question:
         if initial > self.token_limit:
@@ -302,6 +302,10 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """Do what `reset` does without blocking the event loop."""
         await self._in_order(self.reset)
 
+    @property
+    def _threads(self) -> StoreThreads:
+        return threads_of(self._conversation.store)
+
     async def _in_order(self, function: Callable[..., Result], *args: Any) -> Result:
         return await self._conversation.calls.run(function, *args)
 
@@ -346,9 +350,9 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         role: Role | None = None,
     ) -> list[FoundMessage]:  # fmt: skip
         """Do what `search` does without blocking the event loop."""
-        memory = AsyncInfiniteMemory(await asyncio.to_thread(lambda: self.memory))
+        memory = AsyncInfiniteMemory(await self._threads.run(lambda: self.memory))
         found = await memory.search(query, top_k, since=since, until=until, role=role or SEARCHED)
-        return await asyncio.to_thread(self._found, query, found)
+        return await self._threads.run(self._found, query, found)
 
     def _found(self, query: str, found: list[Hit]) -> list[FoundMessage]:
         report_search(query, found)

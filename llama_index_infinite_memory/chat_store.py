@@ -60,12 +60,13 @@ class InfiniteChatStore(BaseChatStore):
     _conversations: "OrderedDict[str, Conversation]" = PrivateAttr(default_factory=OrderedDict)
     _users: "Counter[str]" = PrivateAttr(default_factory=Counter)
     _lock: Any = PrivateAttr(default_factory=partial(fork_safe_lock, Depth.CHAT_STORE))
-    _calls: CallQueue = PrivateAttr(default_factory=CallQueue)
+    _calls: CallQueue = PrivateAttr()
 
     def __init__(self, store: StoreLike | OpenStore = None, *, user_id: str | None = None, **settings: Any) -> None:
         super().__init__(user_id=user_id)  # type: ignore[call-arg]
         self._settings = Settings.of(store=store, **settings)
         self._opened = shared_store(store)
+        self._calls = CallQueue(self._opened.store)
         self._name = uuid.uuid4().hex
         _stores[self._name] = self
 

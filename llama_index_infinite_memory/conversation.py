@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import uuid
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.schema import QueryBundle
 
 from llama_index_infinite_memory.content import GROUNDING
-from llama_index_infinite_memory.messages import UnstorableWarning, read_message, same, to_message
+from llama_index_infinite_memory.messages import UnstorableWarning, is_bare, read_message, same, to_message
 from llama_index_infinite_memory.open_stores import OpenStore
 from llama_index_infinite_memory.settings import Settings
 from shared_core.errors import StoreError, UnknownReferenceError, warn
@@ -20,20 +21,33 @@ from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context
 from shared_core.records import MAIN, SessionState
 from shared_core.runtime.forks import Depth, fork_safe_lock
+from shared_core.runtime.threads import threads_of
 from shared_core.session.forget import ForgetResult
 from shared_core.session.paths import unused_branch_name
+from shared_core.store import Store
 
 Result = TypeVar("Result")
 Value = TypeVar("Value")
+
+
+LINE_BYTES = 32 * 2**20
+"""The most that the lines read by all conversations of this process take."""
+
+MESSAGE_BYTES = 1_000
+"""What a message takes beside its text."""
 
 
 class CallQueue:
     """Runs the calls of an event loop's coroutines in threads, one at a time, in the order in which they were made.
 
     A call that was cancelled before its turn is left out. Calls that do not come through the queue never wait for it.
+
+    Args:
+        store: the store that is called, whose threads are used.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store) -> None:
+        self._store = store
         self._locks: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
 
     async def run(self, function: Callable[..., Result], *args: Any) -> Result:
@@ -42,7 +56,60 @@ class CallQueue:
             if loop.is_closed():
                 self._locks.pop(loop, None)
         async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-            return await asyncio.to_thread(function, *args)
+            return await threads_of(self._store).run(function, *args)
+
+
+class Line:
+    """The messages of a branch as they were read.
+
+    Attributes:
+        messages: the messages, oldest first.
+        state: the state of the branch then.
+        size: about the bytes that they take.
+    """
+
+    def __init__(self, messages: list[Message], state: SessionState | None) -> None:
+        self.messages, self.state, self.size = messages, state, 0
+
+    def gain(self, new: Iterable[Message], state: SessionState | None) -> None:
+        """Add what the branch has gained."""
+        before = len(self.messages)
+        self.messages += new
+        self.size += sum(map(_size, self.messages[before:]))
+        self.state = state
+
+
+class Lines:
+    """What conversations have read, those that were used last, as far as it takes no more than `LINE_BYTES`."""
+
+    def __init__(self) -> None:
+        self._kept: weakref.WeakKeyDictionary[Conversation, Line] = weakref.WeakKeyDictionary()
+        self._lock = fork_safe_lock(Depth.MOMENT)
+
+    def take(self, conversation: "Conversation") -> Line | None:
+        """Return what a conversation has read, which is no longer kept."""
+        with self._lock:
+            return self._kept.pop(conversation, None)
+
+    def keep(self, conversation: "Conversation", line: Line) -> None:
+        """Keep what a conversation has read."""
+        with self._lock:
+            self._kept[conversation] = line
+            kept = list(self._kept.items())  # the one used last comes last
+            size = sum(one.size for _, one in kept)
+            for oldest, one in kept:
+                if size > LINE_BYTES:
+                    del self._kept[oldest]
+                    size -= one.size
+
+
+_lines = Lines()
+
+
+def _size(message: Message) -> int:
+    """Return about the bytes that a message takes in memory."""
+    rest = len(message.model_dump_json()) if message.payload is not None or message.grounding is not None else 0
+    return MESSAGE_BYTES + len(message.content) + rest
 
 
 class Conversation:
@@ -79,16 +146,13 @@ class Conversation:
         self.store, self.path, self.in_memory = opened.store, opened.path, opened.in_memory
         self.settings = settings
         self.lock = fork_safe_lock(lock_depth)
-        self.calls = CallQueue()
+        self.calls = CallQueue(self.store)
         self.source: object = None
         self.chat_store: Any = None
         self.last: tuple[str | ChatMessage | QueryBundle | None, int] = (None, 0)
         self.built: tuple[Any, Context] | None = None
         self._originals: dict[str, ChatMessage] = {}
         self._live: tuple[str, ChatMessage] | None = None
-        self._line: list[Message] = []
-        self._line_state: SessionState | None = None
-        self._shown: list[ChatMessage] = []
         self.engine, self._release = opened.memory(session_id, user_id, settings)
         if self.engine.branch != MAIN:  # a pool's memory stands where its last user left it
             self.engine.checkout(MAIN)
@@ -249,28 +313,27 @@ class Conversation:
         with self.lock:
             session, branch = self.session, memory.branch
             state = self.store.state(session, branch) if session is not None and branch is not None else None
-            known, self._line_state = self._line_state, None
+            known = _lines.take(self)
             new = self._gained(known, state) if known is not None and state is not None else None
-            if new is None:
-                self._line, self._shown = list(memory.messages(replaced=True)), []
-            else:
-                self._line += new
-            self._line_state = state
-            return list(self._line)
+            if known is None or new is None:
+                known, new = Line([], state), list(memory.messages(replaced=True))
+            known.gain(new, state)
+            if state is not None:
+                _lines.keep(self, known)
+            return list(known.messages)
 
-    def _gained(self, known: SessionState, state: SessionState) -> list[Message] | None:
-        """Return what the branch gained since it was read in a known state; None: it may have changed otherwise."""
-        if known == state:
+    def _gained(self, known: "Line", state: SessionState) -> list[Message] | None:
+        """Return what the branch gained since it was read; None: it may have changed otherwise."""
+        before, now = known.state, state
+        if before == now:
             return []
-        if (
-            known.head is None
-            or state.head is None
-            or (known.epoch, known.head.segment) != (state.epoch, state.head.segment)
-        ):
+        if before is None or before.head is None or now.head is None:
             return None
-        grown = state.head.depth - known.head.depth
-        new = self.memory.newest(grown + 1) if grown >= 0 else []
-        return new[1:] if new and self._line and new[0].id == self._line[-1].id else None
+        grown = now.head.depth - before.head.depth
+        if (before.epoch, before.head.segment) != (now.epoch, now.head.segment) or grown < 0:
+            return None
+        new = self.memory.newest(grown + 1)
+        return new[1:] if new and known.messages and new[0].id == known.messages[-1].id else None
 
     def all(self) -> list[ChatMessage]:
         """Return copies of all messages of the branch."""
@@ -279,22 +342,25 @@ class Conversation:
     def _known(self, given: Sequence[ChatMessage]) -> tuple[list[Message], int]:
         """Return all messages of the branch, and with how many of the given ones it begins."""
         line = self.line()
-        self._shown += [self.whole(message) for message in line[len(self._shown) : len(given)]]
-        for index, (stored, shown, one) in enumerate(zip(line, self._shown, given, strict=False)):
-            if same(vars(shown), vars(one)):  # pydantic's own comparison is slower
-                continue
-            if not self._is_same(stored, shown, one):
-                return line, index
-            self._shown[index] = copied(one)  # it will be sent so again
-        return line, min(len(line), len(given))
+        pairs = enumerate(zip(line, given, strict=False))
+        differs = (index for index, (stored, one) in pairs if not self._is_same(stored, one))
+        return line, next(differs, min(len(line), len(given)))
 
-    def _is_same(self, stored: Message, shown: ChatMessage, given: ChatMessage) -> bool:
+    def _is_same(self, stored: Message, given: ChatMessage) -> bool:
         """Return whether a message is a stored one, perhaps as another program wrote it, or as its mere text."""
-        if not isinstance(given, ChatMessage) or given.role != shown.role or given.content != shown.content:
+        if not isinstance(given, ChatMessage):
             return False
-        mere_text = not given.additional_kwargs and all(isinstance(block, TextBlock) for block in given.blocks)
+        text = given.content
+        mere_text = text and not given.additional_kwargs and all(isinstance(block, TextBlock) for block in given.blocks)
+        if mere_text and is_bare(stored):
+            return given.role == stored.role and text == stored.whole.content
+        shown = self.whole(stored)
+        if same(vars(shown), vars(given)):  # pydantic's own comparison is slower
+            return True
+        if given.role != shown.role or text != shown.content:
+            return False
         rich = stored.tool_calls or any(block.block_type not in ("text", "thinking") for block in shown.blocks)
-        return bool(mere_text and given.content and not rich) or self._content(given) == content_of(stored)
+        return bool(mere_text and not rich) or self._content(given) == content_of(stored)
 
     def whole(self, stored: Message) -> ChatMessage:
         """Return a copy of a message as it was put."""
@@ -338,7 +404,8 @@ class Conversation:
             result = self.memory.forget(ids=ids, session=ids is None)
             for id_ in list(self._originals) if ids is None else result.ids:
                 self._originals.pop(id_, None)
-            self._live = self.built = self._line_state = None
+            self._live = self.built = None
+            _lines.take(self)
             return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Conversation":
@@ -355,6 +422,7 @@ class Conversation:
         with self.lock:
             if self.opened is None:
                 return
+            _lines.take(self)
             try:
                 self._release()
                 if self.chat_store is not None:

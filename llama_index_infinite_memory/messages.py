@@ -12,6 +12,7 @@ from llama_index_infinite_memory.content import (
     MEDIA_TOKENS,
     bare_text,
     blocks_tokens,
+    constructed,
     grounding_of,
     pack,
     unpack,
@@ -174,6 +175,11 @@ def to_message(message: Message) -> ChatMessage:
     return built
 
 
+def is_bare(message: Message) -> bool:
+    """Return whether `to_message` returns the text of a message and nothing else."""
+    return message.payload is None and not (message.tool_calls or message.name or message.tool_call_id)
+
+
 def _own(payload: Payload | None) -> Mapping[str, Any]:
     own = payload is not None and payload.format == FORMAT and isinstance(payload.data, Mapping)
     return payload.data if own and payload is not None else {}
@@ -191,7 +197,8 @@ def _bare(message: Message) -> ChatMessage:
         calls, entries = call_blocks(message.tool_calls)
         blocks, kwargs = ([*blocks, *calls] if message.content else calls), kwargs | entries
         blocks = blocks or [bare_text("")]
-    return ChatMessage.model_construct(role=_LLAMA_INDEX_ROLES[message.role], additional_kwargs=kwargs, blocks=blocks)
+    role = _LLAMA_INDEX_ROLES[message.role]
+    return constructed(ChatMessage, {"role": role, "additional_kwargs": kwargs, "blocks": blocks})
 
 
 # Tool calls

@@ -1,7 +1,9 @@
 """InfiniteChatMemoryBuffer beside ChatMemoryBuffer: the same while everything fits, and within the limit after that."""
 
 import copy
+import gc
 import re
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -220,6 +222,13 @@ def test_system_messages_stay() -> None:
         ours([system("be brief " * 50), *TALK], token_limit=20, on_overflow="raise").get()
 
 
+def test_a_system_message_in_mid_talk_keeps_its_place() -> None:
+    talk = [system("be brief"), *TALK[:2], system("and kind"), *TALK[2:6], user("so?")]
+    assert ours(talk).get() == talk
+    small = ours([system("be brief"), *TALK, system("and kind"), *TALK[:4], user("so?")], token_limit=200).get()
+    assert (small[0], small.index(system("and kind")) > 1) == (system("be brief"), True)
+
+
 # Arguments
 
 
@@ -400,6 +409,22 @@ def test_reset_begins_anew_and_forget_erases() -> None:
     assert (memory.get_all(), memory.branches(), memory.search("secret")) == ([], ["main"], [])
     memory.put(user("my secret is x"))
     assert texts(memory.get()) == ["my secret is x"]
+
+
+def test_an_object_that_only_this_process_holds_goes_with_its_message() -> None:
+    kept, gone = Thing(), Thing()
+    replies = [ChatMessage(role="assistant", content=word, additional_kwargs={"thing": thing})
+               for word, thing in (("the ferry", kept), ("the violin", gone))]  # fmt: skip
+    memory = ours([user("is it?"), replies[0], user("or not?"), replies[1]])
+    held = weakref.ref(gone)
+    memory.forget([memory.search("violin", role="assistant")[0].id])
+    del gone
+    replies.clear()
+    gc.collect()
+    assert held() is None
+    assert memory.get_all()[1].additional_kwargs["thing"] is kept
+    memory.forget(session=True)
+    assert not memory.conversation.irreplaceable
 
 
 @fewer

@@ -144,7 +144,9 @@ def ui(memory: Buffer) -> list[ChatMessage]:
     ]
 
 
-def test_a_history_that_is_sent_each_time_costs_no_branch_and_little_reading() -> None:
+def test_a_history_that_is_sent_each_time_costs_no_branch_and_little_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with closing(CountingStore()) as store:
         memory = ours(store=store, token_limit=100)
         engine = SimpleChatEngine.from_defaults(llm=Talker(lambda messages: "fine"), memory=memory)
