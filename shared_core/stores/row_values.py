@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from shared_core.errors import StoreError, warn
 from shared_core.messages import Message
-from shared_core.records import Forgotten, Position, Record, Ref, SessionKey, Summary, VectorRow
+from shared_core.records import Forgotten, Position, Record, Ref, Segment, SessionKey, Summary, VectorRow
 
 
 class RowForm(NamedTuple):
@@ -126,6 +126,30 @@ def read_erasures(rows: Sequence[tuple[int, int, int, int]], epochs: int) -> For
 def position_of(segment: int | None, depth: int | None) -> Position | None:
     """Return the position in two columns, both of which are NULL if there is none."""
     return None if segment is None or depth is None else Position(segment, depth)
+
+
+def position_values(position: Position | None) -> tuple[int | None, int | None]:
+    """Return the two columns of a position that may be missing."""
+    return (None, None) if position is None else position
+
+
+def segment_values(session: int, segment: Segment) -> tuple[Any, ...]:
+    """Return what the checksum of a segment is of; its tip is not part of it."""
+    parent, merged = position_values(segment.parent), position_values(segment.merged)
+    return (session, segment.segment, *parent, *merged, segment.base, segment.turn_shift)
+
+
+def read_segment(form: RowForm, session: int, row: tuple[Any, ...]) -> Segment:
+    """Return a segment; StoreError if it is damaged.
+
+    Args:
+        form: of the database.
+        session: the key of its session.
+        row: number, parent segment and depth, tip, merged segment and depth, base, shift of turns, and checksum.
+    """
+    number, *tree, checksum = row
+    check_row(form, "segment", number, checksum, (session, number, *tree[:2], *tree[3:]))
+    return Segment(number, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
 
 
 def read_ref(form: RowForm, session: int, row: tuple[Any, ...]) -> Ref:

@@ -34,7 +34,8 @@ from shared_core.stores.postgres.message_tables import (
 )
 from shared_core.stores.postgres.texts import FORM, plain, text
 from shared_core.stores.postgres.transactions import Statement, columns
-from shared_core.stores.postgres.tree_tables import branch_row, head_of, segment_checksum
+from shared_core.stores.postgres.tree_tables import branch_row, head_of
+from shared_core.stores.row_values import checksum_of, segment_values
 from shared_core.stores.tree_rules import check_unmoved, new_records, refuse_other_content
 
 ATTEMPTS = 3
@@ -285,7 +286,9 @@ def _with_vectors(call: AppendCall, ground: Ground, statement: Statement) -> Sta
 def _values(session: int, call: AppendCall, ground: Ground, records: Sequence[Record]) -> dict[str, Any]:
     """Return the values of `_APPEND`."""
     head, end = ground.head, records[-1].position
-    opened = segment_checksum(session, Segment(end.segment, head, 0)) if end.segment != head.segment else None
+    opened = (
+        checksum_of(segment_values(session, Segment(end.segment, head, 0))) if end.segment != head.segment else None
+    )
     branches = [] if ground.attached else [branch_row(session, call.branch, end.segment, None)]
     if not ground.attached and opened is None:
         branches += [branch_row(session, name, head.segment, head.depth) for name in ground.others]

@@ -19,12 +19,15 @@ from shared_core.records import (
     SessionState,
 )
 from shared_core.store import ALL
+from shared_core.stores import row_values
 from shared_core.stores.postgres.texts import FORM, MARK, plain, text
 from shared_core.stores.postgres.transactions import Statement, Statements
-from shared_core.stores.row_values import check_row, checksum_of, position_of, read_ref
+from shared_core.stores.row_values import check_row, checksum_of, position_values, read_ref, segment_values
 from shared_core.stores.rows import BranchEnd, IndexedRows
 
 _check = partial(check_row, FORM)
+read_segment = partial(row_values.read_segment, FORM)
+"""Return the segment in a row of `SEGMENT_COLUMNS`; StoreError if it is damaged."""
 
 # Not IS NOT DISTINCT FROM, for which PostgreSQL uses no index.
 _SESSION = "SELECT session FROM {s}.names WHERE session_id = %(name)s AND user_id = %(user)s"
@@ -142,7 +145,6 @@ _INSERT_REF = (
     "%(base_depth)s, %(note)s, %(created_at)s, %(checksum)s)"
 )
 
-_NO_POSITION = (None, None)
 _MAIN_VALUES = {"main": MAIN, "segment": ROOT.segment, "depth": ROOT.depth}
 
 
@@ -256,7 +258,7 @@ class TreeTables(IndexedRows):
         return found[0][0] if found else 0
 
     def put_segment(self, session: int, segment: Segment) -> None:
-        sealed = _sealed(session, segment)
+        sealed = segment_values(session, segment)
         names = ("segment", "parent_segment", "parent_depth", "merged_segment", "merged_depth", "base", "turn_shift")
         values = dict(zip(names, sealed[1:], strict=True))
         self.run(_PUT_SEGMENT, session, {**values, "tip": segment.tip, "checksum": checksum_of(sealed)})
@@ -308,7 +310,7 @@ class TreeTables(IndexedRows):
         return [read_ref(FORM, session, row) for row in found]
 
     def insert_ref(self, session: int, ref: Ref) -> None:
-        positions = (*(ref.position or _NO_POSITION), *(ref.base or _NO_POSITION))
+        positions = (*position_values(ref.position), *position_values(ref.base))
         row = (session, ref.kind, text(ref.name), *positions, text(ref.note))
         names = ("kind", "name", "segment", "depth", "base_segment", "base_depth", "note")
         values = dict(zip(names, row[1:], strict=True))
@@ -326,29 +328,12 @@ def branch_row(session: int, name: str, segment: int, depth: int | None) -> tupl
     return (*row, checksum_of(row))
 
 
-def segment_checksum(session: int, segment: Segment) -> int:
-    """Return the checksum of a segment's row; the tip is not part of it."""
-    return checksum_of(_sealed(session, segment))
-
-
-def _sealed(session: int, segment: Segment) -> tuple[Any, ...]:
-    parent, merged = segment.parent or _NO_POSITION, segment.merged or _NO_POSITION
-    return (session, segment.segment, *parent, *merged, segment.base, segment.turn_shift)
-
-
 def read_state(session: int, branch: str | None, rows: Sequence[tuple[Any, ...]]) -> SessionState | None:
     """Return the state in the rows of `STATE`; None if there are none, StoreError if the branch is damaged."""
     for last_seq, epoch, version, segment, depth, checksum, tip in rows:
         head = None if segment is None else head_of(session, text(branch or ""), segment, depth, checksum, tip)
         return SessionState(head, last_seq, epoch, version)
     return None
-
-
-def read_segment(session: int, row: tuple[Any, ...]) -> Segment:
-    """Return the segment in a row of `SEGMENT_COLUMNS`; StoreError if it is damaged."""
-    number, *tree, checksum = row
-    _check("segment", number, checksum, (session, number, *tree[:2], *tree[3:]))
-    return Segment(number, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
 
 
 def head_of(session: int, name: str, segment: int, depth: int | None, checksum: int, tip: int) -> Position:

@@ -21,7 +21,15 @@ from shared_core.records import (
     SessionState,
 )
 from shared_core.store import ALL
-from shared_core.stores.row_values import RowForm, check_row, checksum_of, position_of, read_ref
+from shared_core.stores.row_values import (
+    RowForm,
+    check_row,
+    checksum_of,
+    position_values,
+    read_ref,
+    read_segment,
+    segment_values,
+)
 from shared_core.stores.rows import BranchEnd, IndexedRows
 from shared_core.stores.sqlite.connection import plain, text, transaction
 from shared_core.stores.sqlite.damage import damaged, is_undecodable, lenient
@@ -64,21 +72,14 @@ _END = (
     "(SELECT coalesce(max(text), 0) + 1 FROM texts) "
     "FROM heads JOIN states USING (session) WHERE session = ?1 AND name = ?2"
 )
-_SEGMENT = (
-    "SELECT g.parent_segment, g.parent_depth, t.tip, "
-    "g.merged_segment, g.merged_depth, g.base, g.turn_shift, g.checksum "
-    "FROM segments AS g JOIN tips AS t ON t.session = g.session AND t.segment = g.segment "
-    "WHERE g.session = ? AND g.segment = ?"
-)
 _SEGMENTS = (
     "SELECT g.segment, g.parent_segment, g.parent_depth, t.tip, "
     "g.merged_segment, g.merged_depth, g.base, g.turn_shift, g.checksum "
-    "FROM segments AS g JOIN tips AS t ON t.session = g.session AND t.segment = g.segment "
-    "WHERE g.session = ? AND g.segment > ? ORDER BY g.segment LIMIT ?"
+    "FROM segments AS g JOIN tips AS t ON t.session = g.session AND t.segment = g.segment WHERE g.session = ? "
 )
 _PUT_SEGMENT = (
-    "INSERT INTO segments (session, segment, parent_segment, parent_depth, least_tip, merged_segment, "
-    "merged_depth, base, turn_shift, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "INSERT INTO segments (session, segment, parent_segment, parent_depth, merged_segment, merged_depth, base, "
+    "turn_shift, least_tip, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
     "ON CONFLICT (session, segment) DO UPDATE SET least_tip = max(least_tip, excluded.least_tip)"
 )
 _PUT_BRANCH = (
@@ -104,7 +105,6 @@ _INSERT_REF = (
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, CURRENT_TIMESTAMP))"
 )
 
-_NO_POSITION = (None, None)
 
 _FEW = 1_000
 _FEW_EACH = 16
@@ -242,19 +242,12 @@ class TreeRows(IndexedRows):
         self.connection.execute("UPDATE sessions SET changes = changes + 1 WHERE session = ?", (session,))
 
     def segment(self, session: int, segment: int) -> Segment | None:
-        row = self.connection.execute(_SEGMENT, (session, segment)).fetchone()
-        if row is None:
-            return None
-        *tree, checksum = row
-        _check("segment", segment, checksum, (session, segment, *tree[:2], *tree[3:]))
-        return Segment(segment, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
+        row = self.connection.execute(f"{_SEGMENTS}AND g.segment = ?", (session, segment)).fetchone()
+        return None if row is None else read_segment(FORM, session, row)
 
     def segments(self, session: int, after: int, limit: int) -> list[Segment]:
-        found = []
-        for number, *tree, checksum in self.fetch(_SEGMENTS, (session, after, max(limit, 0))):
-            _check("segment", number, checksum, (session, number, *tree[:2], *tree[3:]))
-            found.append(Segment(number, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:]))
-        return found
+        sql = f"{_SEGMENTS}AND g.segment > ? ORDER BY g.segment LIMIT ?"
+        return [read_segment(FORM, session, row) for row in self.fetch(sql, (session, after, max(limit, 0)))]
 
     def raise_number(self, session: int, seq: int) -> None:
         sql = "UPDATE sessions SET least_seq = max(least_seq, ?2) WHERE session = ?1"
@@ -265,10 +258,8 @@ class TreeRows(IndexedRows):
         return int(self.connection.execute(sql, (session,)).fetchone()[0])
 
     def put_segment(self, session: int, segment: Segment) -> None:
-        number, parent, tip, merged, base, turn_shift = segment
-        first, second = (*(parent or _NO_POSITION),), (*(merged or _NO_POSITION), base, turn_shift)
-        checksum = checksum_of((session, number, *first, *second))
-        self.connection.execute(_PUT_SEGMENT, (session, number, *first, tip, *second, checksum))
+        values = segment_values(session, segment)
+        self.connection.execute(_PUT_SEGMENT, (*values, segment.tip, checksum_of(values)))
 
     def end(self, session: int, branch: str) -> BranchEnd | None:
         row = self.connection.execute(_END, (session, text(branch))).fetchone()
@@ -321,7 +312,7 @@ class TreeRows(IndexedRows):
         return [read_ref(FORM, session, row) for row in self.fetch(f"{_REFS}{wanted}ORDER BY ref DESC LIMIT ?", values)]
 
     def insert_ref(self, session: int, ref: Ref) -> None:
-        positions = (*(ref.position or _NO_POSITION), *(ref.base or _NO_POSITION))
+        positions = (*position_values(ref.position), *position_values(ref.base))
         created_at = text(ref.created_at) if ref.created_at else None
         values = (session, ref.kind, text(ref.name), *positions, text(ref.note))
         self.connection.execute(_INSERT_REF, (*values, checksum_of(values), created_at))
