@@ -30,8 +30,8 @@ OVERFLOW: tuple[type[Exception], ...] = tuple(
 TOO_LARGE = {"context_length_exceeded", "exceed_context_size_error"}
 """The code of OpenAI, and the type of llama.cpp, of an error that says that a prompt is too large."""
 
-UNCODED = "maximum context length"
-"""What vLLM says in the text of such an error, which has no code of its own."""
+UNCODED = "maximum context length", "exceeds the maximum number of tokens"
+"""What vLLM and Google say in the text of such an error, which has no code of its own."""
 
 RECENT = 8
 """Of so many newest answers, the largest ratio counts: see `Budget.observe`."""
@@ -166,7 +166,9 @@ def is_overflow(error: Exception) -> bool:
         return isinstance(error, OVERFLOW)
     body = getattr(error, "body", None)
     told = body if isinstance(body, Mapping) else {}
-    return not TOO_LARGE.isdisjoint({str(told.get("code")), str(told.get("type"))}) or UNCODED in str(error)
+    return not TOO_LARGE.isdisjoint({str(told.get("code")), str(told.get("type"))}) or any(
+        told in str(error) for told in UNCODED
+    )
 
 
 def _parts(max_tokens: Any) -> tuple[float | None, int | None]:

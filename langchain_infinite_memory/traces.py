@@ -9,6 +9,7 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.runnables import ensure_config
 from langchain_core.runnables.config import get_async_callback_manager_for_config, get_callback_manager_for_config
+from langchain_core.tracers import BaseTracer
 
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Kind
@@ -41,6 +42,15 @@ class Recall:
             for line in lines
             if line.kind is Kind.RECALLED and line.id is not None
         ]  # fmt: skip
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        """What the report counts, for the metadata of the run."""
+        report = self.report
+        if report is None:
+            return {}
+        figures = {"tokens": report.total_tokens, "budget": report.budget, "recalled": len(self.documents)}
+        return {f"{NAME}_{key}": value for key, value in {**figures, "degraded": len(report.degraded)}.items()}
 
 
 @contextmanager
@@ -86,6 +96,9 @@ async def arecall_run(query: str) -> AsyncIterator[Recall]:
 
 def _end(run: Any, recall: Recall, error: BaseException | None) -> Any:
     """Report the end of a run; the result is awaited if the run is an asynchronous one."""
+    for handler in run.handlers:
+        if isinstance(handler, BaseTracer) and (traced := handler.run_map.get(str(run.run_id))) is not None:
+            traced.extra.setdefault("metadata", {}).update(recall.figures)  # no callback takes metadata at the end
     return run.on_retriever_end(recall.documents) if error is None else run.on_retriever_error(error)
 
 

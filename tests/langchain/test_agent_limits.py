@@ -6,14 +6,23 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, dynamic_prompt
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ContextEditingMiddleware,
+    HumanInTheLoopMiddleware,
+    SummarizationMiddleware,
+    dynamic_prompt,
+)
+from langchain.agents.middleware.context_editing import ClearToolUsesEdit
 from langchain_core import exceptions
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.types import Command
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
 from shared_core import SessionPool
 from tests.langchain.agents import TOOLS, Model, Words, agent, ask, config, noting, said, size, stored
+from tests.langchain.random_histories import objections
 
 TALK = "tell me of the rain " * 8
 
@@ -116,6 +125,46 @@ def test_listed_last_the_prompt_keeps_the_limit_whatever_others_change(way: str)
     assert large.sent == []
     assert 90 < max(map(size, small.sent)) <= 150
     assert len(stored(memory)) == 16
+
+
+class Selects(AgentMiddleware):
+    """Lets the model see one tool of two."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(tools=[tool for tool in request.tools if tool.name == "look"]))
+
+
+def test_a_whole_stack_keeps_the_limit_and_stores_what_the_state_said() -> None:
+    def other(item: str) -> str:
+        """Look at another item, described at some length so that the schema of this tool is not a small one."""
+        return item
+
+    large, small = Model(profile={"max_input_tokens": 1_000}), Model(profile={"max_input_tokens": 170})
+    memory = middleware(recall_tokens=60)
+    stack = [
+        memory,
+        SummarizationMiddleware(
+            Model(reply=lambda messages: AIMessage("of rain")), trigger=("messages", 12), keep=("messages", 4)
+        ),
+        HumanInTheLoopMiddleware(interrupt_on={"look": True}),
+        ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=0, placeholder="[cleared]")]),
+        long_prompt, Picks(small), Selects(), memory.prompt,
+    ]  # fmt: skip
+    one: Any = create_agent(large, [*TOOLS, other], middleware=stack, checkpointer=InMemorySaver())
+    expected: list[str] = []
+    for number in range(8):
+        text = f"look at {'abcdefgh'[number]}" if number % 3 == 1 else f"{number} {TALK}".strip()
+        state = one.invoke({"messages": [HumanMessage(text)]}, config())
+        while "__interrupt__" in state:
+            state = one.invoke(Command(resume={"decisions": [{"type": "approve"}]}), config())
+        item = text[-1]
+        expected += [text, item, f"[{item} is there]", f"fine: {text}"] if number % 3 == 1 else [text, f"fine: {text}"]
+        assert state["messages"][-1].text == f"fine: {text}"
+        assert objections(small.last, window=True) == []
+    assert large.sent == []
+    assert 100 < max(map(size, small.sent)) <= 170
+    assert {len(sent.tools) for sent in small.sent} == {1}
+    assert stored(memory) == expected, "also what the summary has replaced"
 
 
 def test_alone_it_warns_once_of_what_others_may_add(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import SecretStr
+from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
 from tests.langchain.agents import Words, config
@@ -114,3 +118,56 @@ def test_another_bad_request_is_raised_at_once() -> None:
         with pytest.raises(BadRequestError, match="Unknown parameter"):
             one.invoke({"messages": [HumanMessage("hello")]}, config())
     assert len(server.bodies) == 1
+
+
+ANTHROPIC = {
+    "type": "error",
+    "error": {"type": "invalid_request_error", "message": "prompt is too long: {size} tokens > 120 maximum"},
+}
+GOOGLE = {
+    "error": {
+        "code": 400, "status": "INVALID_ARGUMENT",
+        "message": "The input token count ({size}) exceeds the maximum number of tokens allowed (120).",
+    }
+}  # fmt: skip
+FINE_ANTHROPIC = {
+    "id": "m", "type": "message", "role": "assistant", "model": "m", "stop_reason": "end_turn", "stop_sequence": None,
+    "content": [{"type": "text", "text": "fine"}], "usage": {"input_tokens": 1, "output_tokens": 1},
+}  # fmt: skip
+FINE_GOOGLE = {
+    "candidates": [{"content": {"role": "model", "parts": [{"text": "fine"}]}, "finishReason": "STOP"}],
+    "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2},
+}
+
+
+def anthropic_at(url: str) -> Any:
+    named = pytest.importorskip("langchain_anthropic")
+    return named.ChatAnthropic(model="claude-x", base_url=url, api_key="none", max_retries=0, max_tokens=100)
+
+
+def google_at(url: str) -> Any:
+    named = pytest.importorskip("langchain_google_genai")
+    place: Any = {"transport": "rest", "client_options": {"api_endpoint": url}}
+    return named.ChatGoogleGenerativeAI(model="gemini-x", google_api_key="none", max_retries=1, **place)
+
+
+@pytest.mark.parametrize(
+    ("model_of", "refused", "fine"),
+    [(anthropic_at, ANTHROPIC, FINE_ANTHROPIC), (google_at, GOOGLE, FINE_GOOGLE)],
+    ids=["Anthropic", "Google"],
+)
+def test_other_providers_refuse_in_their_own_words(model_of: Any, refused: Any, fine: Any) -> None:
+    sizes: list[int] = []
+
+    async def answer(request: Request) -> Response:
+        sizes.append(len(re.findall(r"\brain\b", (await request.body()).decode())) * 5)
+        return JSONResponse(sized(refused, 150), 400) if sizes[-1] > LIMIT else JSONResponse(fine)
+
+    memory = InfiniteMemoryMiddleware(token_counter=Words(), embedder="words", reserve_tokens=0, max_tokens=120)
+    with served(Starlette(routes=[Route("/{path:path}", answer, methods=["POST"])])) as (url, _):
+        one, talked = create_agent(model_of(url), [], middleware=[memory]), list[BaseMessage]()
+        for number in range(5):
+            given: Any = {"messages": [*talked, HumanMessage(f"{number} {TALK}")]}
+            talked = one.invoke(given)["messages"]
+            assert talked[-1].text == "fine"
+    assert 0 < len([size for size in sizes if size > LIMIT]) <= 4

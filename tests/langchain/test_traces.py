@@ -11,6 +11,7 @@ import pytest
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableLambda
+from langchain_core.tracers.run_collector import RunCollectorCallbackHandler
 
 from langchain_infinite_memory import InfiniteMemoryRunnable
 from langchain_infinite_memory.traces import arecall_run, recall_run
@@ -123,6 +124,18 @@ def test_recall_is_a_child_run_with_documents_and_scores(run: Run, memory: Infin
     (ask,), (start, end) = recorder.chains, recorder.events
     assert start == ("start", start[1], ask, "infinite_memory", QUESTION)
     assert end == ("end", start[1], ask, expected)
+
+
+@both
+def test_the_figures_of_the_report_are_metadata_of_the_run(run: Run, memory: InfiniteMemory) -> None:
+    collector = RunCollectorCallbackHandler()
+    report = run(asking(memory), QUESTION, collector).report
+    [traced] = collector.traced_runs[0].child_runs
+    figures = {key: value for key, value in (traced.extra or {})["metadata"].items() if "infinite_memory" in key}
+    assert figures == {
+        "infinite_memory_tokens": report.total_tokens, "infinite_memory_budget": 100, "infinite_memory_degraded": 0,
+        "infinite_memory_recalled": len(recalled(Context((), report))),
+    }  # fmt: skip
 
 
 @both
