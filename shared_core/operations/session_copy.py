@@ -12,7 +12,6 @@ from shared_core.records import (
     Delete,
     Drop,
     Position,
-    Record,
     Restored,
     Segment,
     SessionKey,
@@ -27,7 +26,6 @@ from shared_core.sharing.transfer import (
     pages_of,
     parents_first,
     read_tree,
-    records_of,
     segments_of,
     tree_now,
     write_page,
@@ -103,49 +101,21 @@ class SessionCopy:
     # What the target holds already
 
     def check(self) -> None:
-        """Raise DuplicateError if the target holds something in this session that the source does not; write nothing.
-
-        What was copied before and left alone since is not read again.
-        """
+        """Raise DuplicateError if the target holds messages in this session that did not come from here alone."""
         session = self._target.session(self._from.user_id, self._from.session_id)
-        if session is None or self._is_ours(session, read_mark(self._target, session)):
+        if session is None or not self._target.state(session).last_seq:
             return
-        found = sum(map(self._check_page, records_of(self._target, session)))
-        for ids in forgotten_of(self._target, session):
-            for record in self._source.get(self._from.key, ids):
-                raise self._other(record.message.id, "was forgotten in the destination; forget it in the source, too")
-        last = self._target.state(session).last_seq
-        if found < sum(record.seq <= last for page in records_of(self._source, self._from.key) for record in page):
-            raise self._other(None, "has lost messages in the destination")
-        own = {one.segment: one for one in segments_of(self._source, self._from.key)}
-        for segment in segments_of(self._target, session):
-            known = own.get(segment.segment)
-            if known is None or known._replace(tip=0) != segment._replace(tip=0) or known.tip < segment.tip:
-                raise self._other(None, "has another tree in the destination")
+        if not self._is_ours(session, read_mark(self._target, session)):
+            raise DuplicateError(
+                f"session {self._from.session_id!r} of the destination is no copy of this one, or was changed there "
+                "since; nothing was written: copy to a new store"
+            )
 
     def _is_ours(self, session: int, mark: Mark | None) -> bool:
         """Return whether a session of the target holds what was copied from this one, and no other messages."""
         if mark is None or (mark.source, mark.session) != (self._origin, self._from.key):
             return False
         return self._target.state(session).last_seq == mark.last_seq
-
-    def _check_page(self, page: Sequence[Record]) -> int:
-        """Return how many messages of a page the source has, too, and as they are here."""
-        ids = [str(record.message.id) for record in page]
-        own = {record.message.id: record for record in self._source.get(self._from.key, ids)}
-        absent = [id_ for id_ in ids if id_ not in own]
-        left = set(absent) - self._source.are_forgotten(self._from.key, absent)
-        for record in page:
-            if record.message.id in left:
-                raise self._other(record.message.id, "is stored in the destination and not in the source")
-            if own.get(record.message.id, record) != record:
-                raise self._other(record.message.id, "is stored in the destination with other content")
-        return len(own)
-
-    def _other(self, id_: str | None, why: str) -> DuplicateError:
-        name = repr(self._from.session_id)
-        what = f"session {name}" if id_ is None else f"message {id_!r} of session {name}"
-        return DuplicateError(f"{what} {why}; nothing was written: copy to a new store", id=id_)
 
     # What is new
 
@@ -213,18 +183,15 @@ class SessionCopy:
         changed = {one.segment for one in tree.segments.values() if now.segments.get(one.segment) != one}
         segments = tuple(tree.segments[number] for number in parents_first(changed, tree.segments))
         last = tree.state.last_seq
-        if (now.branches, list(now.branches), now.refs) == (tree.branches, list(tree.branches), tree.refs):
-            if segments or now.state.last_seq < last:
-                self._target.restore(self._key, Restored(segments, last_seq=last))
+        same = (now.branches, list(now.branches), now.refs) == (tree.branches, list(tree.branches), tree.refs)
+        if same and not segments and now.state.last_seq >= last:
             return
         with self._target.transaction():
             self._target.restore(self._key, Restored(segments, last_seq=last))
-            names = _names(tree)
-            if not _is_beginning(now, tree):
+            if not same:
                 self._drop_names(now.branches)
-            else:
-                names = Restored(branches=names.branches, refs=names.refs[len(now.refs) :])
-            self._target.restore(self._key, names)
+                branches = tuple(Branch(*one) for one in tree.branches.items())
+                self._target.restore(self._key, Restored(branches=branches, refs=tuple(tree.refs)))
             self._note()
 
     def _drop_names(self, branches: Mapping[str, Position]) -> None:
@@ -278,14 +245,3 @@ class SessionCopy:
             if new:
                 self._target.keep(self._key, VectorRows(space, new))
                 self.vectors += len(new)
-
-
-def _names(tree: Tree) -> Restored:
-    branches = tuple(Branch(name, head) for name, head in tree.branches.items())
-    return Restored(branches=branches, refs=tuple(tree.refs))
-
-
-def _is_beginning(now: Tree, tree: Tree) -> bool:
-    """Return whether all names of one tree are the first ones of another."""
-    names, wanted = list(now.branches), list(tree.branches)
-    return names == wanted[: len(names)] and now.refs == tree.refs[: len(now.refs)]

@@ -59,8 +59,8 @@ def copy_store(
         progress: called with the number of messages that are done, and of all that are to be brought.
 
     Raises:
-        DuplicateError: the target holds a session of the same name with other content; `id` is that of the first
-            message that differs. Nothing is written.
+        DuplicateError: the target holds a session of the same name that is no copy of this one, or that somebody wrote
+            to or forgot something in. Nothing is written.
         ValueError: the two are the same store, or `jobs` is out of range.
         StoreError: one of the stores cannot be read or written. Call it again to go on.
     """

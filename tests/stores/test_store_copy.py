@@ -20,7 +20,7 @@ from shared_core.doors.cli.app import run
 from shared_core.operations.session_copy import MARK
 from shared_core.operations.store_comparison import differences
 from shared_core.operations.store_copy import copy_store
-from shared_core.records import MAIN, Restored, Snapshot, VectorRows
+from shared_core.records import MAIN, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.testing import CountedStore, HashingEmbedder
 from shared_core.testing.oracle import Session, drafts
@@ -264,14 +264,14 @@ HELLO = Message.user("hello", id="m1")
 
 
 @pytest.mark.parametrize(
-    ("spoil", "id_", "why"),
+    "spoil",
     [
-        (lambda s, k: s.append(k, MAIN, drafts("u9")), "u9", "is stored in the destination and not in the source"),
-        (lambda s, k: s.forget(k, [s.get(k, ["m1"])[0].position]), "m1", "was forgotten in the destination"),
+        lambda s, k: s.append(k, MAIN, drafts("u9")),
+        lambda s, k: s.forget(k, [s.get(k, ["m1"])[0].position]),
     ],
 )
-def test_other_content_is_refused_before_anything_is_written(
-    tmp_path: Path, spoil: Callable[[Store, int], None], id_: str, why: str
+def test_what_was_changed_there_is_refused_before_anything_is_written(
+    tmp_path: Path, spoil: Callable[[Store, int], None]
 ) -> None:
     written(tmp_path / "a.db", HELLO, session="a")
     written(tmp_path / "a.db", HELLO, session="b")
@@ -279,27 +279,20 @@ def test_other_content_is_refused_before_anything_is_written(
         copy_store(source, target)
         spoil(target, target.session(None, "b") or 0)
         written(tmp_path / "a.db", Message.user("more", id="m2"), session="a")
-        with pytest.raises(
-            DuplicateError, match=f"message '{id_}' of session 'b' {why}.*nothing was written"
-        ) as caught:
+        with pytest.raises(DuplicateError, match=r"session 'b' .*nothing was written"):
             copy_store(source, target)
-        assert caught.value.id == id_
         assert target.stats(target.session(None, "a") or 0)["messages"] == 1
 
 
-def test_what_only_looks_like_a_copy_is_compared() -> None:
-    with opened("sqlite") as source, opened("sqlite") as target, opened("sqlite") as other:
-        for store in (source, target, other):
-            store.append(Session(store).key, MAIN, drafts("u1", "u2" if store is not other else "u3"))
-        equal(source, target)
-        with pytest.raises(DuplicateError, match="'u3'"):
-            copy_store(source, other)
-        other.restore(1, Restored(forgotten=("u9",)))
-        source.append(1, MAIN, drafts("u3", "u9"))
-        with pytest.raises(DuplicateError, match=r"'u3'.*'s'"):
-            copy_store(source, other)
+def test_what_only_looks_like_a_copy_is_refused() -> None:
+    with opened("sqlite") as source, opened("sqlite") as target:
+        for store in (source, target):
+            store.append(Session(store).key, MAIN, drafts("u1", "u2"))
+        with pytest.raises(DuplicateError, match="is no copy"):
+            copy_store(source, target)
         target.keep(1, Snapshot(MARK, b'{"source": "elsewhere", "session": 1, "epoch": 0, "last_seq": 2}'))
-        equal(source, target)
+        with pytest.raises(DuplicateError, match="is no copy"):
+            copy_store(source, target)
 
 
 def test_a_store_is_not_copied_onto_itself(tmp_path: Path) -> None:
@@ -330,7 +323,7 @@ def test_the_command_copies_and_compares(here: Path, capsys: pytest.CaptureFixtu
     assert '"messages": 0' in capsys.readouterr().out
     written(here / "b.db", Message.user("mine", id="m2"))
     assert run(["copy", "a.db", "b.db"]) == 2
-    assert "message 'm2' of session 'default' is stored in the destination" in capsys.readouterr().err
+    assert "session 'default' of the destination is no copy of this one" in capsys.readouterr().err
     assert run(["copy", "a.db", "a.db"]) == 2
     assert "the same store" in capsys.readouterr().err
     assert run(["copy", "none.db", "c.db"]) == 2
