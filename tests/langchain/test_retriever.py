@@ -16,6 +16,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 
 from langchain_infinite_memory.chains.runnable import with_infinite_memory
 from langchain_infinite_memory.search import HistoryRetriever, recall_tool
+from langchain_infinite_memory.store import InfiniteStore, remember_tool
 from shared_core import InfiniteMemory, Message, RecallTemplate, SessionPool, ToolCall
 from tests.support.histories import NOON, history
 
@@ -213,15 +214,17 @@ def test_fields_can_be_configured(pool: SessionPool, tmp_path: Path) -> None:
         assert own.k == 4
 
 
+@pytest.mark.parametrize("remembers", [False, True])
 @pytest.mark.parametrize("kind", ["integration", "unit"])
-def test_the_standard_tests_of_tools_pass(kind: str) -> None:
+def test_the_standard_tests_of_tools_pass(kind: str, *, remembers: bool) -> None:
     standard = pytest.importorskip(f"langchain_tests.{kind}_tests", reason="langchain-tests is not installed")
-    with InfiniteMemory() as memory:
+    with InfiniteMemory() as memory, SessionPool() as pool:
         memory.add(history(20))
+        tool = remember_tool(InfiniteStore(pool)) if remembers else recall_tool(memory)
 
         class Suite(getattr(standard, f"Tools{kind.title()}Tests")):  # type: ignore[misc]
-            tool_constructor = recall_tool(memory)
-            tool_invoke_params_example = {"query": "which gardens?"}  # noqa: RUF012
+            tool_constructor = tool
+            tool_invoke_params_example = {"fact" if remembers else "query": "which gardens?"}  # noqa: RUF012
 
         suite, given = Suite(), {"tool": Suite.tool_constructor}
         tests = {name for name in dir(suite) if name.startswith("test_")} - {"test_no_overrides_DO_NOT_OVERRIDE"}
