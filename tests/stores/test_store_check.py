@@ -217,6 +217,18 @@ def test_a_part_of_the_schema_that_is_gone_is_named(path: Path, name: str) -> No
     assert found.messages == 600
 
 
+def test_a_part_of_the_schema_that_belongs_to_nothing_is_named(path: Path) -> None:
+    """A memory cannot be opened then; all of it is read nevertheless."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET tbl_name = 'message' WHERE name = 'messages_turn'")
+    with pytest.raises(StoreError, match="infinite-memory doctor"):
+        InfiniteMemory(path).messages()
+    found = check_store(path)
+    assert [one.why for one in found.damages] == ["index messages_turn is not defined as it was made"]
+    assert found.messages == 600
+
+
 def test_a_damaged_log_is_named_and_what_is_before_it_is_read(tmp_path: Path) -> None:
     path, copy = tmp_path / "chat.db", tmp_path / "copy.db"
     with InfiniteMemory(path, embedder="words") as memory:

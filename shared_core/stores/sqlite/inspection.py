@@ -14,7 +14,7 @@ from shared_core.stores.sqlite.wal import look_into
 _LISTED = 20
 """Findings of SQLite that are listed."""
 
-_OBJECTS = "SELECT type, name, sql FROM sqlite_master WHERE name <> 'sqlite_sequence'"
+_OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name <> 'sqlite_sequence'"
 
 _OWN = {
     "{s}.": "",
@@ -49,11 +49,16 @@ def faults_of(connection: sqlite3.Connection, path: Path | None) -> Iterator[str
 def _changed_objects(connection: sqlite3.Connection) -> Iterator[str]:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
         migrate(empty, "an empty database")
-        expected = {row[:2]: row[2] for row in empty.execute(_OBJECTS)}
-    there = {row[:2]: row[2] for row in connection.execute(_OBJECTS)}
+        expected = _objects(empty)
+    there = _objects(connection)
     yield from (f"{kind} {name} is missing" for kind, name in expected.keys() - there.keys())
-    changed = [one for one in expected.keys() & there.keys() if str(there[one]).split() != str(expected[one]).split()]
+    changed = [one for one in expected.keys() & there.keys() if there[one] != expected[one]]
     yield from (f"{kind} {name} is not defined as it was made" for kind, name in changed)
+
+
+def _objects(connection: sqlite3.Connection) -> dict[tuple[str, str], list[str]]:
+    """Return the kind and name of each object -> the words of what it belongs to, and of its definition."""
+    return {(kind, name): [table, *str(sql).split()] for kind, name, table, sql in connection.execute(_OBJECTS)}
 
 
 class SQLiteInspector:
