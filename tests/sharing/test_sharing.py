@@ -188,6 +188,7 @@ RULES: list[tuple[list[Redact], list[str], list[str]]] = [
 def test_names_are_replaced_in_the_short_form_of_a_passage_too() -> None:
     passage = GroundingItem(text="Ann lives in Porto.", score=0.5, brief="of Ann")
     told = replace_names({"Ann": "E"})(Message.user("where?", grounding=Grounding(items=(passage,))))
+    assert told is not None
     assert told.grounding is not None
     assert told.grounding.items == (GroundingItem(text="E lives in Porto.", score=0.5, brief="of E"),)
 

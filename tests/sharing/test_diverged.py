@@ -1,0 +1,77 @@
+"""Two stores that went on from the same conversation: what one said comes to the other, which loses nothing."""
+
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from shared_core import InfiniteMemory, Message
+from shared_core.errors import InfiniteMemoryError
+from shared_core.operations import check_store
+
+
+def go_on(memory: InfiniteMemory, random: Random, prefix: str, steps: int, *, forgets: bool) -> None:
+    """Do something to a conversation, at random, with messages whose ids have a prefix."""
+    for step in range(steps):
+        ids = [message.id or "" for message in memory.messages()] or ["none"]
+        branches = [branch.name for branch in memory.branches()] or ["main"]
+        verb = random.choices(
+            ["add", "fork", "checkout", "merge", "tag", "stash", "reset", "forget"],
+            [9, 3, 3, 3, 1, 1, 1, 1 if forgets else 0],
+        )[0]
+        with suppress(InfiniteMemoryError, ValueError):
+            if verb == "add":
+                said = Message.user(f"{prefix} asks {step}", id=f"{prefix}u{step}")
+                memory.add([said, Message.assistant(f"{prefix} hears {step}", id=f"{prefix}a{step}")])
+            elif verb == "fork":
+                memory.fork(f"{prefix}-{step}", at=random.choice(ids))
+            elif verb == "checkout":
+                memory.checkout(random.choice(branches))
+            elif verb == "merge":
+                memory.merge(random.choice(branches), "full")
+            elif verb == "tag":
+                memory.tag(f"{prefix}-tag-{step}")
+            elif verb == "stash":
+                memory.stash(note=prefix)
+            elif verb == "reset":
+                memory.reset(random.choice(ids))
+            else:
+                memory.forget(ids=[random.choice(ids)])
+    memory.checkout("main")
+
+
+def said_on(memory: InfiniteMemory, branch: str) -> list[str | None]:
+    memory.checkout(branch)
+    ids = [message.id for message in memory.messages()]
+    memory.checkout("main")
+    return ids
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_what_the_other_said_comes_and_nothing_goes(tmp_path: Path, forgets: bool) -> None:
+    file = tmp_path / "chat.jsonl"
+    for seed in range(8):
+        random, database = Random(seed), tmp_path / f"{seed}.db"
+        with InfiniteMemory(embedder="words") as one, InfiniteMemory(database, embedder="words") as two:
+            one.add([Message.user("hello", id="m0"), Message.assistant("hi", id="m1")])
+            go_on(one, random, "x", 12, forgets=forgets)
+            one.export(file)
+            two.import_file(file)
+            go_on(one, random, "y", 10, forgets=forgets)
+            go_on(two, random, "z", 8, forgets=forgets)
+            own = {branch.name: said_on(two, branch.name) for branch in two.branches()}
+            theirs = {branch.name: said_on(one, branch.name) for branch in one.branches()}
+            forgotten = set(two._store.forgotten(1, None, 999))
+            one.export(file)
+            result = two.import_file(file)
+            for name, ids in own.items():
+                assert set(ids) <= set(said_on(two, name))
+            for name, here in result.branches.items():
+                assert set(theirs[name]) - forgotten <= set(said_on(two, here)), (seed, name)
+                assert forgets or here == name or said_on(two, here) == theirs[name]
+            assert not forgotten & {entry.message.id for entry in two.log(999) if entry.message is not None}
+            held = two.stats() | {"bytes": 0}
+            again = two.import_file(file)
+            assert (again.new, again.branches, two.stats() | {"bytes": 0}) == (0, result.branches, held)
+        assert check_store(database).damages == ()
