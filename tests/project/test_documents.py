@@ -59,7 +59,7 @@ PAGES = {
         "- user: My locker code is 4471.\n- assistant: Noted. I was shown 1 message.\n",
         "You said: My locker code is 4471.\nMy locker code is 4471.\n",
         "I was sent: 'Refunds take five working days.\\n\\nHow long is it?'\nI was sent: 'Thank you.'\n",
-        "9 of 120 messages are sent\n",
+        " of 120 messages are sent\n",
         "- user: My locker code is 4471.\n- assistant: Noted.\n",
         "['Be brief.', 'My locker code is 4471.', 'Noted.'] 24\n",
         "user\n<earlier_messages>\n",
