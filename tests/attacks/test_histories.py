@@ -85,7 +85,7 @@ def commands(attacker: Attacker, folder: Path) -> list[list[str]]:
         *(["fork", one], ["checkout", one], ["tag", one], ["delete-tag", one], ["rename", one, other], ["merge", one]),
         *(["delete-branch", one], ["cherry-pick", one], ["rebase", one], ["reset", one], ["undo"]),
         *(["forget", "--id", one, "--dry-run"], ["forget", "--before", "2100-01-01", "--dry-run"]),
-        *(["completion", "bash"], ["rename-session", one, other], ["title", one]),
+        *(["completion", "bash"], ["download"], ["rename-session", one, other], ["title", one]),
         *(["import", str(folder / "talk.json"), "--session", one], ["import", str(folder / "exported.jsonl")]),
         *(["export", str(folder / "exported.jsonl"), "--vectors"], ["export", str(folder / "talk.md")], ["chat"]),
         ["evaluate", "--questions", str(folder / "questions.jsonl")],

@@ -63,6 +63,7 @@ PAGES = {
         "- user: My locker code is 4471.\n- assistant: Noted.\n",
         "['Be brief.', 'My locker code is 4471.', 'Noted.'] 24\n",
         "user\n<earlier_messages>\n",
+        "{'text': \"Dora's locker code is 4471.\"}\n[('user', 'dora')]\n",
         "dora: You said: My locker code is 4471.\nemil: I was shown 1 message, and nothing matches.\n",
         "10 of 3596\n",
     ],
@@ -250,8 +251,8 @@ def test_the_prompt_of_the_readme_is_of_the_parts_that_are_named(documents: Docu
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     number = re.search(r"(\d+) are sent", readme)
     assert number is not None
-    assert "the newest twelve days" in readme
-    assert int(number[1]) == 1 + 2 * 12 + 1
+    assert "the newest sixteen days" in readme
+    assert int(number[1]) == 1 + 2 * 16 + 1
 
 
 WORDING = "\n\n\n\nUse the above information to answer the following question:\n\n"

@@ -60,7 +60,7 @@ sys.addaudithook(refuse)
 SHOWN = [
     "402",
     "[user] <earlier_messages>\n",
-    "<table",
+    " of 500 tokens (",
     "['My locker code is 4471.']",
     "'I hope you stayed dry.'",
     "on main: []\non holiday: ['To Porto: it is warm by then.'",
