@@ -309,7 +309,8 @@ class Searcher:
             return None
         signs = _signs(query, scopes, ranked, dense.embedder if searched_by_meaning else None)
         others = _no_copies(query, scopes, ranked)
-        judged = verdict(price, signs, ranked.scores[others], spread=query.goes_on or query.about_talk)
+        spread = query.goes_on or query.about_talk
+        judged = verdict(price, signs, ranked.scores[others], spread=spread, goes_on=query.goes_on)
         return replace(judged, worth=int(others[judged.worth - 1]) + 1) if judged.worth else judged
 
 

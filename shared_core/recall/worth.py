@@ -35,6 +35,14 @@ So "the locker?" is answered where every message is about lockers, and none stan
 CERTAIN = 30.0
 """A logit beyond which a chance is 0 or 1."""
 
+DOUBT = 3
+"""The exponent of the chance of an answer if a question goes on with the conversation: much is near to what it tells.
+
+Measured on RealMem with static vectors, 4,000 tokens and every fourth question, against 1: questions about another
+conversation recall 1,987 tokens instead of 2,765, its own 3,168 instead of 3,330 for .2 points less of the evidence
+(.9 in 1,000 tokens). 2 saves half as much; 4 costs 2 points.
+"""
+
 
 class Signs(NamedTuple):
     """What tells whether the conversation holds an answer; or how much each counts, in `GATE`.
@@ -122,7 +130,7 @@ class Verdict:
         return f"recall stops where the chance that a message helps falls below {self.price:.1%}"
 
 
-def verdict(price: float, signs: Signs, score: Floats, *, spread: bool) -> Verdict:
+def verdict(price: float, signs: Signs, score: Floats, *, spread: bool, goes_on: bool = False) -> Verdict:
     """Return what is worth its tokens.
 
     Args:
@@ -131,9 +139,10 @@ def verdict(price: float, signs: Signs, score: Floats, *, spread: bool) -> Verdi
         score: the scores of what was found, best first.
         spread: whether the answer is spread over many messages, as it is if a question goes on with the conversation or
             is about it.
+        goes_on: whether the question goes on with the conversation.
     """
     chance = chance_of_answer(signs)
-    worth = chance * chances_of_part(score, spread=spread) >= price
+    worth = chance ** (DOUBT if goes_on else 1) * chances_of_part(score, spread=spread) >= price
     return Verdict(chance, int(np.count_nonzero(worth)) if chance >= OPEN else 0, price)
 
 
