@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
-import numpy as np
 from recall_measures import SHOWN_BUDGETS, Gain
 from recall_prompts import EQUAL, FOREIGN, NEAR, OWN, WAYS, Asked
 from recall_tables import head, line
@@ -122,7 +121,8 @@ def _tokens(rows: Sequence[Asked], way: str, budget: int, figure: Figure) -> str
 
 def _lead(rows: Sequence[Asked], ours: str, theirs: str, budget: int, figure: Figure) -> str:
     values, talks = _values(rows, ours, budget, figure)
-    return points(bootstrap(np.subtract(values, _values(rows, theirs, budget, figure)[0]), talks)) if values else ""
+    gains = [one - other for one, other in zip(values, _values(rows, theirs, budget, figure)[0], strict=True)]
+    return points(bootstrap(gains, talks)) if values else ""
 
 
 def _three(rows: Sequence[Asked], way: str, budget: int) -> str:
