@@ -13,7 +13,7 @@ from llama_index.core.storage.chat_store import BaseChatStore
 from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
 from llama_index_infinite_memory.chat_store import InfiniteChatStore
-from llama_index_infinite_memory.conversation import WAIT, Conversation
+from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.instrumentation import report_get, report_put, report_search, traced
 from llama_index_infinite_memory.messages import chat_messages
 from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
@@ -23,7 +23,6 @@ from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.arguments import instance, name_value, one_of
-from shared_core.errors import StoreError
 from shared_core.formats.fields import Role
 from shared_core.memory import InfiniteMemory
 from shared_core.plugins.calls import arun_steps, run_steps
@@ -115,8 +114,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         chosen = Settings.of(store=store, **settings)
         if chat_history is not None:
             chat_history = chat_messages("chat_history", chat_history)
-        opened = shared_store(store, wait=WAIT if chosen.goes_on else None)
-        made = Conversation(opened, session_id=self.session_id, user_id=self.user_id, settings=chosen)
+        made = Conversation(shared_store(store), session_id=self.session_id, user_id=self.user_id, settings=chosen)
         if chat_history is not None:
             made.replace(chat_history)
         elif chat_store is not None and made.session is None:
@@ -166,9 +164,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
                 `keep_grounding`. `summarizer` may be an `LLM`, and `reranker` a node postprocessor. `on_overflow` is
                 `"keep"` by default: a question that does not fit is sent all the same. `image_token_size_estimate`,
                 `audio_...`, `video_...` and `document_token_size_estimate` are what media cost, as for LlamaIndex's
-                `Memory`. With `on_error="window"`, a store that fails, such as a file that another process holds for
-                more than two seconds, is logged: `get` returns the newest messages that fit, and what cannot be stored
-                is kept here and stored later. By default, errors are raised.
+                `Memory`.
 
         Raises:
             ValueError: an argument is unknown or out of range.
@@ -229,29 +225,17 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         Raises:
             ValueError: `initial_token_count` exceeds the limit.
         """
-        conversation = self._conversation
-        if conversation.is_stored():
-            try:
-                question = self._question(input, initial_token_count)
-                return self._answer(question, run_steps(prompt_steps(conversation, question)))
-            except StoreError as error:
-                conversation.fail(error)
-        return conversation.window(self.token_limit - initial_token_count)
+        question = self._question(input, initial_token_count)
+        return self._answer(question, run_steps(prompt_steps(self._conversation, question)))
 
     @traced
     async def aget(self, input: Input = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
         """Do what `get` does without blocking the event loop; asynchronous embeddings are awaited."""
         if type(self).get is not InfiniteChatMemoryBuffer.get:
             return await self._in_order(lambda: self.get(input, initial_token_count=initial_token_count, **kwargs))
-        conversation = self._conversation
-        if await self._in_order(conversation.is_stored):
-            try:
-                question = await self._in_order(self._question, input, initial_token_count)
-                context = await arun_steps(prompt_steps(conversation, question), self._threads.run)
-                return await self._threads.run(self._answer, question, context)
-            except StoreError as error:
-                conversation.fail(error)
-        return await self._threads.run(conversation.window, self.token_limit - initial_token_count)
+        question = await self._in_order(self._question, input, initial_token_count)
+        context = await arun_steps(prompt_steps(self._conversation, question), self._threads.run)
+        return await self._threads.run(self._answer, question, context)
 
     def _question(self, given: Input, initial: int) -> Question:
         if initial > self.token_limit:

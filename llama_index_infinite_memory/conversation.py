@@ -2,8 +2,6 @@
 
 import asyncio
 import copy
-import logging
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,17 +29,6 @@ from shared_core.store import Store
 Result = TypeVar("Result")
 Value = TypeVar("Value")
 
-
-WAIT = 2.0
-"""Seconds that a conversation that goes on without its store waits for it."""
-
-RETRY_SECONDS = 30.0
-"""How long it then does without the store, so that the calls of one turn do not wait again."""
-
-WINDOW_MESSAGES = 200
-"""The most messages that are sent without the store's indexes."""
-
-logger = logging.getLogger("llama_index_infinite_memory")
 
 LINE_BYTES = 32 * 2**20
 """The most that the lines read by all conversations of this process take."""
@@ -162,8 +149,6 @@ class Conversation:
         self.calls = CallQueue(self.store)
         self.source: object = None
         self.chat_store: Any = None
-        self._unstored: list[tuple[Message, ChatMessage]] = []
-        self._retry_at = 0.0
         self.last: tuple[str | ChatMessage | QueryBundle | None, int] = (None, 0)
         self.built: tuple[Any, Context] | None = None
         self._originals: dict[str, ChatMessage] = {}
@@ -227,56 +212,16 @@ class Conversation:
         return form.replace(id=uuid.uuid4().hex) if form.role == "system" else form
 
     def add(self, messages: Iterable[ChatMessage]) -> None:
-        """Store messages at the end, in one transaction; if it goes on without its store, perhaps later."""
+        """Store messages at the end, in one transaction."""
         given = list(messages)
         converted = [self.stored_form(message) for message in given]
         with self.lock:
-            if not self.settings.goes_on:
-                self._add(given, converted)
-                return
-            self.in_use()
-            named = [form.replace(id=uuid.uuid4().hex) for form in converted]  # which cannot be stored twice
-            self._unstored += zip(named, map(copied, given), strict=True)
-            self.is_stored()
-
-    def is_stored(self) -> bool:
-        """Store what could not be stored before; return False if the store failed just now, and is not asked again."""
-        with self.lock:
-            if self._unstored and time.monotonic() >= self._retry_at:
-                try:
-                    self._add([given for _, given in self._unstored], [form for form, _ in self._unstored])
-                    self._unstored, self._retry_at = [], 0.0
-                except StoreError as error:
-                    self.fail(error)
-            return time.monotonic() >= self._retry_at
-
-    def fail(self, error: StoreError) -> None:
-        """Go on without the store for a while, or raise its error."""
-        self.in_use()
-        if not self.settings.goes_on:
-            raise error
-        self._retry_at = time.monotonic() + RETRY_SECONDS
-        logger.warning("the conversation %r goes on without its store: %s", self.owner[0], error)
-
-    def window(self, limit: int) -> list[ChatMessage]:
-        """Return the newest messages that fit, without recall: those that the store can read, and those it lacks."""
-        try:
-            stored = [self.whole(message) for message in self.memory.newest(WINDOW_MESSAGES)]
-        except StoreError:
-            stored = []
-        every = [*stored, *(copied(given) for _, given in self._unstored)]
-        start = len(every)
-        while start and (limit := limit - self.settings.counter(every[start - 1].content or "")) >= 0:
-            start -= 1
-        fits = every[min(start, len(every) - 1) :] if every else []
-        asked = next((index for index, message in enumerate(fits) if message.role == "user"), 0)
-        return fits[asked:]
+            self._add(given, converted)
 
     def replace(self, messages: Iterable[ChatMessage]) -> None:
         """Make these messages the conversation; messages that differ from them keep a branch of their own."""
         given = list(messages)
         with self.lock:
-            self.is_stored()
             stored, count = self._known(given)
             converted = [self._replacing_form(message) for message in given[count:]]
             if count == len(stored):
@@ -392,9 +337,7 @@ class Conversation:
 
     def all(self) -> list[ChatMessage]:
         """Return copies of all messages of the branch."""
-        with self.lock:
-            self.is_stored()
-            return [*map(self.whole, self.line()), *(copied(given) for _, given in self._unstored)]
+        return [self.whole(message) for message in self.line()]
 
     def _known(self, given: Sequence[ChatMessage]) -> tuple[list[Message], int]:
         """Return all messages of the branch, and with how many of the given ones it begins."""
@@ -480,9 +423,6 @@ class Conversation:
             if self.opened is None:
                 return
             _lines.take(self)
-            self._retry_at = 0.0
-            if not self.is_stored():
-                logger.warning("%d messages of %r could not be stored", len(self._unstored), self.owner[0])
             try:
                 self._release()
                 if self.chat_store is not None:

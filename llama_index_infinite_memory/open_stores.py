@@ -61,12 +61,8 @@ class OpenStore:
         return memory, lambda: pool.give_back(memory)
 
 
-def shared_store(store: "StoreLike | OpenStore", *, wait: float | None = None) -> OpenStore:
+def shared_store(store: "StoreLike | OpenStore") -> OpenStore:
     """Return a store for a conversation; for a file that is open in this process, the store that is open.
-
-    Args:
-        store: what a buffer is given.
-        wait: how many seconds calls of a file that is opened now wait while another process holds it; None: 30.
 
     Raises:
         StoreError, TypeError, ValueError: as for `open_store`.
@@ -83,7 +79,7 @@ def shared_store(store: "StoreLike | OpenStore", *, wait: float | None = None) -
     with _lock:
         found = _open.get(_identity(path)) if os.path.exists(path) else None
         if found is None:
-            found = OpenStore(open_store(path, wait=wait), path=path, ours=True)
+            found = OpenStore(open_store(path), path=path, ours=True)
             _open[_identity(path)] = found
         return found
 

@@ -16,7 +16,7 @@ from llama_index_infinite_memory import strippers as known_strippers
 from llama_index_infinite_memory.content import MEDIA_ARGUMENTS, MEDIA_TOKENS
 from llama_index_infinite_memory.embeddings import as_embedder
 from llama_index_infinite_memory.strippers import Stripper
-from shared_core.arguments import one_of, suggestion, whole_number
+from shared_core.arguments import suggestion, whole_number
 from shared_core.display import shown
 from shared_core.doors.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
 from shared_core.plugins.base import INPUT_TOKENS, Embedder, Reranker, Summarizer, SummarizerModel
@@ -36,9 +36,6 @@ _FIXED = {
     "store", "session_id", "user_id", "max_tokens", "reserve_tokens", "token_counter", "embedder",
 }  # fmt: skip
 """Arguments of the engine that a buffer sets itself, or that have another name here."""
-
-_OWN = {"on_error", *MEDIA_ARGUMENTS.values()}
-"""Arguments of a buffer that the engine does not have."""
 
 SEPARATOR = " "
 """What `ChatMemoryBuffer` puts between messages before it counts them as one text."""
@@ -121,7 +118,6 @@ class Settings:
         check_tokenizer(tokenizer_fn)
         for name in MEDIA_ARGUMENTS.values():
             whole_number(name, others.get(name, 0), least=0)
-        one_of("on_error", others.get("on_error", "raise"), ("raise", "window"))
         shared = store.settings if isinstance(store, SessionPool) else {}
         inherited = {name: value for name, value in shared.items() if name not in {*_FIXED, "strippers"}}
         model = shared.get("embedder") if embed_model is None else embed_model
@@ -141,11 +137,6 @@ class Settings:
         return {kind: self.others.get(name, MEDIA_TOKENS[kind]) for kind, name in MEDIA_ARGUMENTS.items()}
 
     @property
-    def goes_on(self) -> bool:
-        """Whether the conversation goes on while its store fails."""
-        return self.others.get("on_error") == "window"
-
-    @property
     def given(self) -> dict[str, Any]:
         """The arguments of `of` that these settings stand for."""
         named = {"tokenizer_fn": self.tokenizer_fn, "embed_model": self.embed_model, "strippers": self.strippers}
@@ -160,7 +151,7 @@ class Settings:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `InfiniteMemory`."""
-        given = {n: v for n, v in self.others.items() if n not in _OWN}
+        given = {n: v for n, v in self.others.items() if n not in MEDIA_ARGUMENTS.values()}
         if given.get("summarizer") is not None:
             given["summarizer"] = as_summarizer(given["summarizer"])
         if given.get("reranker") is not None:
@@ -217,7 +208,7 @@ def check_tokenizer(tokenizer_fn: object) -> None:
 
 def refuse_unknown(given: Mapping[str, Any]) -> None:
     """Raise the error of `ChatMemoryBuffer` if an argument is unknown."""
-    accepted = memory_arguments() - _FIXED | _OWN
+    accepted = memory_arguments() - _FIXED | set(MEDIA_ARGUMENTS.values())
     unknown = {name: value for name, value in given.items() if name not in accepted}
     if unknown:
         near = suggestion(
