@@ -3,6 +3,7 @@
 import operator
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from langgraph.store.base import (
 from langgraph.store.base.embed import get_text_at_path, tokenize_path
 
 from langchain_infinite_memory.identity import ThreadResolver
-from langchain_infinite_memory.sessions import SessionKey, open_pool
+from langchain_infinite_memory.sessions import Locks, SessionKey, open_pool
 from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Payload
@@ -73,6 +74,7 @@ class InfiniteStore(BaseStore):
     def __init__(self, store: str | Path | Store | SessionPool | None = None, **settings: Any) -> None:
         self._owns_pool = not isinstance(store, SessionPool)
         self.pool = open_pool(store, **settings)
+        self._putting = Locks()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Do what the operations say, in their order; of several that put one item, all are done."""
@@ -98,7 +100,7 @@ class InfiniteStore(BaseStore):
 
     def _get(self, namespace: Namespace, key: str) -> Item | None:
         with self.pool.use(*_session(namespace)) as memory:
-            found = next((item for _, item in _items(memory, namespace) if item.key == key), None)
+            found = _newest_of(memory, namespace).get(key)
         if found is not None or namespace[0] != USER or len(namespace) != 3:
             return found
         with self.pool.use(namespace[2], namespace[1]) as memory:
@@ -109,39 +111,45 @@ class InfiniteStore(BaseStore):
 
     def _put(self, op: PutOp) -> None:
         namespace, now = tuple(op.namespace), datetime.now(UTC)
-        with self.pool.use(*_session(namespace)) as memory:
+        session = _session(namespace)
+        with self._putting.hold(session), self.pool.use(*session) as memory:
             old = {id_: item for id_, item in _items(memory, namespace) if item.key == str(op.key)}
             if op.value is not None:
                 created = min((item.created_at for item in old.values()), default=now)
                 data = {"key": str(op.key), "value": dict(op.value), "created": created.isoformat()}
                 payload = Payload(format=FORMAT, data=data)
-                # A search finds what users and assistants said.
+                # A search finds what users and assistants said. Without an id, equal system messages would be one.
                 role: Any = "system" if op.index is False else "user"
-                memory.add(Message(role=role, content=_text(op.value, op.index), payload=payload, created_at=now))
+                said = _text(op.value, op.index)
+                memory.add(Message(role=role, content=said, payload=payload, created_at=now, id=uuid.uuid4().hex))
             if old:
-                memory.forget(ids=list(old))
+                with suppress(UnknownReferenceError):  # another process has erased it meanwhile
+                    memory.forget(ids=list(old))
+        if op.value is None and not old and self._get(namespace, str(op.key)) is not None:
+            raise ValueError(
+                f"{op.key!r} is a message of the conversation {namespace[2]!r}: erase it with forget(ids=...)"
+            )
 
     def _newest(self, prefix: Namespace) -> list[SearchItem]:
         found: list[SearchItem] = []
         for namespace in self._all_namespaces():
             if namespace[: len(prefix)] == tuple(prefix):
                 with self.pool.use(*_session(namespace)) as memory:
-                    found += [item for _, item in _items(memory, namespace)]
+                    found += _newest_of(memory, namespace).values()
         return sorted(found, key=lambda item: item.updated_at, reverse=True)
 
     def _found(self, op: SearchOp, query: str) -> list[SearchItem]:
         prefix, most = tuple(op.namespace_prefix), 4 * (op.offset + op.limit)
-        if prefix[:1] == (USER,) and len(prefix) > 1:
+        if prefix[:1] == (USER,) and len(prefix) == 2:
             with self.pool.use(ITEMS, prefix[1]) as memory:
-                hits = memory.search(query, most, scope="user")
-            items = [_hit(hit, prefix[1]) for hit in hits]
-            return [item for item in items if item.namespace[: len(prefix)] == prefix]
-        items = []
-        for namespace in self._all_namespaces():
-            if namespace[: len(prefix)] == prefix:
-                session, user = _session(namespace)
-                with self.pool.use(session, user) as memory:
-                    items += [_hit(hit, user) for hit in memory.search(query, most)]
+                return [_hit(hit, prefix[1]) for hit in memory.search(query, most, scope="user")]
+        sessions = [_session(one) for one in self._all_namespaces() if one[: len(prefix)] == prefix]
+        if prefix[:1] == (USER,) and len(prefix) == 3:
+            sessions.append((prefix[2], prefix[1]))
+        items: list[SearchItem] = []
+        for session, user in sessions:
+            with self.pool.use(session, user) as memory:
+                items += [_hit(hit, user) for hit in memory.search(query, most)]
         return sorted(items, key=lambda item: item.score or 0.0, reverse=True)
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
@@ -180,6 +188,11 @@ def _items(memory: InfiniteMemory, namespace: Namespace) -> Iterator[tuple[str, 
     for message in memory.messages():
         if message.id is not None and (item := _item(message, namespace, None)) is not None:
             yield message.id, item
+
+
+def _newest_of(memory: InfiniteMemory, namespace: Namespace) -> dict[str, SearchItem]:
+    """Return the items by key. Of one that was put twice, because a process was killed, the newer one counts."""
+    return {item.key: item for _, item in _items(memory, namespace)}
 
 
 def _hit(hit: Hit, user_id: str | None) -> SearchItem:

@@ -1,6 +1,7 @@
 """InfiniteStore: LangGraph's store on the file of the conversations."""
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from langgraph.store.base import BaseStore, PutOp
 from langgraph.store.memory import InMemoryStore
 
 from langchain_infinite_memory import InfiniteStore, remember_tool
+from shared_core import Message
 from shared_core.pool import SessionPool
 from tests.langchain.agents import Model, Words, agent, ask, config, memory
 
@@ -133,3 +135,28 @@ def test_a_fact_that_an_agent_saves_is_recalled_in_another_thread(way: str) -> N
         assert "shoe size is" not in str(model.last)
         alone = remember_tool(InfiniteStore(pool)).invoke({"fact": "x"})
         assert alone == "Nothing was saved: this run names no user."
+
+
+def test_an_item_is_never_lost_or_doubled() -> None:
+    with closing(InfiniteStore()) as store:
+        for value in ({"n": 1, "t": "same"}, {"n": 2, "t": "same"}, {"n": 2, "t": "same"}):
+            store.put(("a",), "x", value, index=False)
+            assert store.get(("a",), "x").value == value  # type: ignore[union-attr]
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(lambda number: store.put(("a",), "y", {"n": number}), range(24)))
+        assert [item.key for item in store.search(("a",))].count("y") == 1
+
+
+def test_an_item_is_found_however_much_was_said_about_it_elsewhere() -> None:
+    pool = SessionPool()
+    with closing(pool), closing(InfiniteStore(pool)) as store:
+        for number in range(3):
+            store.put(("user", "ann", "notes"), f"k{number}", {"text": f"The cat likes fish {number}."})
+        with pool.use("talk", "ann") as memory:
+            memory.add([Message.user(f"My cat ate fish on day {day}.", id=f"m{day}") for day in range(30)])
+        found = store.search(("user", "ann", "notes"), query="cat fish", limit=3)
+        assert {item.key for item in found} == {"k0", "k1", "k2"}
+        assert store.search(("user", "ann", "talk"), query="cat fish day 7")
+        with pytest.raises(ValueError, match="forget"):
+            store.delete(("user", "ann", "talk"), "m7")
+        assert store.get(("user", "ann", "talk"), "m7") is not None
