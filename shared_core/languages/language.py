@@ -143,7 +143,10 @@ class Language:
 
     def asks_of_us(self, text: str) -> bool:
         """Return whether those who talk are asked about: "Where did we stay?" asks for what was said."""
-        return matcher(rf"\b{any_of(self.of_us)}\b[^.!]*\?").search(unaccented(text)) is not None
+        words = matcher(rf"\b{any_of(self.of_us)}\b")
+        # One pattern for both, word and question mark, takes the square of a long text's length.
+        parts = re.split("[.!]", unaccented(text))
+        return any(words.search(part[: part.rfind("?")]) for part in parts if "?" in part)
 
     def asks_of_known(self, text: str) -> bool:
         """Return whether a question ends with a thing that is taken to be known: "When's the wedding?"."""
