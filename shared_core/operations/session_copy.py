@@ -123,6 +123,7 @@ class SessionCopy:
         """Bring everything that the target does not hold; each page is one transaction, so that it may be killed."""
         source, key = self._source, self._from.key
         for _ in range(ROUNDS):
+            self.check()  # others may have written to it since all sessions were checked
             mark = read_mark(self._target, self._key)
             known = mark.epoch if mark is not None and self._is_ours(self._key, mark) else None
             tree = read_tree(source, key)
