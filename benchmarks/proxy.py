@@ -139,7 +139,7 @@ def told(text):
     out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(out, 1), os.dup2(out, 2)
 serve_command.say = told
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 sys.exit(run(sys.argv[2:]))
 """
 

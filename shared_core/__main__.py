@@ -8,7 +8,7 @@ from shared_core.errors import MissingExtraError
 def main() -> int:
     """Run the command and return its exit code; without the `cli` extra, say how to install it."""
     try:
-        from shared_core.doors.cli.app import run
+        from shared_core.doors.cli.command import run
 
         return run()
     except MissingExtraError as error:

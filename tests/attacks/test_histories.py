@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from shared_core.doors.cli.examples import EXAMPLES
 from tests.attacks.hostile_history import OBEYED, Attacker, check_prompt, named_errors
 

@@ -15,8 +15,8 @@ from langchain_core.outputs import ChatGenerationChunk
 from langchain_infinite_memory.chat import chat_model as langchain_model
 from langchain_infinite_memory.testing import EchoChatModel
 from shared_core import InfiniteMemory, Message
-from shared_core.doors.cli.app import run
 from shared_core.doors.cli.chat import ChatLoop
+from shared_core.doors.cli.command import run
 from shared_core.doors.cli.models import ChatModel
 from tests.langchain.random_histories import needs_providers
 from tests.support.documents import ROOT

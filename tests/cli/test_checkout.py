@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from shared_core.doors.cli.options import read_head, write_head
 from shared_core.errors import UnknownReferenceError
 from tests.support.histories import texts

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shared_core.__main__ import main
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.hits import Reason
@@ -134,7 +134,7 @@ def test_an_error_is_one_line_and_exit_code_2_in_a_real_process(here: Path) -> N
 def test_the_entry_point_answers_for_both(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["infinite-memory", "--help"])
     assert main() == 0
-    monkeypatch.delitem(sys.modules, "shared_core.doors.cli.app")
+    monkeypatch.delitem(sys.modules, "shared_core.doors.cli.command")
     monkeypatch.setitem(sys.modules, "typer", None)
     assert main() == 2
     assert is_one_line(capsys.readouterr().err)

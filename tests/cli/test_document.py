@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from shared_core.doors.cli.app import app, run
+from shared_core.doors.cli.command import app, run
 from tests.support.documents import ROOT
 
 DOCUMENT = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")

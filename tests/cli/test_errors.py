@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 
 Call = Callable[..., tuple[int, str, str]]
 

@@ -11,7 +11,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.doors.cli import printing
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from tests.support.documents import ROOT
 
 Call = Callable[..., tuple[int, str, str]]

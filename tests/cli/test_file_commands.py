@@ -10,7 +10,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message, import_sessions
 from shared_core.doors.cli import file_commands
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from shared_core.sharing import conversations
 from tests.support.documents import ROOT
 from tests.support.histories import history, texts

@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from shared_core import InfiniteMemory, Message
-from shared_core.doors.cli.app import app, run
+from shared_core.doors.cli.command import app, run
 from shared_core.doors.cli.examples import EXAMPLES
 
 GROUP: Any = get_command(app)

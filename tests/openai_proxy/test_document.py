@@ -6,7 +6,7 @@ from pathlib import Path
 from typer.main import get_command
 
 from shared_core import SessionPool
-from shared_core.doors.cli.app import app as command
+from shared_core.doors.cli.command import app as command
 from shared_core.doors.openai_proxy import app, endpoint, identity, responses_request
 from shared_core.doors.openai_proxy.app import create_app
 from shared_core.doors.openai_proxy.echo_upstream import EchoTransport

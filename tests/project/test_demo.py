@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from shared_core.tokens import tiktoken
 from tests.support.documents import ROOT
 

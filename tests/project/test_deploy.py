@@ -19,7 +19,7 @@ import yaml
 from typer.main import get_command
 
 from shared_core import SessionPool
-from shared_core.doors.cli.app import app as command
+from shared_core.doors.cli.command import app as command
 from shared_core.doors.cli.serve_command import KEY
 from shared_core.doors.openai_proxy.app import create_app
 from shared_core.doors.openai_proxy.echo_upstream import EchoTransport

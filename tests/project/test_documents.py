@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from shared_core import InfiniteMemory
-from shared_core.doors.cli.app import run as run_command
+from shared_core.doors.cli.command import run as run_command
 from tests.support.documents import ROOT, Ran, blocks_of, run_in
 
 DOCS, EXAMPLES = ROOT / "docs", ROOT / "examples"

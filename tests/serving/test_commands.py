@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from shared_core.doors.cli.serving import installed_extra
 from shared_core.errors import MissingExtraError
 

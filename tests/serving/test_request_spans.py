@@ -37,7 +37,7 @@ import sys
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 
 provider = TracerProvider()
 exporter = ConsoleSpanExporter(formatter=lambda span: f"{span.name}\\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from shared_core import InfiniteMemory, Message, PostgresStore, SessionPool
-from shared_core.doors.cli.app import run as run_command
+from shared_core.doors.cli.command import run as run_command
 from shared_core.errors import MissingExtraError, StoreError
 from shared_core.stores import open_store, read_address, without_password
 from shared_core.stores.addresses import split_arguments

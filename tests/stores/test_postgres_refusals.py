@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from shared_core import PostgresStore
-from shared_core.doors.cli.app import run as run_command
+from shared_core.doors.cli.command import run as run_command
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.records import MAIN, After
 from shared_core.stores import open_store

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from shared_core import InfiniteMemory, Message, PostgresStore, SQLiteStore
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from shared_core.errors import DuplicateError, StoreError
 from shared_core.operations import StoreCheck, check_store, differences, recover_store
 from shared_core.records import MAIN, Restored, Stretch, Summary

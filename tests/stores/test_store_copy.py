@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core import DuplicateError, InfiniteMemory, Message, PostgresStore, SQLiteStore
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from shared_core.operations.session_copy import MARK
 from shared_core.operations.store_comparison import differences
 from shared_core.operations.store_copy import copy_store

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.doors.cli.app import run
+from shared_core.doors.cli.command import run
 from shared_core.doors.view import gather, page, write_page
 from shared_core.stores import SQLiteStore
 from tests.view.pages import SETTINGS, store_a_tree
