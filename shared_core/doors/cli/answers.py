@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from shared_core.display import on_one_line, printable, printable_name
-from shared_core.doors.cli.lines import Lines
 from shared_core.doors.cli.options import CommonOptions
+from shared_core.doors.cli.printed_lines import Lines
 from shared_core.doors.cli.printing import count, moment
 from shared_core.memory import InfiniteMemory
 from shared_core.tree.branches import ReflogEntry

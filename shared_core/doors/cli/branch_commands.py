@@ -8,9 +8,9 @@ import typer
 from shared_core.display import on_one_line, printable, printable_name
 from shared_core.doors.cli.answers import answer_change, branch_lines, copied, merged, tag_lines, take_back, taken_back
 from shared_core.doors.cli.completion import branch_names, revisions
-from shared_core.doors.cli.lines import Full, Lines
 from shared_core.doors.cli.models import merge_summarizer
 from shared_core.doors.cli.options import BranchOptions, CommonOptions, with_options
+from shared_core.doors.cli.printed_lines import Full, Lines
 from shared_core.doors.cli.printing import count, moment
 from shared_core.memory import InfiniteMemory
 from shared_core.records import Branch

@@ -10,9 +10,9 @@ import typer
 from shared_core.display import printable, printable_name
 from shared_core.doors.cli.answers import branch_lines, copied, merged, stash_line, taken_back
 from shared_core.doors.cli.error_words import in_words
-from shared_core.doors.cli.lines import Lines, whole_ids
 from shared_core.doors.cli.models import ECHO, ChatModel, ModelName, chat_model, merge_summarizer
 from shared_core.doors.cli.options import BranchName, MaxTokens, ReserveTokens, SessionOptions, with_options
+from shared_core.doors.cli.printed_lines import Lines, whole_ids
 from shared_core.doors.cli.printing import count, say, show_report
 from shared_core.errors import InfiniteMemoryError
 from shared_core.memory import InfiniteMemory

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from shared_core.display import printable
-from shared_core.doors.cli.lines import Full, Lines, whole_ids
 from shared_core.doors.cli.options import (
     AsOf,
     BranchOptions,
@@ -20,6 +19,7 @@ from shared_core.doors.cli.options import (
     time_option,
     with_options,
 )
+from shared_core.doors.cli.printed_lines import Full, Lines, whole_ids
 from shared_core.doors.cli.printing import (
     PREVIEW_LIMIT,
     confirm,

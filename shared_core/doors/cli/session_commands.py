@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from shared_core.display import printable, printable_name
-from shared_core.doors.cli.lines import Full, Lines
 from shared_core.doors.cli.options import CommonOptions, with_options
+from shared_core.doors.cli.printed_lines import Full, Lines
 from shared_core.doors.cli.printing import PREVIEW_LIMIT, count, hit_record, moment, say, scored
 from shared_core.records import MAIN, SessionInfo
 from shared_core.stores import open_store

@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from shared_core.doors.cli.answers import answer_change, copied, stash_line, take_back
-from shared_core.doors.cli.lines import Full, Lines
 from shared_core.doors.cli.options import BranchOptions, CommonOptions, with_options
+from shared_core.doors.cli.printed_lines import Full, Lines
 from shared_core.doors.cli.printing import count
 
 stash_commands = typer.Typer()

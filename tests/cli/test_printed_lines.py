@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from shared_core import InfiniteMemory, Message
 from shared_core.doors.cli.command import run
-from shared_core.doors.cli.lines import Lines
+from shared_core.doors.cli.printed_lines import Lines
 from shared_core.doors.cli.printing import message_line
 
 ID = "0123456789abcdef0123456789abcdef"
