@@ -8,7 +8,7 @@ import pytest
 
 from shared_core.store import Store
 from shared_core.stores.postgres import PostgresStore
-from shared_core.stores.postgres.schema import TABLES
+from shared_core.stores.postgres.postgres_schema import TABLES
 from shared_core.testing import StoreContract
 from tests.stores.postgres_server import Server
 

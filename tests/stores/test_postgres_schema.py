@@ -9,7 +9,7 @@ import shared_core.stores.postgres.migrations as steps
 from shared_core import PostgresStore
 from shared_core.errors import StoreError
 from shared_core.records import MAIN, Position
-from shared_core.stores.postgres.schema import MIGRATIONS, Migration
+from shared_core.stores.postgres.postgres_schema import MIGRATIONS, Migration
 from shared_core.testing.oracle import Session, drafts
 from tests.stores.postgres_server import Server
 

@@ -34,7 +34,7 @@ from shared_core.records import (
 )
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
-from shared_core.stores.postgres.schema import MIGRATIONS, TABLES, Migration
+from shared_core.stores.postgres.postgres_schema import MIGRATIONS, TABLES, Migration
 from shared_core.testing.oracle import ALL, Session, drafts
 from tests.stores.postgres_server import Server
 

@@ -22,7 +22,7 @@ from shared_core.records import MAIN, After, Move, Position, Snapshot, VectorRow
 from shared_core.stores import SQLiteStore, open_store
 from shared_core.stores.sqlite import connection
 from shared_core.stores.sqlite.database_file import APPLICATION_ID, version_of
-from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
+from shared_core.stores.sqlite.sqlite_schema import MIGRATIONS, Migration
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 
 SCRIPT = Path(__file__).with_name("kill_writer.py")

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 from shared_core.errors import StoreError
 from shared_core.stores.postgres.connections import Connection
+from shared_core.stores.postgres.postgres_schema import MIGRATIONS, RECORD, TABLES, Migration
 from shared_core.stores.postgres.row_security import grant_again
-from shared_core.stores.postgres.schema import MIGRATIONS, RECORD, TABLES, Migration
 from shared_core.stores.postgres.transactions import Schema
 
 OLDEST_SERVER = 150_000

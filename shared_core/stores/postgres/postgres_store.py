@@ -29,10 +29,10 @@ from shared_core.stores.postgres.appends import AppendCall, Appends
 from shared_core.stores.postgres.database import Database
 from shared_core.stores.postgres.derived_tables import DerivedTables
 from shared_core.stores.postgres.failures import unknown_outcome
-from shared_core.stores.postgres.inspection import PostgresInspector
 from shared_core.stores.postgres.joint_reads import JointReads
+from shared_core.stores.postgres.postgres_inspector import PostgresInspector
+from shared_core.stores.postgres.postgres_schema import SCHEMA, SCRUBBED
 from shared_core.stores.postgres.row_security import setting_of
-from shared_core.stores.postgres.schema import SCHEMA, SCRUBBED
 from shared_core.stores.postgres.transactions import NO_USER
 from shared_core.stores.tree_rules import checked_ids
 from shared_core.stores.tree_store import IndexedStore, Result, asking

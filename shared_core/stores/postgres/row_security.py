@@ -4,7 +4,7 @@ from typing import Any
 
 from shared_core.errors import StoreError
 from shared_core.stores.postgres.connections import Connection
-from shared_core.stores.postgres.schema import NAMES, RECORD, TABLES
+from shared_core.stores.postgres.postgres_schema import NAMES, RECORD, TABLES
 from shared_core.stores.postgres.texts import text
 from shared_core.stores.postgres.transactions import Schema
 

@@ -9,7 +9,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.sql import Literal
 
 from shared_core.stores.postgres.connections import Connection
-from shared_core.stores.postgres.schema import USER
+from shared_core.stores.postgres.postgres_schema import USER
 
 Rows = list[tuple[Any, ...]]
 

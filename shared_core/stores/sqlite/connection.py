@@ -25,7 +25,7 @@ from shared_core.stores.sqlite.database_file import (
     renew,
     version_of,
 )
-from shared_core.stores.sqlite.schema import MIGRATIONS, Migration
+from shared_core.stores.sqlite.sqlite_schema import MIGRATIONS, Migration
 from shared_core.stores.sqlite.wal import LogState, look_into
 
 

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 from shared_core.errors import StoreError
-from shared_core.stores.sqlite.schema import MIGRATIONS
+from shared_core.stores.sqlite.sqlite_schema import MIGRATIONS
 
 APPLICATION_ID = 0x696D656D
 """The bytes "imem", at offset 68 of each of our files, which tell whose file it is."""

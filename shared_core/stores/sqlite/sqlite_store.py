@@ -12,9 +12,9 @@ from shared_core.records import Position, Query, SessionInfo
 from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
 from shared_core.stores.sqlite.derived_rows import DerivedRows
-from shared_core.stores.sqlite.inspection import SQLiteInspector, faults_of
 from shared_core.stores.sqlite.message_rows import MessageRows
 from shared_core.stores.sqlite.session_rows import overview
+from shared_core.stores.sqlite.sqlite_inspector import SQLiteInspector, faults_of
 from shared_core.stores.tree_store import IndexedStore, Result, asking
 
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}

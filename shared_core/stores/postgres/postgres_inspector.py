@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from shared_core.stores.postgres.schema import MIGRATIONS
+from shared_core.stores.postgres.postgres_schema import MIGRATIONS
 from shared_core.stores.postgres.texts import plain
 from shared_core.stores.postgres.transactions import Statements
 
