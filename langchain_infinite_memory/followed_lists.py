@@ -1,7 +1,7 @@
 """The message lists of graphs as they were followed last, so that only what is new in them has to be looked at."""
 
 import logging
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile
 from typing import Any
@@ -350,16 +350,19 @@ def _followed(listed: StateList, history: FollowedHistory, digests: tuple[int, .
     return Followed(tuple(map(_digest, listed.talk)) if digests is None else digests, own, history)
 
 
+_PLAIN = (str, int, float, type(None))
+
+
 def _digest(message: BaseMessage) -> int:
     """Return a number that is another one, in this process, once a message has been changed."""
     return hash((type(message), _frozen(message.__dict__)))
 
 
 def _frozen(value: Any) -> Any:
-    if value is None or isinstance(value, str | int | float):
+    if isinstance(value, _PLAIN):
         return value
-    if isinstance(value, Mapping):
-        return tuple((key, _frozen(one)) for key, one in value.items())
+    if isinstance(value, dict):
+        return tuple(value), tuple(map(_frozen, value.values()))
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else repr(value)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from langchain_core.messages import BaseMessage, SystemMessage
 
 from langchain_infinite_memory.messages import from_message, read_message, system_first
+from langchain_infinite_memory.tool_calls import engine_calls
 from shared_core.messages import Message
 from shared_core.prompt.fixed_part import is_stub
 
@@ -108,6 +109,8 @@ def _sent(message: Message, own: BaseMessage | None, version: BaseMessage | None
     """Return a message of the prompt: as the request has it, unless the engine changed its text."""
     if own is None or version is None:
         return from_message(message)
+    if message.content == own.content and not message.tool_calls and not engine_calls(own):
+        return version  # as most are; reading each message would take most of the time
     as_put = read_message(own)[0]
     stored = as_put.content
     if message.content == stored:
