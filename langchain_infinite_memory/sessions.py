@@ -1,10 +1,9 @@
 """The memories that a history, a chain or a search uses: a single one that was given, or one per session of a store."""
 
-import asyncio
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.records import MAIN
 from shared_core.runtime.forks import Depth, fork_safe_lock
-from shared_core.runtime.threads import beside, threads_of
+from shared_core.runtime.threads import beside, lent_async, threads_of
 from shared_core.store import Store
 
 __all__ = ["SessionPool"]
@@ -29,7 +28,6 @@ MemoryLike = InfiniteMemory | SessionPool | Store | str | Path | None
 SessionKey = tuple[str, str | None]
 """The ids of a session and of its user."""
 
-Lent = TypeVar("Lent")
 Result = TypeVar("Result")
 
 TURNS = 4096
@@ -147,26 +145,6 @@ class Outage:
         except StoreUnavailableError as error:
             self._failed_at, self._reason = monotonic(), str(error)
             raise
-
-
-@asynccontextmanager
-async def lent_async(
-    call: Callable[..., Awaitable[Any]], take: Callable[[], Lent], give_back: Callable[[Lent], object],
-    close: Callable[[Lent], object],
-) -> AsyncIterator[Lent]:  # fmt: skip
-    """Provide what `take` returns for a block, and give it back; `call` calls these functions in threads.
-
-    If the block is cancelled, it is closed instead: a thread that the block awaited may still use it, and nobody else
-    may do so at the same time.
-    """
-    taking, end = asyncio.ensure_future(call(take)), give_back
-    try:
-        yield await asyncio.shield(taking)
-    except asyncio.CancelledError:
-        end = close
-        raise
-    finally:
-        await asyncio.shield(call(end, await taking))
 
 
 @dataclass

@@ -29,7 +29,7 @@ from langchain_infinite_memory.identity import (
 )
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
-from langchain_infinite_memory.sessions import Locks, Outage, RunMemories, RunMemory, lent_async
+from langchain_infinite_memory.sessions import Locks, Outage, RunMemories, RunMemory
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
@@ -39,7 +39,7 @@ from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context, ContextReport
 from shared_core.prompt.hits import Hit, Kind
 from shared_core.records import MAIN
-from shared_core.runtime.threads import threads_of
+from shared_core.runtime.threads import lent_async, threads_of
 from shared_core.session.forget import ForgetResult
 from shared_core.stores import SQLiteStore
 

@@ -1,11 +1,10 @@
 """InfiniteMemoryBlock: recalls what LlamaIndex's `Memory` has flushed, when it matters."""
 
-import asyncio
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence, Sized
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Sequence, Sized
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, date, datetime, timedelta
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.template import RecallTemplate
 from shared_core.results import Hit
-from shared_core.runtime.threads import threads_of
+from shared_core.runtime.threads import lent_async, threads_of
 from shared_core.session.forget import ForgetResult
 from shared_core.store import Store
 from shared_core.strippers import Stripper, strip, stripper_list
@@ -168,13 +167,9 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
             async with self._use(session) as memory:
                 await AsyncInfiniteMemory(memory).add(given)
 
-    @asynccontextmanager
-    async def _use(self, session_id: str) -> AsyncIterator[InfiniteMemory]:
-        memory = await threads_of(self._pool.store).run(self._pool.take, session_id, self.user_id)
-        try:
-            yield memory
-        finally:
-            await asyncio.shield(threads_of(self._pool.store).run(self._pool.give_back, memory))
+    def _use(self, session_id: str) -> AbstractAsyncContextManager[InfiniteMemory]:
+        take = partial(self._pool.take, session_id, self.user_id)
+        return lent_async(threads_of(self._pool.store).run, take, self._pool.give_back, InfiniteMemory.close)
 
     def _query(self, messages: Sequence[ChatMessage], input: str | ChatMessage | None) -> str:
         asked = ChatMessage(role="user", content=input) if isinstance(input, str) else input

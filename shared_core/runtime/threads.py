@@ -5,8 +5,9 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import asynccontextmanager
 from contextvars import copy_context
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
@@ -15,6 +16,7 @@ from shared_core.runtime.forks import Depth, fork_safe_lock
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Lent = TypeVar("Lent")
 
 
 def in_time(function: Callable[[], Result], seconds: float, name: str) -> Result:
@@ -126,3 +128,23 @@ def companion(store: Any, kind: type[Result], make: Callable[[], Result]) -> Res
 def threads_of(store: Any) -> StoreThreads:
     """Return the threads for the calls of a store, as many as it serves at a time (`Store.connections`)."""
     return companion(store, StoreThreads, lambda: StoreThreads(store.connections))
+
+
+@asynccontextmanager
+async def lent_async(
+    call: Callable[..., Awaitable[Any]], take: Callable[[], Lent], give_back: Callable[[Lent], object],
+    close: Callable[[Lent], object],
+) -> AsyncIterator[Lent]:  # fmt: skip
+    """Provide what `take` returns for a block, and give it back; `call` calls these functions in threads.
+
+    If the block is cancelled, it is closed instead: a thread that the block awaited may still use it, and nobody else
+    may do so at the same time.
+    """
+    taking, end = asyncio.ensure_future(call(take)), give_back
+    try:
+        yield await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        end = close
+        raise
+    finally:
+        await asyncio.shield(call(end, await taking))

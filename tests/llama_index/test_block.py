@@ -105,6 +105,28 @@ def test_truncation_leaves_out_the_weakest(made: Make) -> None:
     assert asyncio.run(block.atruncate(str(both), 1)) is None  # what somebody else wrote
 
 
+def test_a_memory_whose_reader_is_cancelled_is_not_lent_again() -> None:
+    class Endless(HashingEmbedder):
+        async def aembed_query(self, text: str) -> Any:
+            waits.set()
+            await asyncio.Event().wait()
+
+    async def cancel() -> None:
+        await block.aput(fact("Ada", "key", "drawer"), session_id="s")
+        assert len(pool._idle) == 1
+        reading = asyncio.create_task(block.aget([user("Where is the key?")], session_id="s"))
+        await waits.wait()
+        reading.cancel()
+        await asyncio.wait({reading})
+        assert reading.cancelled()
+        assert pool._idle == []
+
+    waits = asyncio.Event()
+    with SessionPool(embedder=Endless()) as pool:
+        block = InfiniteMemoryBlock(store=pool)
+        asyncio.run(cancel())
+
+
 # Sessions
 
 
