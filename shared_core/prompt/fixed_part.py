@@ -17,6 +17,8 @@ from shared_core.prompt.template import defused
 from shared_core.session.turns import Entry, Size, Turn, calls_of, chronological, tokens_of, tool_groups
 from shared_core.tokens import message_tokens
 
+_set = object.__setattr__  # a frozen value has no other way in
+
 LARGE_TOOLS = 0.5
 """Tool schemas that take this share of the budget are named as the reason why older turns do not fit."""
 
@@ -76,6 +78,7 @@ class FixedPart:
         kept_free: tokens left free so that the turn can grow.
         summary: the summary of messages older than the window, None without one.
         shown: whether the prompt contains the question and its answers so far. They count either way.
+        beside_pinned: the tokens left beside pinned messages and tool schemas.
     """
 
     budget: int
@@ -92,11 +95,10 @@ class FixedPart:
     kept_free: int = 0
     summary: WrittenSummary | None = None
     shown: bool = True
+    beside_pinned: int = field(init=False)
 
-    @property
-    def beside_pinned(self) -> int:
-        """Tokens left beside pinned messages and tool schemas."""
-        return self.budget - self.tools - tokens_of(self.stays)
+    def __post_init__(self) -> None:
+        _set(self, "beside_pinned", self.budget - self.tools - tokens_of(self.stays))
 
     @property
     def stubbed(self) -> tuple[Entry, ...]:
