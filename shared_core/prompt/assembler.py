@@ -265,11 +265,11 @@ class Assembler:
         """
         fates: list[Hit] = []
         used, count = self._wording, 0
-        days: set[date | None] = set()
+        days: set[date] = set()
         for candidate in _recalled(candidates):
-            of_it = _days(candidate)
-            used, count = used + self._cost(candidate, of_it - days), count + 1
-            days |= of_it
+            cost, new = self._cost(candidate, days)
+            used, count = used + cost, count + 1
+            days |= new
         for candidate in candidates:
             if candidate.reason is not None:
                 fates.append(candidate)
@@ -277,14 +277,13 @@ class Assembler:
             if count == self.top_k:
                 fates.append(candidate.because(Reason.TOP_K))
                 continue
-            of_it = _days(candidate)
-            cost = self._cost(candidate, of_it - days)
+            cost, new = self._cost(candidate, days)
             if used + cost > room:
                 fates.append(candidate.because(Reason.NO_ROOM))
                 continue
             fates.append(candidate.because(Reason.RECALLED))
             used, count = used + cost, count + 1
-            days |= of_it
+            days |= new
         return tuple(fates), used
 
     @cached_property
@@ -292,12 +291,11 @@ class Assembler:
         """The estimated tokens around the recalled messages."""
         return 0 if self.placement == "messages" else self._estimate.wording
 
-    def _cost(self, candidate: Hit, new_days: Set[date | None]) -> int:
-        """Return the estimated tokens that a candidate adds, with days of which no other message is recalled."""
+    def _cost(self, candidate: Hit, days: Set[date]) -> tuple[int, Set[date]]:
+        """Return the estimated tokens that a candidate adds, and its days beside those of what is recalled already."""
         if self.placement == "messages":
-            return candidate.tokens
-        # The line with the date is written once for all messages of a day.
-        return self._estimate.lines(candidate.entries) + self._estimate.day * len(new_days)
+            return candidate.tokens, frozenset()
+        return self._estimate.lines(candidate.entries, days)
 
     def _counted(self, fixed: FixedPart, fates: tuple[Hit, ...]) -> Selection:
         """Render the recalled messages and count exactly what they add to the prompt."""
@@ -343,7 +341,8 @@ class Assembler:
             embedder: the key of the embedder whose vectors were used.
             stopped: why recall ends where it does, unless that is the room or `top_k`.
         """
-        if any(candidate.reason in (Reason.NO_ROOM, Reason.TOP_K) for candidate in selection.candidates):
+        reasons = {candidate.reason for candidate in selection.candidates}
+        if not reasons.isdisjoint((Reason.NO_ROOM, Reason.TOP_K)):
             stopped = "" if selection.recalled else NOTHING_FITS
         notes = [*notes, *trimming_notes(fixed, reaches_all=selection.window.reaches_all)]
         report = report_on(
@@ -356,7 +355,7 @@ class Assembler:
     def _messages(self, fixed: FixedPart, selection: Selection) -> tuple[list[Message], int]:
         """Return the prompt, and how many messages stand before all that depends on the question."""
         text = selection.text
-        entries = [*fixed.stays, *chain.from_iterable(turn.entries for turn in selection.window.kept)]
+        entries = [*fixed.stays, *chain.from_iterable([turn.entries for turn in selection.window.kept])]
         beside = self._beside_question(fixed)
         if self.placement == "messages":
             entries += chain.from_iterable(candidate.entries for candidate in selection.recalled)
@@ -393,20 +392,17 @@ def _as_if_there_were_room(fates: Iterable[Hit]) -> list[Hit]:
 def _explained(window: Window, fates: Iterable[Hit]) -> tuple[Hit, ...]:
     """Return the candidates; of those that were not chosen, the ones that the window holds are marked so."""
     kept, open_ = _turn_ids(window.kept), (Reason.NO_ROOM, Reason.TOP_K, Reason.OLDER)
-    return tuple(
+    explained = [
         candidate.because(Reason.IN_WINDOW)
         if candidate.reason in open_ and candidate.message.turn_id in kept and candidate.entries[0].turn_no != ELSEWHERE
         else candidate
         for candidate in fates
-    )
+    ]
+    return tuple(explained)
 
 
 def _turn_ids(turns: Iterable[Turn]) -> set[str]:
     return {turn.turn_id for turn in turns}
-
-
-def _days(candidate: Hit) -> set[date | None]:
-    return {entry.message.created_at and entry.message.created_at.date() for entry in candidate.entries}
 
 
 def _recalled(candidates: Sequence[Hit]) -> list[Hit]:

@@ -1,8 +1,8 @@
 """The wording around recalled messages and the summary, which nothing inside can close or imitate; pure."""
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -16,6 +16,8 @@ from shared_core.plugins.base import TokenCounter
 from shared_core.session.turns import Entry
 
 Order = Literal["time", "score"]
+
+_set = object.__setattr__  # a frozen value has no other way in
 
 _FIELDS = re.compile(r"(\{(?:speaker|text|time)\})")
 
@@ -43,6 +45,9 @@ class RecallTemplate:
             whole.
         summary_header: the text before the summary. The default says what it is, and that some of it may not matter.
         summary_footer: the text after the summary.
+
+    Attributes:
+        fences: all wording around foreign text, whose tags that text must not contain.
     """
 
     header: str = (
@@ -64,16 +69,13 @@ class RecallTemplate:
         "here, and where a message says otherwise, the message holds."
     )
     summary_footer: str = "</summary_of_earlier_talk>"
+    fences: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         one_of("order", self.order, get_args(Order))
         if self.excerpt_tokens is not None:
             whole_number("excerpt_tokens", self.excerpt_tokens, least=1)
-
-    @property
-    def fences(self) -> str:
-        """All wording around foreign text, whose tags that text must not contain."""
-        return _joined(self.header, self.footer, self.summary_header, self.summary_footer)
+        _set(self, "fences", " ".join([self.header, self.footer, self.summary_header, self.summary_footer]))
 
     def render_summary(self, text: str) -> str:
         """Return the block for a summary."""
@@ -106,19 +108,14 @@ class RecallTemplate:
             "{time}": at.strftime("%H:%M") if at and "{time}" in self.item else "",
         }
         # Field by field, so that braces in the messages stay as typed.
-        return "".join([values.get(part, part) for part in _parts(self.item)])
+        parts = _parts(self.item)
+        return "".join(map(values.get, parts, parts))
 
 
 @lru_cache(maxsize=16)
 def _parts(item: str) -> tuple[str, ...]:
     """Return the fields of an item and the text between them, in order."""
     return tuple(_FIELDS.split(item))
-
-
-@lru_cache(maxsize=16)
-def _joined(*wording: str) -> str:
-    """Return the parts of a wording as one: the same string every time, whose hash is known then."""
-    return " ".join(wording)
 
 
 def _undated(message: Message) -> str:
@@ -147,14 +144,23 @@ class RecallEstimate:
     template: RecallTemplate
     counter: TokenCounter
 
-    def lines(self, entries: Sequence[Entry]) -> int:
-        """Return the tokens of the lines of some messages: at least 0, whatever the counter returns."""
+    def lines(self, entries: Sequence[Entry], days: Set[date]) -> tuple[int, Set[date]]:
+        """Return the tokens of the lines of some messages, with those of new days, and these days.
+
+        Args:
+            entries: the messages.
+            days: the days that have their line already.
+        """
         line, joined = self._line
+        new: set[date] = set()
         total = 0  # a loop, as generators take twice as long, and this is called for every candidate
         for entry in entries:
             fewer = (entry.message.name is not None) + (joined and not entry.message.content[-1:].isalnum())
             total += entry.tokens + line - self.counter.overhead - fewer
-        return max(0, total)
+            if (at := entry.message.created_at) is not None:
+                new.add(at.date())
+        new -= days
+        return max(0, total) + self.day * len(new), new  # a counter that is odd makes no line shorter than nothing
 
     @cached_property
     def _line(self) -> tuple[int, bool]:
