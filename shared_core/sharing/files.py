@@ -1,7 +1,9 @@
 """Export and import: methods of one memory, and functions for whole stores."""
 
+import gc
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
@@ -18,7 +20,6 @@ from shared_core.session.checkout import Checkout
 from shared_core.session.message_sequence import MessageSequence
 from shared_core.session.paths import ROOT_PATH, unused_branch_name
 from shared_core.session.paths import Path as BranchPath
-from shared_core.sharing.conversations import collector_paused, import_conversations
 from shared_core.sharing.documents import markdown, openai_list
 from shared_core.sharing.export import Progress, Source, atomically, branch_end, write_sessions
 from shared_core.sharing.foreign import (
@@ -27,6 +28,7 @@ from shared_core.sharing.foreign import (
     Job,
     chosen_entry,
     counted,
+    import_conversations,
     named,
 )
 from shared_core.sharing.format import SessionLine, is_ours, read_header, read_lines
@@ -319,7 +321,7 @@ def import_sessions(
     if format is None and is_ours(path):
         with _Opened(store) as opened:
             return _import_lines(opened, path, sessions, target, draft, progress, on_session)
-    with collector_paused():
+    with _collector_paused():
         foreign = read_foreign(path, format)  # first of all, so that an invalid file does not create a store
         entries = foreign.entries if sessions is None else [chosen_entry(foreign, one) for one in sessions]
         with _Opened(store) as opened:
@@ -328,6 +330,21 @@ def import_sessions(
                 job, entries, target, skip_invalid=skip_invalid, progress=progress, on_session=on_session
             )
     return [one.result for one in imported]
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Pause the collector of reference cycles, if it runs.
+
+    What a file holds has no cycles, and looking for them in all of it, again and again, takes a third of an import.
+    """
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def _import_lines(

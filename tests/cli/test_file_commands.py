@@ -11,7 +11,7 @@ import pytest
 from shared_core import InfiniteMemory, Message, import_sessions
 from shared_core.doors.cli import file_commands
 from shared_core.doors.cli.command import run
-from shared_core.sharing import conversations
+from shared_core.sharing import foreign
 from tests.support.documents import ROOT
 from tests.support.histories import history, texts
 
@@ -145,7 +145,7 @@ def test_an_interrupted_import_says_what_is_stored(call: Call, monkeypatch: pyte
         return import_sessions(*args, **settings | {"progress": stop})
 
     with monkeypatch.context() as patch:
-        patch.setattr(conversations, "TOGETHER", 1)
+        patch.setattr(foreign, "TOGETHER", 1)
         patch.setattr(file_commands, "import_sessions", interrupted)
         code, out, err = call("import", str(DATA / "chatgpt.json"), "--store", "new.db")
     assert (code, len(out.splitlines()), out.splitlines()[1][:26]) == (1, 2, "c1 Ferries: 4 new messages")

@@ -16,7 +16,7 @@ from shared_core import InfiniteMemory, Message, UnknownReferenceError, import_s
 from shared_core.errors import AmbiguousReferenceError, InfiniteMemoryError, InputFileError
 from shared_core.messages import ToolCall
 from shared_core.records import After, Draft
-from shared_core.sharing import conversations, foreign
+from shared_core.sharing import foreign
 from shared_core.sharing.foreign import Job
 from shared_core.sharing.importer import ImportResult, Target
 from shared_core.sharing.readers.chatgpt import read_chatgpt
@@ -268,7 +268,7 @@ def test_contents_of_nodes_have_many_forms(store: Store, tmp_path: Path) -> None
 def test_an_interrupted_import_leaves_whole_sessions_and_goes_on(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversations, "TOGETHER", 6)
+    monkeypatch.setattr(foreign, "TOGETHER", 6)
     chat = SAMPLES["chatgpt"][0]
     path = write(tmp_path, [chat | {"conversation_id": f"c{number}"} for number in range(5)])
     done: list[str] = []
