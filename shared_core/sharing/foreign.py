@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -197,7 +198,7 @@ def _add_tree(job: Job, conversation: Conversation, target: Target, session: int
     whole = _restored(here.conversation)
     for segment in whole.segments:
         adding.segment(segment)
-    with _Located(job.name):
+    with _located(job.name):
         for start in range(0, len(whole.records), BATCH):
             records = whole.records[start : start + BATCH]
             stored = adding.look_up([str(record.message.id) for record in records])
@@ -214,18 +215,13 @@ def _add_tree(job: Job, conversation: Conversation, target: Target, session: int
     return done._replace(result=replace(done.result, branches=branches))
 
 
-class _Located:
-    """Adds the name of the file to an error."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, LineError):
-            raise InputFileError(f"{self._name!r}: a message {error}; nothing was stored") from None
+@contextmanager
+def _located(name: str) -> Iterator[None]:
+    """Add the name of the file to an error."""
+    try:
+        yield
+    except LineError as error:
+        raise InputFileError(f"{name!r}: a message {error}; nothing was stored") from None
 
 
 def _restored(conversation: Conversation) -> Restored:

@@ -5,7 +5,8 @@ import binascii
 import os
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -161,8 +162,8 @@ class _Importer:
         count_tokens: CountTokens,
         progress: Progress | None,
     ) -> None:
-        self.name = name
-        self.number = 0
+        self._name = name
+        self._number = 0
         self._store = store
         self._total = total
         self._destination = destination
@@ -181,7 +182,7 @@ class _Importer:
         for numbered in lines:
             if isinstance(numbered.line, SessionLine):
                 self._end_session()
-                self.number = numbered.number
+                self._number = numbered.number
                 self._begin(numbered.line)
             elif self._session is not None:
                 self._batch.append(numbered)
@@ -195,18 +196,17 @@ class _Importer:
         if target is None:
             return
         if target in self._targets:
-            raise file_error(self.name, self.number, LineError(f"is a second session for {target.session_id!r}"))
+            raise file_error(self._name, self._number, LineError(f"is a second session for {target.session_id!r}"))
         self._targets.add(target)
-        key, note = self._store.create_session(*target), f"import {os.path.basename(self.name)}"
+        key, note = self._store.create_session(*target), f"import {os.path.basename(self._name)}"
         self._session = SessionImport(self._store, key, note, self._count_tokens)
         self._spaces = line.spaces
 
     def _add_batch(self, session: SessionImport) -> None:
         batch, self._batch = self._batch, []
-        with _LocatedErrors(self):
+        with self._located():
             stored = session.look_up([one.line.id for one in batch if isinstance(one.line, MessageLine)])
-        for self.number, line in batch:
-            with _LocatedErrors(self):
+            for self._number, line in batch:
                 self._add(session, line, stored)
         if self._progress is not None:
             self._progress(min(self._passed, self._total), self._total)
@@ -248,10 +248,21 @@ class _Importer:
         if session is None or target is None:
             return
         self._add_batch(session)
-        with _LocatedErrors(self):
+        with self._located():
             session.finish(self._spaces)
         self._done.append(imported(session, target, FORMAT))
         self._session = None
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Add the file and the line to an error. A name that is taken is an error of the file, too."""
+        try:
+            yield
+        except (ValueError, UnknownReferenceError, RecursionError) as error:
+            raise file_error(self._name, self._number, error) from None
+        except StoreError as error:
+            kept = StoreUnavailableError if isinstance(error, StoreUnavailableError) else StoreError
+            raise kept(f"{self._name!r}, line {self._number}: {error}") from error
 
 
 def imported(session: SessionImport, target: Target, format: str) -> Imported:
@@ -291,20 +302,3 @@ def vector_of(value: VectorValue) -> bytes:
 
 def _position(value: tuple[int, int] | None) -> Position | None:
     return None if value is None else Position(*value)
-
-
-class _LocatedErrors:
-    """Adds the file and the line to an error. A name that is taken is an error of the file, too."""
-
-    def __init__(self, importer: _Importer) -> None:
-        self._importer = importer
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, ValueError | UnknownReferenceError | RecursionError):
-            raise file_error(self._importer.name, self._importer.number, error) from None
-        if isinstance(error, StoreError):
-            kept = StoreUnavailableError if isinstance(error, StoreUnavailableError) else StoreError
-            raise kept(f"{self._importer.name!r}, line {self._importer.number}: {error}") from error
