@@ -561,6 +561,13 @@ class Store(ABC):
         """Return in words what the database itself finds wrong with its files; by default nothing."""
         return []
 
+    def session_keys(self) -> list[int]:
+        """Return the keys that segments and messages are stored under, in order.
+
+        So a session is found whose name is lost. By default, these are the keys of `sessions`.
+        """
+        return [session.key for session in self.sessions()]
+
     @abstractmethod
     def close(self) -> None:
         """Release what is held; closing twice is fine."""

@@ -38,6 +38,23 @@ _GIVE_UP = 1_000
 """Numbers in a row that cannot be read, after which messages are looked for by their positions."""
 
 
+def tried(
+    note: Note, what: str, read: Callable[Arguments, Found], *args: Arguments.args, **kwargs: Arguments.kwargs
+) -> Found | None:
+    """Return what is read; if it cannot be, note so and return None."""
+    try:
+        return read(*args, **kwargs)
+    except StoreUnavailableError:
+        raise
+    except StoreError as error:
+        note(*_words(what, error))
+        return None
+
+
+def _words(what: str, error: StoreError) -> tuple[str, str]:
+    return (error.what, error.why) if isinstance(error, DamagedRow) else (what, str(error))
+
+
 class Salvage:
     """Reads one session through the interface of its store, past whatever cannot be read.
 
@@ -77,20 +94,10 @@ class Salvage:
     def _tried(
         self, what: str, read: Callable[Arguments, Found], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Found | None:
-        """Return what is read; if it cannot be, tell so and return None."""
-        try:
-            return read(*args, **kwargs)
-        except StoreUnavailableError:
-            raise
-        except StoreError as error:
-            self._tell(what, error)
-            return None
+        return tried(self._note, what, read, *args, **kwargs)
 
     def _tell(self, what: str, error: StoreError) -> None:
-        if isinstance(error, DamagedRow):
-            self._note(error.what, error.why)
-        else:
-            self._note(what, str(error))
+        self._note(*_words(what, error))
 
     def _as_many(self, what: str, read: Callable[[int], list[Found]]) -> list[Found]:
         """Return what is read up to a limit, the newest first: at least half of what comes before a damage."""
@@ -213,12 +220,12 @@ class Salvage:
                 self._note(f"messages number {start} to {upto}", why)
 
     def _last_number(self) -> int:
-        try:
-            return self._store.state(self._session).last_seq
-        except StoreError as error:
-            self._tell("the session", error)
-            counts = self._tried("the session", self._store.stats, self._session) or {}
-            return counts.get("messages", 0) + counts.get("forgotten", 0)
+        """Return the number of the newest message; about that if the row of the session is lost."""
+        state = self._tried("the session", self._store.state, self._session)
+        if state is not None and state.last_seq:
+            return state.last_seq
+        counts = self._tried("the session", self._store.stats, self._session) or {}
+        return counts.get("messages", 0) + counts.get("forgotten", 0)
 
     def _at(self, positions: list[Position], *, told: bool) -> Iterator[list[Record]]:
         """Yield the messages at some positions; `told`: it was told already that some cannot be read."""

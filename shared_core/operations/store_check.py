@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
-from shared_core.operations.salvage import Piece, Salvage
+from shared_core.operations.salvage import Piece, Salvage, tried
 from shared_core.records import Restored, SessionKey
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore, open_store, read_address
@@ -72,7 +74,8 @@ def recover_store(store: str | Path | Store, target: Store, *, progress: Progres
     """Write everything that can be read of a damaged store to a new one, and return what `check_store` does.
 
     That is messages, branches, tags, stashes, the reflog, summaries, vectors and forgotten ids. A branch that leads
-    through something that cannot be read keeps the messages that can.
+    through something that cannot be read keeps the messages that can. A session whose name is lost is nobody's, and
+    called `recovered-` and its number.
 
     Args:
         store: as for `check_store`.
@@ -112,8 +115,8 @@ class _Reading:
     def run(self) -> StoreCheck:
         """Read everything."""
         for fault in self._source.faults():
-            self._damages[Damage("the database", fault)] = None
-        sessions = self._source.sessions()
+            self._note("the database", fault)
+        sessions = self._sessions()
         if self._progress is not None:
             with suppress(StoreError):
                 self._total = sum(self._source.stats(one.key)["messages"] for one in sessions)
@@ -121,10 +124,31 @@ class _Reading:
             self._read_session(session)
         return StoreCheck(self._read, len(sessions), tuple(self._damages))
 
-    def _read_session(self, session: SessionKey) -> None:
-        def note(what: str, why: str) -> None:
-            self._damages[Damage(what, why, session.session_id, session.user_id)] = None
+    def _sessions(self) -> list[SessionKey]:
+        """Return all sessions; one whose name is lost gets another."""
+        keys = tried(self._note, "the sessions", self._source.session_keys) or []
+        found = tried(self._note, "the names of sessions", self._source.sessions)
+        if found is None:
+            found = [one for key in keys for one in self._named(key)]
+        names = {one.session_id for one in found}
+        for key in sorted({*keys} - {one.key for one in found}):
+            free = (f"recovered-{key}{end}" for end in chain([""], (f"-{n}" for n in count(2))))
+            lost = SessionKey(key, None, next(name for name in free if name not in names))
+            self._note(f"the name of session number {key}", "it is missing", lost)
+            found.append(lost)
+        return found
 
+    def _named(self, key: int) -> list[SessionKey]:
+        """Return the session with a key; none if its name cannot be read."""
+        read = tried(self._note, "the names of sessions", self._source.sessions, after=key - 1, limit=1) or []
+        return [one for one in read if one.key == key]
+
+    def _note(self, what: str, why: str, session: SessionKey | None = None) -> None:
+        whose = () if session is None else (session.session_id, session.user_id)
+        self._damages[Damage(what, why, *whose)] = None
+
+    def _read_session(self, session: SessionKey) -> None:
+        note = partial(self._note, session=session)
         pieces = map(self._counted, Salvage(self._source, session, note).pieces())
         if self._target is None:
             for _ in pieces:

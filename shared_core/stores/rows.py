@@ -299,6 +299,10 @@ class IndexedRows(Rows):
         """Return the segments with a larger number than `after`, in order."""
 
     @abstractmethod
+    def session_keys(self) -> list[int]:
+        """Return what `Store.session_keys` returns."""
+
+    @abstractmethod
     def stored(self, session: int) -> list[tuple[Position, str]]:
         """Return what `Store.stored` returns; no checksum is looked at."""
 

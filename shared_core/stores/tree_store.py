@@ -187,6 +187,7 @@ class IndexedStore(TreeStore):
     sessions_with = asking(IndexedRows.sessions_with)
     main_changes = asking(IndexedRows.main_changes)
     segments = asking(IndexedRows.segments)
+    session_keys = asking(IndexedRows.session_keys)
     stored = asking(IndexedRows.stored)
     count = asking(IndexedRows.count)
     forgotten_since = asking(IndexedRows.forgotten_since)

@@ -113,6 +113,7 @@ class CountedStore(Store):
     identity = _counted(Store.identity)
     backup = _counted(Store.backup)
     faults = _counted(Store.faults)
+    session_keys = _counted(Store.session_keys)
 
     def vectors(
         self, session: int, space: str, positions: Sequence[Position] | None = None, *,

@@ -117,6 +117,7 @@ WITH_KEY: dict[str, Callable[[Store, int], object]] = {
     "check_absent": lambda store, key: store.check_absent(key, ["none"]),
     "count": lambda store, key: store.count(key, [Stretch(0, 0, 9)]),
     "newest": lambda store, key: store.newest(key, LAST, ALL),
+    "session_keys": lambda store, key: key in store.session_keys(),
     "find": lambda store, key: store.find(key, After(0, ALL)),
     "covers": lambda store, key: store.covers(key, [0]),
     "vectors": lambda store, key: (

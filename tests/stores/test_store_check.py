@@ -151,6 +151,26 @@ def test_a_damage_is_named_and_the_rest_recovered(
             assert memory.newest(1)[0].content == "and on"
 
 
+def test_a_session_whose_name_is_lost_is_recovered_under_another(place: Place) -> None:
+    fill(place)
+    with place.opened() as store:
+        ann = store.session("ann", "diary")
+        InfiniteMemory(store, session_id=f"recovered-{ann}", embedder="words").add(Message.user("taken", id="taken"))
+    place.spoil(f"DELETE FROM {{s}}.{'sessions' if place.server is None else 'names'} WHERE session = {ann}")
+    found, target = place.recovered()
+    assert (found.messages, found.sessions) == (23, 3)
+    assert [(one.what, one.session) for one in found.damages if one.session is not None] == [
+        (f"the name of session number {ann}", f"recovered-{ann}-2")
+    ]
+    with closing(target):
+        key = target.session(None, f"recovered-{ann}-2") or 0
+        assert {id_ for _, id_ in target.stored(key)} == ALL_OF_ANN
+        assert [branch.name for branch in target.branches(key)] == ["main", "side"]
+        assert [ref.name for ref in target.refs(key, "tag")] == ["here"]
+        (taken,) = target.stored(target.session(None, f"recovered-{ann}") or 0)
+        assert taken[1] == "taken"
+
+
 def test_an_index_that_is_missing_is_named(place: Place) -> None:
     fill(place)
     place.spoil("DROP INDEX {s}.messages_turn")
@@ -191,6 +211,25 @@ def test_a_damaged_page_is_read_around(path: Path) -> None:
     assert found.messages == 600 - len(lost)
     assert f"messages number {lost[0] + 1} to {lost[-1] + 1}" in {one.what for one in found.damages}
     assert path.read_bytes() == data
+
+
+def test_the_names_of_sessions_are_read_around(path: Path) -> None:
+    with closing(SQLiteStore(path)) as store, store.transaction():
+        for number in range(300):
+            store.create_session("ann", f"session {number} with a name of some length")
+    with closing(sqlite3.connect(path)) as connection:
+        size = connection.execute("PRAGMA page_size").fetchone()[0]
+        sql = "SELECT pageno FROM dbstat WHERE name = 'sessions' AND pagetype = 'leaf'"
+        page = connection.execute(sql).fetchall()[1][0] - 1
+    data = bytearray(path.read_bytes())
+    data[page * size : (page + 1) * size] = bytes(size)
+    path.write_bytes(data)
+    with closing(SQLiteStore(":memory:")) as target:
+        found = recover_store(path, target)
+        names = {one.session_id for one in target.sessions()}
+    assert (found.messages, found.sessions, len(names)) == (600, 301, 301)
+    assert 0 < len([name for name in names if name.startswith("recovered-")]) < 100
+    assert "default" in names
 
 
 def test_what_numbers_do_not_lead_to_is_found_by_its_position(path: Path) -> None:

@@ -217,6 +217,10 @@ class TreeTables(IndexedRows):
         named = {"users": [text(one) for one in user_ids if one is not None], "nobody": None in user_ids}
         return self.run(f"{sql}{_OF_USERS}ORDER BY {order}", None, {**values, **named})
 
+    def session_keys(self) -> list[int]:
+        sql = "SELECT session FROM {s}.segments UNION SELECT session FROM {s}.messages ORDER BY session"
+        return [session for (session,) in self.run(sql, None)]
+
     def insert_session(self, user_id: str | None, session_id: str) -> int | None:
         sql = "INSERT INTO {s}.names VALUES ({next}, %(user)s, %(name)s) ON CONFLICT DO NOTHING RETURNING session"
         found = self.run(sql, None, {"user": FORM.optional(user_id), "name": text(session_id)})

@@ -203,6 +203,10 @@ class TreeRows(IndexedRows):
         with self.one_moment():
             return sorted({row[0]: row for some in rows for row in some}.values())[:limit]
 
+    def session_keys(self) -> list[int]:
+        sql = "SELECT session FROM segments UNION SELECT session FROM messages ORDER BY session"
+        return [row[0] for row in self.connection.execute(sql)]
+
     def insert_session(self, user_id: str | None, session_id: str) -> int | None:
         user = None if user_id is None else text(user_id)
         values = (ident_of(user_id, session_id), user, text(session_id))
