@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, count, islice
 from typing import ParamSpec, TypeVar, get_args
 
 from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
@@ -70,6 +70,7 @@ class Salvage:
         self._note = note
         self._newest = ROOT
         self._seen: dict[int, set[int]] = {}
+        self._whole = True
 
     def pieces(self) -> Iterator[Piece]:
         """Yield what can be read, in an order in which it can be written."""
@@ -124,8 +125,16 @@ class Salvage:
         except StoreError as error:
             self._tell("the tree", error)
             self._read_one_by_one(found)
+        parents = {one.segment for each in found.values() for one in (each.parent, each.merged) if one is not None}
+        self._lose({ROOT.segment, *parents} - found.keys())
         found.setdefault(ROOT.segment, Segment(ROOT.segment, None, ROOT.depth))
         return {number: _rooted(found[number], found) for number in sorted(found)}
+
+    def _lose(self, segments: Collection[int]) -> None:
+        """Tell that segments are lost, so that nothing is left on no branch."""
+        for number in sorted(segments):
+            self._note(f"segment {number}", "it is lost")
+        self._whole = self._whole and not segments
 
     def _read_one_by_one(self, found: dict[int, Segment]) -> None:
         counts = self._tried("the session", self._store.stats, self._session) or {}
@@ -137,22 +146,25 @@ class Salvage:
 
     def _make_room(self, segments: dict[int, Segment], records: Collection[Record]) -> None:
         """Have there be a segment for each message."""
+        self._lose({record.position.segment for record in records} - segments.keys())
         for record in records:
             number, depth = record.position
             segment = segments.setdefault(number, Segment(number, None, depth))
             segments[number] = segment._replace(tip=max(segment.tip, depth))
 
     def _branches(self, segments: Mapping[int, Segment], refs: Collection[Ref]) -> list[Branch]:
-        try:
-            found = {one.name: one.head for one in self._store.branches(self._session)}
-        except StoreError as error:
-            self._tell("the branches", error)
-            found = self._named_branches(refs)
-            ends = {MAIN: self._newest} if MAIN not in found else {}
-            grown = {one.parent.segment for one in segments.values() if one.parent is not None}
-            shown = grown | {head.segment for head in (*found.values(), *ends.values())}
-            leaves = {f"recovered-{n}": Position(n, one.tip) for n, one in segments.items() if n not in shown}
-            found |= ends | leaves
+        read = self._tried("the branches", self._store.branches, self._session)
+        found = self._named_branches(refs) if read is None else {one.name: one.head for one in read}
+        self._lose({head.segment for head in found.values()} - segments.keys())
+        loose = _loose_ends(segments, found.values())
+        if MAIN not in found:
+            self._note(f"branch {MAIN!r}", "it is lost")
+            found[MAIN] = loose[-1] if loose and self._newest not in loose else self._newest
+        elif self._whole and read is not None:  # deleted branches have left them
+            loose = []
+        for end in loose:
+            if end != found[MAIN]:
+                found[free_name(end.segment, found)] = end
         inside = {name: _inside(head, segments) for name, head in found.items()}
         return [Branch(name, head or ROOT) for name, head in inside.items()]
 
@@ -272,6 +284,25 @@ def _inside(position: Position | None, segments: Mapping[int, Segment]) -> Posit
     """Return a position, as deep as its segment is; None if there is no such segment."""
     own = None if position is None else segments.get(position.segment)
     return None if own is None or position is None else Position(own.segment, min(position.depth, own.tip))
+
+
+def free_name(number: int, taken: Collection[str]) -> str:
+    """Return the name of something whose own is lost: `recovered-` and a number, or one like it that is not taken."""
+    ends = chain([""], (f"-{n}" for n in count(2)))
+    return next(name for end in ends if (name := f"recovered-{number}{end}") not in taken)
+
+
+def _loose_ends(segments: Mapping[int, Segment], heads: Collection[Position]) -> list[Position]:
+    """Return where segments end that neither a branch nor another segment reaches so far."""
+    reached: dict[int, int] = {}
+    for segment in segments.values():
+        start = segment.parent if segment.merged is None else None
+        reached[segment.segment] = max(reached.get(segment.segment, -1), -1 if start is None else start.depth)
+        for number, depth in filter(None, (segment.parent, segment.merged)):
+            reached[number] = max(reached.get(number, -1), depth)
+    for number, depth in heads:
+        reached[number] = max(reached.get(number, -1), depth)
+    return [Position(number, one.tip) for number, one in segments.items() if one.tip > reached[number]]
 
 
 def _rooted(segment: Segment, segments: Mapping[int, Segment]) -> Segment:

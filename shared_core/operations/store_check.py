@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
-from shared_core.operations.salvage import Piece, Salvage, tried
+from shared_core.operations.salvage import Piece, Salvage, free_name, tried
 from shared_core.records import Restored, SessionKey
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore, open_store, read_address
@@ -132,9 +131,8 @@ class _Reading:
             found = [one for key in keys for one in self._named(key)]
         names = {one.session_id for one in found}
         for key in sorted({*keys} - {one.key for one in found}):
-            free = (f"recovered-{key}{end}" for end in chain([""], (f"-{n}" for n in count(2))))
-            lost = SessionKey(key, None, next(name for name in free if name not in names))
-            self._note(f"the name of session number {key}", "it is missing", lost)
+            lost = SessionKey(key, None, free_name(key, names))
+            self._note(f"the name of session number {key}", "it is lost", lost)
             found.append(lost)
         return found
 

@@ -171,6 +171,58 @@ def test_a_session_whose_name_is_lost_is_recovered_under_another(place: Place) -
         assert taken[1] == "taken"
 
 
+def branches_of(target: Store, user: str | None, name: str) -> dict[str, list[str]]:
+    """Return branch -> the ids of the messages on it."""
+    found: dict[str, list[str]] = {}
+    with InfiniteMemory(target, session_id=name, user_id=user, embedder="words") as memory:
+        for branch in memory.branches():
+            memory.checkout(branch.name)
+            found[branch.name] = [message.id or "" for message in memory.messages()]
+    return found
+
+
+def test_a_branch_whose_segment_is_lost_keeps_its_messages(place: Place) -> None:
+    fill(place)
+    place.spoil(f"DELETE FROM {{s}}.segments WHERE segment = 1 AND {OF_ANN}")
+    found, target = place.recovered()
+    assert ("segment 1", "it is lost") in {(one.what, one.why) for one in found.damages if one.session == "diary"}
+    assert place.check() == found
+    with closing(target):
+        assert branches_of(target, "ann", "diary")["side"] == ["side"]
+
+
+def test_messages_on_a_segment_that_is_lost_with_its_branch_get_another(place: Place) -> None:
+    fill(place)
+    place.spoil(f"DELETE FROM {{s}}.segments WHERE segment = 1 AND {OF_ANN}")
+    place.spoil(f"DELETE FROM {{s}}.branches WHERE name = 'side' AND {OF_ANN}")
+    _, target = place.recovered()
+    with closing(target):
+        assert branches_of(target, "ann", "diary")["recovered-1"] == ["side"]
+
+
+def test_main_that_is_lost_ends_with_the_newest_message(place: Place) -> None:
+    fill(place)
+    place.spoil(f"DELETE FROM {{s}}.branches WHERE name = 'main' AND {OF_ANN}")
+    found, target = place.recovered()
+    assert ("branch 'main'", "it is lost", "diary") in {(one.what, one.why, one.session) for one in found.damages}
+    with closing(target):
+        assert branches_of(target, "ann", "diary")["main"][-2:] == ["after", "reply"]
+
+
+def test_main_that_is_lost_is_what_no_other_branch_leads_to(place: Place) -> None:
+    with place.opened() as store, InfiniteMemory(store, session_id="diary", user_id="ann", embedder="words") as memory:
+        memory.add(history(6))
+        memory.fork("side", "m2")
+        memory.checkout("side")
+        memory.add(Message.user("the newest", id="side"))
+    place.spoil("DELETE FROM {s}.branches WHERE name = 'main'")
+    _, target = place.recovered()
+    with closing(target):
+        found = branches_of(target, "ann", "diary")
+        assert sorted(found) == ["main", "side"]
+        assert (found["side"][-1], found["main"]) == ("side", [f"m{number}" for number in range(6)])
+
+
 def test_an_index_that_is_missing_is_named(place: Place) -> None:
     fill(place)
     place.spoil("DROP INDEX {s}.messages_turn")

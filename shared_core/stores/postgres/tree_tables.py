@@ -127,10 +127,12 @@ _ATTACHED = (
     "WHERE b.session = %(session)s AND b.depth IS NULL AND b.segment = ANY(%(segments)s::bigint[])"
 )
 _BRANCHES = (
-    "SELECT b.name, b.segment, b.depth, b.checksum, g.tip FROM {s}.branches AS b "
-    "JOIN {s}.segments AS g ON g.session = %(session)s AND g.segment = b.segment "
+    "SELECT b.name, b.segment, b.depth, b.checksum, coalesce(g.tip, (SELECT max(m.depth) FROM {s}.messages AS m "
+    "WHERE m.session = %(session)s AND m.segment = b.segment), -1) FROM {s}.branches AS b "
+    "LEFT JOIN {s}.segments AS g ON g.session = %(session)s AND g.segment = b.segment "
     "WHERE b.session = %(session)s ORDER BY b.ordinal"
 )
+"""A branch whose segment is lost is among them."""
 _RENAMED = (
     "SELECT session, kind, %(to)s::text, segment, depth, base_segment, base_depth, note, ref FROM {s}.refs "
     "WHERE session = %(session)s AND kind IN ('move', 'stash', 'head') AND name = %(name)s"

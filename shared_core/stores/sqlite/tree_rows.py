@@ -93,9 +93,11 @@ _ATTACHED = (
     "WHERE session = ? AND goes_on AND segment IN (SELECT value FROM json_each(?))"
 )
 _BRANCHES = (
-    "SELECT name, h.segment, h.depth, h.goes_on, b.checksum FROM heads AS h JOIN branches AS b USING (session, name) "
-    "WHERE session = ? ORDER BY h.ordinal"
+    "SELECT b.name, b.segment, coalesce(b.depth, max(coalesce(g.least_tip, -1), coalesce((SELECT max(m.depth) "
+    "FROM messages AS m WHERE m.session = b.session AND m.segment = b.segment), -1))), b.depth IS NULL, b.checksum "
+    "FROM branches AS b LEFT JOIN segments AS g USING (session, segment) WHERE b.session = ? ORDER BY b.ordinal"
 )
+"""Without the view `heads`, which hides a branch whose segment is lost."""
 _REFS = (
     "SELECT ref, kind, name, segment, depth, base_segment, base_depth, note, created_at, checksum FROM refs "
     "WHERE session = ? "
