@@ -11,8 +11,7 @@ import pytest
 
 from shared_core import InfiniteMemory
 from shared_core.doors.openai_proxy.inspector import live_sessions
-from shared_core.doors.openai_proxy.inspector.endpoints import API, PAGE
-from shared_core.doors.openai_proxy.inspector.live_page import live_page
+from shared_core.doors.openai_proxy.inspector.endpoints import API, PAGE, live_page
 from shared_core.doors.serving.bearer_tokens import BearerTokens
 from shared_core.store import Store
 from tests.openai_proxy.servers import proxied, until

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,15 +13,22 @@ from shared_core.doors.openai_proxy.chat_request import read_body
 from shared_core.doors.openai_proxy.endpoint import Keeper
 from shared_core.doors.openai_proxy.identity import LONGEST_NAME, USER_HEADERS, header, user_of
 from shared_core.doors.openai_proxy.inspector.browser_guard import SAFE, check_host, check_origin
-from shared_core.doors.openai_proxy.inspector.live_page import live_page
 from shared_core.doors.openai_proxy.inspector.live_sessions import MOST_QUESTIONS, LiveSessions
 from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.openai_proxy.request_body import received
 from shared_core.doors.serving.bearer_tokens import ANY_USER
-from shared_core.doors.view.document import embedded
+from shared_core.doors.view.document import (
+    conversation_html,
+    embedded,
+    filled,
+    part_of,
+    policy_of,
+    script_of,
+    style_of,
+)
 
-__all__ = ["API", "PAGE", "POLLED", "inspector_routes"]
+__all__ = ["API", "PAGE", "POLLED", "inspector_routes", "live_page"]
 
 PAGE = "/"
 """The path of the page. It holds no data, so it needs no token."""
@@ -44,6 +52,11 @@ QUESTIONS = 5
 
 BODY_SECONDS = 10.0
 """How long a page may take to send what it asks for."""
+
+PACKAGE = "shared_core.doors.openai_proxy.inspector"
+
+SCRIPTS = ("api.js", "sessions.js", "requests.js", "changes.js", "shell.js")
+"""The parts of the script, in order. They share the scope of the functions that draw a conversation."""
 
 
 def inspector_routes(keeper: Keeper, ring: RequestRing, *, user: str | None) -> list[Route]:
@@ -74,6 +87,28 @@ async def _page(request: Request) -> Response:
     page = live_page(guarded)
     headers = {**SAFE, "cache-control": "no-cache", "content-security-policy": page.policy}
     return Response(page.html, headers=headers, media_type="text/html")
+
+
+class LivePage(NamedTuple):
+    """The page and the policy that it is sent with."""
+
+    html: str
+    policy: str
+
+
+@cache
+def live_page(tokens_needed: bool) -> LivePage:
+    """Return the page; it asks for a token at once if one is needed."""
+    style = style_of(part_of(PACKAGE, "inspector.css"))
+    script = script_of(*(part_of(PACKAGE, name) for name in SCRIPTS))
+    values = {
+        "style": style,
+        "script": script,
+        "conversation": conversation_html(),
+        "tokens": "needed" if tokens_needed else "unused",
+    }
+    more = ("connect-src 'self'", "img-src data:", "frame-ancestors 'none'")
+    return LivePage(filled(part_of(PACKAGE, "inspector.html"), values), policy_of(script, style, more))
 
 
 Fields = Mapping[str, Any]
