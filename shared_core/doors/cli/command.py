@@ -21,8 +21,6 @@ try:
 
     from shared_core.doors.cli.branch_commands import branch_commands
     from shared_core.doors.cli.chat import chat_commands
-    from shared_core.doors.cli.doctor_command import doctor_commands
-    from shared_core.doors.cli.download_command import download_commands
     from shared_core.doors.cli.error_words import in_words
     from shared_core.doors.cli.evaluate_command import evaluate_commands
     from shared_core.doors.cli.examples import epilog
@@ -114,9 +112,7 @@ def completion(
 for commands in (message_commands, chat_commands, session_commands, branch_commands):
     app.add_typer(commands)
 app.add_typer(stash_commands, name="stash")
-for commands in (file_commands, doctor_commands, upkeep_commands, evaluate_commands):
-    app.add_typer(commands)
-for commands in (mcp_commands, serve_commands, download_commands, own_commands):
+for commands in (file_commands, upkeep_commands, evaluate_commands, mcp_commands, serve_commands, own_commands):
     app.add_typer(commands)
 
 
