@@ -174,7 +174,7 @@ class InfiniteChatStore(BaseChatStore):
 
     def close(self) -> None:
         """Save the indexes and let go of the store; closing twice is allowed."""
-        with self._lock, ExitStack() as unused:
+        with ExitStack() as unused, self._lock:
             self._opened = None
             while self._conversations:
                 unused.callback(self._conversations.popitem()[1].close)
@@ -206,9 +206,7 @@ class InfiniteChatStore(BaseChatStore):
         with self._lock:
             opened, found = self.opened, self._conversations.get(key)
             if found is None:
-                found = Conversation(
-                    opened, session_id=key, user_id=self.user_id, settings=self._settings, lock_depth=Depth.CONVERSATION
-                )
+                found = Conversation(opened, session_id=key, user_id=self.user_id, settings=self._settings)
                 self._conversations[key] = found
             self._conversations.move_to_end(key)
             self._users[key] += 1

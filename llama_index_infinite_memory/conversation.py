@@ -137,15 +137,14 @@ class Conversation:
     """
 
     def __init__(
-        self, opened: OpenStore, *, session_id: str, user_id: str | None, settings: Settings, key: str | None = None,
-        lock_depth: Depth = Depth.BUFFER,
+        self, opened: OpenStore, *, session_id: str, user_id: str | None, settings: Settings, key: str | None = None
     ) -> None:  # fmt: skip
         self.key = key or uuid.uuid4().hex
         self.owner = session_id, user_id
         self.opened: OpenStore | None = opened
         self.store, self.path, self.in_memory = opened.store, opened.path, opened.in_memory
         self.settings = settings
-        self.lock = fork_safe_lock(lock_depth)
+        self.lock = fork_safe_lock(Depth.CONVERSATION)
         self.calls = CallQueue(self.store)
         self.source: object = None
         self.chat_store: Any = None
@@ -425,10 +424,10 @@ class Conversation:
             _lines.take(self)
             try:
                 self._release()
-                if self.chat_store is not None:
-                    self.chat_store.close()
             finally:
                 self.opened = None
+        if self.chat_store is not None:
+            self.chat_store.close()
 
 
 def copied(value: Value) -> Value:

@@ -17,27 +17,25 @@ class Depth(IntEnum):
     that holds a lock acquires only those of greater depths.
     """
 
-    BUFFER = 0
-    """Of an adapter's conversation, which may be kept in a chat store."""
+    CONVERSATION = 0
+    """Of an adapter's conversation."""
     CHAT_STORE = 1
-    """Of a chat store, which has conversations of its own."""
-    CONVERSATION = 2
-    """Of a conversation of a chat store."""
-    OPENING = 3
+    """Of a chat store, while it opens a conversation; those have locks of their own, which are not acquired then."""
+    OPENING = 2
     """Of the stores that are open, while another is opened."""
-    MEMORY = 4
+    MEMORY = 3
     """Of a memory: one call at a time."""
-    SESSION_INDEX = 5
+    SESSION_INDEX = 4
     """Of the index of a session."""
-    USER_INDEX = 6
+    USER_INDEX = 5
     """Of the index of all sessions of a user, which is asked while one of them is held."""
-    LOADING = 7
+    LOADING = 6
     """Of what is loaded when it is first used, such as a model."""
-    CACHE = 8
+    CACHE = 7
     """Of a cache that looks at what it keeps."""
-    MOMENT = 9
+    MOMENT = 8
     """Held for a moment, around a few variables."""
-    NATIVE = 10
+    NATIVE = 9
     """Held while the thread is inside a native library."""
 
 
