@@ -32,6 +32,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Payload
 from shared_core.pool import SessionPool
 from shared_core.prompt.hits import Hit
+from shared_core.records import MAIN
 from shared_core.runtime.threads import threads_of
 from shared_core.store import Store
 
@@ -59,8 +60,9 @@ class InfiniteStore(BaseStore):
     query also finds what was said in the user's conversations: items with the namespace `("user", id, session_id)`, the
     message's id as their key, and `content` and `role`. Other namespaces belong to nobody.
 
-    A deleted item is erased, and so is the older value of one that is put again. A search with a query returns what
-    matches, best first, which may be less than its limit; one without a query returns items, the newest first.
+    A deleted item is erased, and so is the older value of one that is put again. What was said in a conversation is not
+    deleted here: a `ValueError` says that `forget` erases it. A search with a query returns what matches, best first,
+    which may be less than its limit; one without a query returns items, the newest first.
 
     Args:
         store: a path, a `Store`, or the `SessionPool` of the agent's memory; None: in memory.
@@ -184,7 +186,7 @@ def _namespace(session_id: str, user_id: str | None) -> Namespace:
 
 
 def _items(memory: InfiniteMemory, namespace: Namespace) -> Iterator[tuple[str, SearchItem]]:
-    memory.checkout("main")
+    memory.checkout(MAIN)
     for message in memory.messages():
         if message.id is not None and (item := _item(message, namespace, None)) is not None:
             yield message.id, item
