@@ -342,7 +342,9 @@ def _is_stored(memory: InfiniteMemory, id_: str | None) -> bool:
 def _is_summary(message: BaseMessage) -> bool:
     if not isinstance(message, HumanMessage):
         return False
-    return message.additional_kwargs.get("lc_source") == SUMMARY or str(message.text).startswith(SUMMARY_BEGINS)
+    said = message.content
+    marked = message.additional_kwargs.get("lc_source") == SUMMARY
+    return marked or (isinstance(said, str) and said.startswith(SUMMARY_BEGINS))
 
 
 def _followed(listed: StateList, history: FollowedHistory, digests: tuple[int, ...] | None = None) -> Followed:
