@@ -69,7 +69,7 @@ class Budget:
 
     def __init__(self, max_tokens: MaxTokens = None) -> None:
         self.max_tokens = max_tokens
-        self._share, self._number = _parts(max_tokens)
+        self._share, self._number = limit_parts(max_tokens)
         self._ratios: dict[str, deque[float]] = {}
         self._said: dict[str, int] = {}  # the limits that providers named
         self._least: int | None = None
@@ -171,8 +171,12 @@ def is_overflow(error: Exception) -> bool:
     )
 
 
-def _parts(max_tokens: Any) -> tuple[float | None, int | None]:
-    """Return the share and the number that a limit consists of; None for what is not given."""
+def limit_parts(max_tokens: Any) -> tuple[float | None, int | None]:
+    """Return the share and the number that a limit consists of; None for what is not given.
+
+    Raises:
+        ValueError, TypeError: it is no limit.
+    """
     if max_tokens is None:
         return None, None
     kind, value = max_tokens if isinstance(max_tokens, tuple) and len(max_tokens) == 2 else ("tokens", max_tokens)

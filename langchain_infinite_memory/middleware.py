@@ -23,7 +23,7 @@ from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from typing_extensions import TypedDict, override
 
-from langchain_infinite_memory.budget import Budget, MaxTokens, is_overflow, must_send
+from langchain_infinite_memory.budget import Budget, MaxTokens, is_overflow, limit_parts, must_send
 from langchain_infinite_memory.followed_lists import read_list
 from langchain_infinite_memory.identity import (
     STATE,
@@ -150,10 +150,9 @@ class InfiniteMemoryMiddleware(Middleware):
         self._closed = False
         self._threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
         self._owns_pool = not isinstance(store, SessionPool)
-        if isinstance(max_tokens, tuple) and max_tokens[:-1] == ("tokens",):
-            max_tokens = int(max_tokens[-1])
-        if isinstance(max_tokens, int) and self._owns_pool:
-            settings["max_tokens"] = max_tokens
+        _, number = limit_parts(max_tokens)
+        if number is not None and self._owns_pool:
+            settings["max_tokens"] = number
         self.pool = open_pool(store, wait=WAIT if on_error == "window" else None, **settings)
         own_limit = self.pool.settings.get("max_tokens")
         self._budget = Budget(own_limit if max_tokens is None else max_tokens)
