@@ -105,11 +105,12 @@ class SessionImport:
         self._rows: dict[str, list[VectorRow]] = {}
         main = self._heads.get(MAIN, ROOT)
         self._root = Position(walk(main, self._segments.__getitem__).spans[0].segment, ROOT.depth)
-        self._own_merges = {
-            (self._normalized(one.parent), self._normalized(one.merged)): Position(one.segment, one.base)
-            for one in self._segments.values()
-            if one.base is not None
-        }
+        self._meanings: dict[Position, Position] = {}
+        self._own_merges: dict[tuple[Position, Position], list[Position]] = {}
+        self._alike: dict[Position, list[Position]] = {}
+        for one in list(self._segments.values()):
+            if one.base is not None and one.parent is not None and one.merged is not None:
+                self._note_merge(self._key(one.parent, one.merged), Position(one.segment, one.base))
         self._names: list[Create | Move | Branch | Ref] = []
         self.renamed: dict[str, str] = {}
         self.branches: dict[str, str] = {}
@@ -306,15 +307,50 @@ class SessionImport:
 
     def _merge(self, parent: Position, merged: Position, turn_shift: int) -> Position:
         """Find or make a merge of two positions."""
-        key = self._normalized(parent), self._normalized(merged)
+        key = self._key(parent, merged)
         if key not in self._own_merges:
-            new = walk(key[1], self._segments.__getitem__).without(walk(key[0], self._segments.__getitem__))
+            ours, theirs = (walk(self._normalized(one), self._segments.__getitem__) for one in (parent, merged))
+            new = theirs.without(ours)
             if not new:
                 return parent
             base = parent.depth + sum(span.upto - span.start + 1 for span in new) + 1
             self._open(Segment(self._next, parent, base, merged, base, turn_shift))
-            self._own_merges[key] = Position(self._next - 1, base)
-        return self._own_merges[key]
+            self._note_merge(key, Position(self._next - 1, base))
+        return self._own_merges[key][0]
+
+    def _key(self, parent: Position, merged: Position) -> tuple[Position, Position]:
+        return self._meaning(parent), self._meaning(merged)
+
+    def _note_merge(self, key: tuple[Position, Position], at: Position) -> None:
+        alike = self._own_merges.setdefault(key, [])
+        alike.append(at)
+        self._alike[at] = alike
+
+    def _meaning(self, position: Position) -> Position:
+        """Return the position here that stands for all that mean the same.
+
+        It is that of the last message up to them, or, if a merge comes after that, the first of the merges of the same
+        two. Behind a message that was forgotten, a position means the same as before it.
+        """
+        if position not in self._meanings:
+            self._meanings[position] = self._found_meaning(self._normalized(position))
+        return self._meanings[position]
+
+    def _found_meaning(self, position: Position) -> Position:
+        while True:
+            segment = self._segments[position.segment]
+            if position.depth > self._written.get(position.segment, -2):
+                self._flush()
+            upto = min(position.depth, self._written.get(position.segment, -2))
+            last = self._store.newest(self._session, position._replace(depth=upto), 1) if upto > _first(segment) else []
+            if last:
+                return last[0].position
+            if segment.merged is not None and segment.parent is not None:
+                at = Position(segment.segment, _first(segment))
+                return self._own_merges.get(self._key(segment.parent, segment.merged), [at])[0]
+            if segment.parent is None:
+                return self._root
+            position = self._normalized(segment.parent)
 
     def _open(self, segment: Segment) -> None:
         """Note a new segment, or that one has grown."""
@@ -402,8 +438,8 @@ class SessionImport:
 
     def _leads_to(self, position: Position, head: Position) -> bool:
         """Return whether a position is on the path that ends at `head`."""
-        before, end = self._normalized(position), self._normalized(head)
-        return before in (end, self._root) or walk(end, self._segments.__getitem__).covers(before)
+        at, path = self._meaning(position), walk(self._normalized(head), self._segments.__getitem__)
+        return at == self._root or any(map(path.covers, self._alike.get(at, [at])))
 
     def ref(self, ref: Ref) -> None:
         """Store a tag, a stash, an entry of the reflog or the title, unless it is here already."""
@@ -420,7 +456,7 @@ class SessionImport:
         if ref.kind == "tag":
             self._tag(here)
         elif ref.kind == "stash":
-            alike = [own for own in self._refs["stash"] if own._replace(number=0) == here]
+            alike = [own for own in self._refs["stash"] if self._is_like(own, here)]
             if alike:
                 self._refs["stash"].remove(alike[0])  # a second one that looks the same must not match it again
             else:
@@ -428,10 +464,21 @@ class SessionImport:
         elif self.empty or (ref.kind == "title" and not self._refs["title"]):
             self._names.append(here)
 
+    def _is_like(self, own: Ref, other: Ref) -> bool:
+        """Return whether two refs say the same; their numbers are of no account."""
+        own, other = (
+            ref._replace(number=0, position=self._maybe(ref.position), base=self._maybe(ref.base))
+            for ref in (own, other)
+        )
+        return own == other
+
+    def _maybe(self, position: Position | None) -> Position | None:
+        return None if position is None else self._meaning(position)
+
     def _tag(self, ref: Ref) -> None:
         """Add a tag, under another name if its own is taken by another position."""
         for name in self._candidates(_checked_name(ref.name)):
-            if name in self._tags and self._tags[name] == ref.position:
+            if name in self._tags and self._maybe(self._tags[name]) == self._maybe(ref.position):
                 return
             if name not in self._tags and name not in self._heads:
                 self._names.append(ref._replace(name=name))

@@ -123,7 +123,6 @@ def at_branch(memory: InfiniteMemory, name: str) -> list[Message]:
 
 TestSharing = Sharing.TestCase
 TestSharing.settings = settings(
-    derandomize=not SOAK,  # known: an import of what is there may rarely make a branch or a stash again, after a forget
     max_examples=50 if SOAK else 4,
     stateful_step_count=1_000 if SOAK else 120,
     deadline=None,
