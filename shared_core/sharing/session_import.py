@@ -1,7 +1,7 @@
 """One session of a file, added to a session of the store: as it is, or beside what that holds already."""
 
 import hashlib
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -100,6 +100,7 @@ class SessionImport:
         self._unmerged: deque[Segment] = deque()
         self._seen: set[str] = set()
         self._ids: dict[Position, str] = {}
+        self._gone: dict[int, list[int]] = {}
         self._records: list[Record] = []
         self._covers: list[tuple[Position, Stretch]] = []
         self._rows: dict[str, list[VectorRow]] = {}
@@ -184,11 +185,21 @@ class SessionImport:
         if known is not None:
             self.known += 1
             self._remember(record.position, known.position)
-        elif here in self._forgotten_ids:
+        elif here in self._forgotten_ids or self._tells_of_forgotten(record, covers):
             self.forgotten += 1
+            self._forgotten_ids.add(here)
+            self._gone.setdefault(number, []).append(depth)
         else:
             self.new += 1
             self._put(record, here, before, covers, vectors)
+
+    def _tells_of_forgotten(self, record: Record, covers: Sequence[Stretch]) -> bool:
+        """Return whether a message is a copy of one that was forgotten here, or sums one up."""
+        picked = record.picked_from
+        if picked is not None and self.renamed.get(picked, picked) in self._forgotten_ids:
+            return True
+        gone = ((part, self._gone.get(part.segment, ())) for part in covers)
+        return any(bisect_left(depths, part.start) < bisect_right(depths, part.upto) for part, depths in gone)
 
     def _recognized(self, message: Message, before: Position, stored: Record | None) -> tuple[str, Record | None]:
         """Return the id that a message has here, and the message if it is stored already.

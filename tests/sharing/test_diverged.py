@@ -75,3 +75,24 @@ def test_what_the_other_said_comes_and_nothing_goes(tmp_path: Path, forgets: boo
             again = two.import_file(file)
             assert (again.new, again.branches, two.stats() | {"bytes": 0}) == (0, result.branches, held)
         assert check_store(database).damages == ()
+
+
+def test_what_was_forgotten_does_not_come_back_as_a_copy_or_in_a_summary(tmp_path: Path) -> None:
+    with InfiniteMemory(tmp_path / "ours.db") as ours, InfiniteMemory(tmp_path / "theirs.db") as theirs:
+        ours.add([Message.user("start", id="m0"), Message.assistant("yes", id="a0")])
+        ours.add([Message.user("My code is 4471", id="m1"), Message.assistant("ok", id="a1")])
+        ours.export(tmp_path / "ours.jsonl")
+        theirs.import_file(tmp_path / "ours.jsonl")
+        theirs.fork("aside", at="a0")
+        theirs.checkout("aside")
+        theirs.cherry_pick(["m1"])
+        theirs.add(Message.user("and more", id="m2"))
+        theirs.fork("squashed", at="a0")
+        theirs.checkout("squashed")
+        theirs.merge("main", "squash", summarizer=lambda *_: "The code is 4471.")
+        theirs.export(tmp_path / "theirs.jsonl")
+        ours.forget(ids=["m1"])
+        done = ours.import_file(tmp_path / "theirs.jsonl")
+        assert (done.new, done.forgotten) == (1, 4), "itself, its copy, and the two messages of the squash"
+        assert ours.import_file(tmp_path / "theirs.jsonl").new == 0
+    assert b"4471" not in (tmp_path / "ours.db").read_bytes()
