@@ -102,16 +102,14 @@ class Salvage:
 
     def _as_many(self, what: str, read: Callable[[int], list[Found]]) -> list[Found]:
         """Return what is read up to a limit, the newest first: at least half of what comes before a damage."""
-        try:
-            return read(ALL)
-        except StoreUnavailableError:
-            raise
-        except StoreError as error:
-            self._tell(what, error)
+        if (whole := self._tried(what, read, ALL)) is not None:
+            return whole
         found: list[Found] = []
-        with suppress(StoreError):
-            for power in range(32):
-                found = read(2**power)
+        for power in range(32):
+            more = self._tried(what, read, 2**power)
+            if more is None:
+                break
+            found = more
         return found
 
     # The tree
@@ -119,11 +117,9 @@ class Salvage:
     def _segments(self) -> dict[int, Segment]:
         """Return the segments; one that grows out of what is lost begins at the root."""
         found: dict[int, Segment] = {}
-        try:
-            while page := self._store.segments(self._session, max(found, default=-1), PAGE):
-                found |= {segment.segment: segment for segment in page}
-        except StoreError as error:
-            self._tell("the tree", error)
+        while page := self._tried("the tree", self._store.segments, self._session, max(found, default=-1), PAGE):
+            found |= {segment.segment: segment for segment in page}
+        if page is None:
             self._read_one_by_one(found)
         parents = {one.segment for each in found.values() for one in (each.parent, each.merged) if one is not None}
         self._lose({ROOT.segment, *parents} - found.keys())

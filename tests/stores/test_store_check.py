@@ -13,7 +13,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message, PostgresStore, SQLiteStore
 from shared_core.doors.cli.command import run
-from shared_core.errors import DuplicateError, StoreError
+from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError
 from shared_core.operations import StoreCheck, check_store, differences, recover_store
 from shared_core.records import MAIN, Restored, Stretch, Summary
 from shared_core.store import Store
@@ -221,6 +221,24 @@ def test_main_that_is_lost_is_what_no_other_branch_leads_to(place: Place) -> Non
         found = branches_of(target, "ann", "diary")
         assert sorted(found) == ["main", "side"]
         assert (found["side"][-1], found["main"]) == ("side", [f"m{number}" for number in range(6)])
+
+
+@pytest.mark.parametrize("method", ["session_keys", "sessions", "segments", "state", "branches", "refs", "summaries"])
+def test_a_store_that_is_locked_is_not_damaged(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
+    """Also where less is read after a damage."""
+    calls: list[object] = []
+
+    def locked(*args: object, **_: object) -> object:
+        calls.append(args)
+        if len(calls) == 1 and method in ("refs", "summaries"):
+            raise StoreError("damaged")
+        raise StoreUnavailableError("locked")
+
+    with closing(SQLiteStore(":memory:")) as store:
+        InfiniteMemory(store, embedder="words").add(Message.user("hello"))
+        monkeypatch.setattr(store, method, locked)
+        with pytest.raises(StoreUnavailableError, match="locked"):
+            check_store(store)
 
 
 def test_an_index_that_is_missing_is_named(place: Place) -> None:
