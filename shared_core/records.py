@@ -106,7 +106,7 @@ class Record:
         counter: the name of the token counter that counted it.
         tokens: its size without grounding and framing, by that counter.
         picked_from: the id of the message it is a copy or an edited form of.
-        alone: whether it is to be stored without a fingerprint; see `Draft`. It is not read again.
+        alone: whether it is stored without a fingerprint; see `Draft`. So is every part of a system prompt.
     """
 
     message: Message

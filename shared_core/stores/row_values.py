@@ -250,14 +250,14 @@ def span_of(first: str, last: str) -> tuple[datetime, datetime]:
 
 
 def read_record(form: RowForm, row: tuple[Any, ...]) -> Record:
-    """Return the record in `message_values` and their checksum, without validating it again.
+    """Return the record in `message_values`, their checksum and whether it is alone, without validating it again.
 
     Raises:
         StoreError: the row is damaged, or not one that this package writes.
     """
     _, segment, depth, seq, id_, turn_id, turn_no, role, created_at, _, *others = row
-    counter, tokens, picked_from, name, content, extra, checksum = others
-    if checksum != checksum_of(row[:-1]):
+    counter, tokens, picked_from, name, content, extra, checksum, alone = others
+    if checksum != checksum_of(row[:-2]):
         raise form.damaged(f"message {id_!r}", WRONG)
     plain = form.plain
     try:
@@ -282,6 +282,7 @@ def read_record(form: RowForm, row: tuple[Any, ...]) -> Record:
         counter=None if counter is None else plain(counter),
         tokens=tokens,
         picked_from=None if picked_from is None else plain(picked_from),
+        alone=bool(alone),
     )
 
 

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,10 +18,11 @@ from hypothesis import strategies as st
 
 from shared_core import DuplicateError, InfiniteMemory, Message, PostgresStore, SQLiteStore
 from shared_core.doors.cli.command import run
+from shared_core.history.normal_form import fingerprint
 from shared_core.operations.session_copy import MARK
 from shared_core.operations.store_comparison import differences
 from shared_core.operations.store_copy import copy_store
-from shared_core.records import MAIN, Snapshot, VectorRows
+from shared_core.records import MAIN, Says, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.testing import CountedStore, HashingEmbedder
 from shared_core.testing.oracle import Session, drafts
@@ -86,6 +88,20 @@ def test_sqlite_and_postgres_hold_the_same_after_a_copy(server: Server, seed: in
         assert list(differences(source, back)) == []
         RandomTalk(there, random, "a").steps(12)
         equal(there, back)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.server)])
+def test_what_no_history_is_recognized_by_is_so_in_a_copy(kind: str, request: pytest.FixtureRequest) -> None:
+    server = request.getfixturevalue("server") if kind == "postgres" else None
+    with opened("sqlite") as source, opened(kind, server, "alone") as there, opened("sqlite") as back:
+        key = Session(source).key
+        source.append(key, MAIN, [replace(draft, alone=True) for draft in drafts("u1")] + drafts("u2"))
+        equal(source, there)
+        equal(there, back)
+        said = [fingerprint(record.message) or 0 for record in source.get(key, ["u1", "u2"])]
+        for store in (source, there, back):
+            found = store.find(store.sessions()[0].key, Says(said, 9))
+            assert [record.message.id for record in found] == ["u2"]
 
 
 def test_numbers_and_names_go_on_as_they_would_have() -> None:

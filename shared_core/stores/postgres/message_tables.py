@@ -41,7 +41,7 @@ _NAMES = (
 )  # fmt: skip
 _WRITTEN = (*_NAMES, "fingerprint")
 _NUMBERS = ("segment", "depth", "seq", "turn_no", "stays", "tokens", "checksum", "fingerprint")
-COLUMNS = ", ".join(f"m.{name}" for name in _NAMES)
+COLUMNS = ", ".join((*(f"m.{name}" for name in _NAMES), "m.fingerprint IS NULL"))
 
 _SELECT = f"SELECT {COLUMNS} FROM {{s}}.messages AS m WHERE m.session = %(session)s "
 AT = (

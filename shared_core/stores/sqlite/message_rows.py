@@ -29,10 +29,9 @@ from shared_core.stores.sqlite.tree_rows import FORM, TreeRows
 
 COLUMNS = (
     "m.session, m.segment, m.depth, m.seq, m.id, m.turn_id, m.turn_no, m.role, m.created_at, m.stays, m.counter, "
-    "m.tokens, m.picked_from, t.name, t.content, t.extra, m.checksum"
+    "m.tokens, m.picked_from, t.name, t.content, t.extra, m.checksum, m.fingerprint IS NULL"
 )
-"""The columns that `record_of` reads, of `messages AS m` left-joined with `texts AS t`; a checksum of the others ends
-them."""
+"""The columns that `record_of` reads, of `messages AS m` left-joined with `texts AS t`."""
 
 record_of = partial(read_record, FORM)
 """Return the record in a row of `COLUMNS`; StoreError if the row is damaged."""
