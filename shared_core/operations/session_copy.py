@@ -1,7 +1,8 @@
 """One session copied from a store to another, exactly, and brought up to date when it is copied again."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
@@ -16,6 +17,7 @@ from shared_core.records import (
     Segment,
     SessionKey,
     Snapshot,
+    Summary,
     VectorRows,
 )
 from shared_core.sharing.transfer import (
@@ -86,6 +88,7 @@ class SessionCopy:
         self._origin = origin
         self._advance = advance
         self._epoch: int | None = None  # what a mark says while the copy is not done
+        self._left = (0, 0)  # number of the newest message and epoch of the target after what was written last
         self.messages = 0
         self.forgotten = 0
         self.vectors = 0
@@ -106,10 +109,13 @@ class SessionCopy:
         if session is None or not self._target.state(session).last_seq:
             return
         if not self._is_ours(session, read_mark(self._target, session)):
-            raise DuplicateError(
-                f"session {self._from.session_id!r} of the destination is no copy of this one, or was changed there "
-                "since; nothing was written: copy to a new store"
-            )
+            raise self._changed("nothing was written")
+
+    def _changed(self, written: str) -> DuplicateError:
+        return DuplicateError(
+            f"session {self._from.session_id!r} of the destination is no copy of this one, or was changed there since; "
+            f"{written}: copy to a new store"
+        )
 
     def _is_ours(self, session: int, mark: Mark | None) -> bool:
         """Return whether a session of the target holds what was copied from this one, and no other messages."""
@@ -123,6 +129,7 @@ class SessionCopy:
         """Bring everything that the target does not hold; each page is one transaction, so that it may be killed."""
         source, key = self._source, self._from.key
         for _ in range(ROUNDS):
+            self._left = self._now()
             self.check()  # others may have written to it since all sessions were checked
             mark = read_mark(self._target, self._key)
             known = mark.epoch if mark is not None and self._is_ours(self._key, mark) else None
@@ -138,13 +145,31 @@ class SessionCopy:
             self._bring_vectors(whole=behind and not empty)
             self._epoch = tree.state.epoch
             if mark != Mark(self._origin, key, self._epoch, self._target.state(self._key).last_seq):
-                self._note()
+                with self._writing():
+                    self._note()
             if source.state(key).epoch == tree.state.epoch:
                 return
 
     def _counts(self, what: str) -> bool:
         """Return whether the two stores hold other numbers of something."""
         return self._source.stats(self._from.key)[what] != self._target.stats(self._key)[what]
+
+    def _now(self) -> tuple[int, int]:
+        state = self._target.state(self._key)
+        return state.last_seq, state.epoch
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Enter a transaction of the target; DuplicateError if others wrote to the session since the one before it.
+
+        They may have forgotten what would be written now.
+        """
+        with self._target.transaction():
+            if self._now() != self._left:
+                raise self._changed("no more was written")
+            yield
+            now = self._now()
+        self._left = now
 
     def _note(self) -> None:
         """Note what was copied, in the transaction that did it."""
@@ -156,13 +181,14 @@ class SessionCopy:
         for ids in forgotten_of(self._source, self._from.key):
             gone = [record.position for record in self._target.get(self._key, ids)]
             if gone:
-                with self._target.transaction():
+                with self._writing():
                     self._target.forget(self._key, gone)
                     self._note()
                 self.forgotten += len(gone)
             missing = set(ids) - self._target.are_forgotten(self._key, ids)
             if missing:
-                self._target.restore(self._key, Restored(forgotten=tuple(id_ for id_ in ids if id_ in missing)))
+                with self._writing():
+                    self._target.restore(self._key, Restored(forgotten=tuple(id_ for id_ in ids if id_ in missing)))
 
     def _bring_messages(self, tree: Tree) -> None:
         newest = self._target.state(self._key).last_seq
@@ -171,7 +197,7 @@ class SessionCopy:
         known = {one.segment: one.tip for one in segments_of(self._target, self._key)}
         spaces = self._source.spaces(self._from.key)[::-1]
         for page in pages_of(self._source, self._from.key, spaces, newest, tree.state.last_seq):
-            with self._target.transaction():
+            with self._writing():
                 write_page(self._target, self._key, page, tree.segments, known)
                 self._note()
             self.messages += len(page.records)
@@ -187,7 +213,7 @@ class SessionCopy:
         same = (now.branches, list(now.branches), now.refs) == (tree.branches, list(tree.branches), tree.refs)
         if same and not segments and now.state.last_seq >= last:
             return
-        with self._target.transaction():
+        with self._writing():
             self._target.restore(self._key, Restored(segments, last_seq=last))
             if not same:
                 self._drop_names(now.branches)
@@ -207,7 +233,11 @@ class SessionCopy:
             known = self._target.summaries(self._key, end, ALL) if wanted else []
             for summary in reversed(wanted):  # so that of one position the newest is kept last
                 if summary not in known:
-                    self._target.keep(self._key, summary)
+                    self._keep(summary)
+
+    def _keep(self, derived: Summary | VectorRows) -> None:
+        with self._writing():
+            self._target.keep(self._key, derived)
 
     # Vectors
 
@@ -224,7 +254,7 @@ class SessionCopy:
                 self._bring_space(space)
         if self._target.spaces(self._key) != wanted:
             for space in reversed(wanted):
-                self._target.keep(self._key, VectorRows(space, ()))
+                self._keep(VectorRows(space, ()))
 
     def _drop_extra(self, wanted: Sequence[str]) -> None:
         """Drop the vectors that the source does not have; with them go those of the same messages in other spaces."""
@@ -235,7 +265,7 @@ class SessionCopy:
                 own = self._source.vectors(self._from.key, space, positions) if space in wanted else ()
                 extra |= {*positions} - {row[0] for row in own}
         for positions in pages(sorted(extra)):
-            with self._target.transaction():
+            with self._writing():
                 self._target.forget(self._key, [], stale=positions)
                 self._note()
 
@@ -244,5 +274,5 @@ class SessionCopy:
             known = set(self._target.vectors(self._key, space, [row[0] for row in page]))
             new = [row for row in page if row not in known and row[2]]
             if new:
-                self._target.keep(self._key, VectorRows(space, new))
+                self._keep(VectorRows(space, new))
                 self.vectors += len(new)

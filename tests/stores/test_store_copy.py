@@ -22,13 +22,14 @@ from shared_core.history.normal_form import fingerprint
 from shared_core.operations.session_copy import MARK
 from shared_core.operations.store_comparison import differences
 from shared_core.operations.store_copy import copy_store
-from shared_core.records import MAIN, Says, Snapshot, VectorRows
+from shared_core.records import MAIN, Position, Says, Snapshot, Summary, VectorRows
 from shared_core.store import Store
 from shared_core.testing import CountedStore, HashingEmbedder
 from shared_core.testing.oracle import Session, drafts
 from tests.stores.dict_store import DictStore
 from tests.stores.postgres_server import Server
 from tests.support.documents import ROOT
+from tests.support.histories import NOON
 from tests.support.random_talk import RandomTalk
 
 SOAK = bool(os.environ.get("SOAK"))
@@ -102,6 +103,35 @@ def test_what_no_history_is_recognized_by_is_so_in_a_copy(kind: str, request: py
         for store in (source, there, back):
             found = store.find(store.sessions()[0].key, Says(said, 9))
             assert [record.message.id for record in found] == ["u2"]
+
+
+@pytest.mark.parametrize("what", ["added", "forgotten"])
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.server)])
+def test_what_others_do_to_a_session_while_it_is_copied_ends_the_copy(
+    kind: str, what: str, request: pytest.FixtureRequest
+) -> None:
+    server = request.getfixturevalue("server") if kind == "postgres" else None
+    with opened("sqlite") as source, opened(kind, server, what) as target:
+        key = Session(source).key
+        source.append(key, MAIN, drafts("u1", "u2"))
+        end = Position(0, 1)
+        source.keep(key, Summary("what u1 and u2 say", end, end, "u2", 2, NOON))
+        source.keep(key, VectorRows("space", [(end, "hash", b"\0\0")]))
+
+        def meanwhile(*_: int) -> None:
+            (there,) = target.sessions()
+            if what == "added":
+                target.append(there.key, MAIN, drafts("u9"))
+            else:
+                target.forget(there.key, [end])
+
+        with pytest.raises(DuplicateError, match="copy to a new store"):
+            copy_store(source, target, progress=meanwhile)
+        (there,) = target.sessions()
+        assert target.summaries(there.key, end, 9) == []
+        assert [*target.vectors(there.key, "space", [end])] == ([] if what == "forgotten" else [(end, "hash", b"\0\0")])
+        with pytest.raises(DuplicateError):
+            copy_store(source, target)
 
 
 def test_numbers_and_names_go_on_as_they_would_have() -> None:
