@@ -57,7 +57,7 @@ from shared_core.stores import open_store
 from shared_core.strippers import Stripper, strip, stripper_list
 from shared_core.summaries.requests import as_summarizer
 from shared_core.summaries.rolling import RollingSummary
-from shared_core.tokens import as_counter, message_tokens
+from shared_core.tokens import RememberedCounter, as_counter, message_tokens
 from shared_core.tree.verbs import TreeVerbs
 
 NO_SESSION = -1
@@ -176,7 +176,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         template = recall_template or RecallTemplate()
         instance("recall_template", template, RecallTemplate)
         self._summarizer = as_summarizer(summarizer)
-        builder = FixedPartBuilder(as_counter(token_counter), keep_grounding, on_overflow, template.fences)
+        counter = RememberedCounter(as_counter(token_counter))
+        builder = FixedPartBuilder(counter, keep_grounding, on_overflow, template.fences)
         assembler = Assembler(
             builder, fill=fill, placement=placement, template=template,
             recall_tokens=recall_tokens, top_k=top_k, window_turns=window_turns,
@@ -192,9 +193,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         self._owns_store = not isinstance(store, Store)
         opened = open_store(store).for_user(user_id)
         stamps = Stamps(clock)
-        live = LiveSession(opened, user_id, session_id, Sizer(builder.counter))
+        live = LiveSession(opened, user_id, session_id, Sizer(counter))
         self._store, self._lock = opened, lock
-        self._checkout = Checkout(live, Writer(live, builder.counter, stamps), lock)
+        self._checkout = Checkout(live, Writer(live, counter, stamps), lock)
         rolling = RollingSummary(live, assembler, self._summarizer, lock, clock=stamps.time)
         self._prompts = PromptBuilder(live, assembler, Searcher(live, lock, rules), rolling, lock)
         self._indexes = self._prompts.searcher.indexes

@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from shared_core.errors import UnknownReferenceError
 from shared_core.messages import Message
@@ -44,9 +43,6 @@ NEWS = 256
 
 NEWS_KEPT = 1_024
 """How many of these stay in memory for the index, which reads them when something is recalled."""
-
-REMEMBERED_SIZES = 16_384
-"""How many sizes of messages stay in memory, for messages without a stored token count."""
 
 
 class OutdatedError(Exception):
@@ -97,16 +93,11 @@ class Sizer:
 
     def __init__(self, counter: TokenCounter) -> None:
         self.counter = counter
-        self._count = lru_cache(maxsize=REMEMBERED_SIZES)(lambda message: body_tokens(message, counter))
-
-    def clear(self) -> None:
-        """Drop all sizes in memory, because messages were forgotten."""
-        self._count.cache_clear()
 
     def tokens(self, record: Record) -> int:
         """Return the tokens a stored message takes when it is sent, without grounding."""
         known = record.tokens is not None and record.counter is not None and record.counter == self.counter.name
-        body = record.tokens if known and record.tokens is not None else self._count(record.message)
+        body = record.tokens if known and record.tokens is not None else body_tokens(record.message, self.counter)
         return body + self.counter.overhead
 
     def size(self, message: Message) -> int:
@@ -149,7 +140,6 @@ class LiveSession:
 
     def reset(self) -> None:
         """Drop what was read, because another path is checked out, or because something was forgotten."""
-        self.sizer.clear()
         self.epoch = -1
         self._state: SessionState | None = None
         self._appended: KnownBranch | None = None
@@ -188,7 +178,7 @@ class LiveSession:
 
     def standing_at(self, position: Position) -> "LiveSession":
         """Return this session as it was at a position, for reading only."""
-        past = LiveSession(self.store, self.user_id, self.session_id, Sizer(self.sizer.counter))
+        past = LiveSession(self.store, self.user_id, self.session_id, self.sizer)
         past._key = self.key
         past.go(Head(None, position))
         return past

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache
 from itertools import islice
 
 from shared_core.errors import StoreError, warn
@@ -95,8 +94,6 @@ class RollingSummary:
         self._busy = False
         self._failed: Note | None = None
         self._pause = 0
-        self._epoch = 0
-        self._size = lru_cache(maxsize=VERSIONS)(assembler.builder.size)
 
     # Reading
 
@@ -138,9 +135,6 @@ class RollingSummary:
         Raises:
             OutdatedError: something was forgotten meanwhile, so that no earlier decision may be used.
         """
-        if plan.state.epoch != self._epoch:
-            self._epoch = plan.state.epoch
-            self._size.cache_clear()  # its keys hold texts that may have been forgotten
         with self._lock:
             versions = self.versions(plan.path, plan.end)
         notes: list[Note] = []
@@ -199,7 +193,7 @@ class RollingSummary:
         said = self._text(summary)
         text = self.assembler.template.render_summary(said)
         written = WrittenSummary(said, text, summary.messages)
-        return with_summary(asked, written, self._size)
+        return with_summary(asked, written, self.assembler.builder.size)
 
     def _text(self, summary: Summary) -> str:
         """Return the text of a summary, cut to this memory's limit: another memory may have made it."""

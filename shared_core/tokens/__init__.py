@@ -1,5 +1,6 @@
 """Token counters, and the sizes of messages and tool schemas."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
@@ -15,6 +16,7 @@ __all__ = [
     "TOOL_OVERHEAD",
     "CallableCounter",
     "ConservativeCounter",
+    "RememberedCounter",
     "TiktokenCounter",
     "TokenFallbackWarning",
     "as_counter",
@@ -50,6 +52,36 @@ class CallableCounter:
             return int(count)  # such as numpy's
         who = self.name or getattr(self._function, "__qualname__", None) or type(self._function).__name__
         raise ValueError(f"token counter {who!r} returned {count!r}; it must return a non-negative int below 2**31")
+
+
+REMEMBERED = 4_096
+"""How many counts a `RememberedCounter` keeps: up to 1 MB. The one that was made first is dropped first."""
+
+
+class RememberedCounter:
+    """Counts with another counter, and few texts more than once.
+
+    Each prompt sizes the same turns anew, with and without their images and grounding, and the same tool schemas. A
+    hash stands for a text, so that nothing that is forgotten stays in memory here.
+
+    Args:
+        counter: the other counter, whose name and overhead it has.
+    """
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self.name, self.overhead = counter.name, counter.overhead
+        self._counter = counter
+        self._known: dict[bytes, int] = {}
+
+    def __call__(self, text: str, /) -> int:
+        """Return the number of tokens of a text."""
+        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        count = self._known.get(key)
+        if count is None:
+            count = self._known[key] = self._counter(text)
+            if len(self._known) > REMEMBERED:
+                self._known.pop(next(iter(self._known)), None)
+        return count
 
 
 def as_counter(value: TokenCounter | Callable[[str], int] | str | None) -> TokenCounter:

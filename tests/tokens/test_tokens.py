@@ -21,12 +21,14 @@ import tiktoken.registry
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from shared_core import InfiniteMemory, tokens
 from shared_core.messages import Message, ToolCall
 from shared_core.plugins.base import TokenCounter
 from shared_core.tokens import (
     TOOL_OVERHEAD,
     CallableCounter,
     ConservativeCounter,
+    RememberedCounter,
     TiktokenCounter,
     TokenFallbackWarning,
     as_counter,
@@ -435,3 +437,47 @@ def test_tools_cost_their_compact_json_and_framing() -> None:
 def test_tools_that_are_no_json_are_refused(tools: Any) -> None:
     with pytest.raises(TypeError, match=r"tool schema.*(sequence|mapping)|sequence"):
         tools_tokens(tools, as_counter("characters/4"))
+
+
+class Listing:
+    """Counts letters, and lists what it has counted."""
+
+    name: str | None = "letters"
+    overhead = 7
+
+    def __init__(self) -> None:
+        self.counted: list[str] = []
+
+    def __call__(self, text: str, /) -> int:
+        """Return how many letters a text has."""
+        self.counted.append(text)
+        return len(text)
+
+
+def test_texts_are_counted_once_and_the_oldest_again_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    letters = Listing()
+    counter = RememberedCounter(letters)
+    monkeypatch.setattr(tokens, "REMEMBERED", 2)
+    assert [counter(text) for text in ("a", "a", "\ud800", "", "\ud800", "a")] == [1, 1, 1, 0, 1, 1]
+    assert letters.counted == ["a", "\ud800", "", "a"]
+    assert (counter.name, counter.overhead) == (letters.name, letters.overhead)
+
+
+def test_a_prompt_counts_what_it_has_not_counted_before() -> None:
+    letters = Listing()
+    shown = [
+        turn
+        for number in range(20)
+        for turn in (
+            Message.user(f"photo {number}", media_tokens=30, grounding=f"page {number}"),
+            Message.assistant(f"a cat {number}"),
+        )
+    ]
+    with InfiniteMemory(
+        max_tokens=2_000, reserve_tokens=0, token_counter=letters, keep_grounding="all", embedder="words"
+    ) as memory:
+        memory.add(shown)
+        memory.context("and today?", tools=["a tool"])
+        letters.counted.clear()
+        memory.context("and tomorrow?", tools=["a tool"])
+    assert letters.counted == ["and tomorrow?"]
