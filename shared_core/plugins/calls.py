@@ -48,9 +48,14 @@ class Late(Generic[Reply]):
 
     @property
     def runs(self) -> bool:
-        """Whether it still runs. A fork does not copy its thread, and an event loop that is closed never ends it."""
-        lost = self._pid != os.getpid() or (self._loop is not None and self._loop.is_closed())
-        return not lost and not self._future.done()
+        """Whether it still runs: not in a fork, which does not copy its thread, nor while its event loop stands."""
+        stands = self._loop is not None and not self._loop.is_running()
+        return not self.forked and not stands and not self._future.done()
+
+    @property
+    def forked(self) -> bool:
+        """Whether it began in the process that this one is a fork of."""
+        return self._pid != os.getpid()
 
     @property
     def reply(self) -> Reply | Failure | None:
@@ -61,7 +66,7 @@ class Late(Generic[Reply]):
     def settle(self) -> None:
         """Wait until it has ended. A call of the event loop in this thread is not waited for: it waits for the loop."""
         while self.runs and (self._loop is None or self._loop is not _running_loop()):
-            wait([self._future], 1)  # looks again, because the event loop may be closed meanwhile
+            wait([self._future], 1)  # looks again, because the event loop may be stopped meanwhile
 
 
 @dataclass(frozen=True, slots=True)

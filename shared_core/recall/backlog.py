@@ -1,6 +1,7 @@
 """Messages that have no vector yet: embedded in the background where a question would wait too long for it."""
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -57,7 +58,7 @@ class Backlog:
         self._text_of = text_of
         self._lock = lock
         self._wanted: Sequence[Scope] = ()
-        self._running: list[Late[int]] = []
+        self._running: dict[Late[int], Steps[int]] = {}
         self._paused = False
 
     @property
@@ -68,9 +69,11 @@ class Backlog:
     def settle(self) -> None:
         """Let what runs in the background end after its batch, and wait until its vectors are kept."""
         self._paused = True
-        for one in self._running:
+        running = self._running
+        for one in running:
             one.settle()
         self._paused = False
+        _give_back(running)
 
     def question_steps(
         self, scopes: Sequence[Scope], embedder: Embedder, waiting: int, notes: list[Note]
@@ -90,14 +93,19 @@ class Backlog:
         self._wanted = scopes
         if self.runs:
             return
-        ended, self._running = self._running, []
+        ended, self._running = self._running, {}
+        _give_back(ended)
         failed = [one.reply for one in ended if isinstance(one.reply, Failure)]
         notes += [Note(f"messages were not embedded: {one}", "embedder_failed") for one in failed]
         if failed:
             self._live.share()  # another process, whose embedder works, may have embedded them
-        reply = yield self._request(embedder, waiting, self._seconds(scopes, embedder, waiting))
+        steps = self._background_steps(embedder)
+        reply = yield Request(
+            "embedder", partial(run_steps, steps), int, texts=waiting,
+            seconds=self._seconds(scopes, embedder, waiting), afunction=partial(arun_steps, steps),
+        )  # fmt: skip
         if isinstance(reply, Late):
-            self._running.append(reply)
+            self._running = {**self._running, reply: steps}
         elif isinstance(reply, Failure):
             raise reply.error if isinstance(reply.error, StoreError) else embedder_error(reply)
 
@@ -110,13 +118,6 @@ class Backlog:
         with self._lock:
             texts = sum(int(scope.session_index.columns["characters"][scope.pending()].sum()) for scope in scopes)
         return None if waiting <= MESSAGES and texts <= CHARACTERS else PATIENCE
-
-    def _request(self, embedder: Embedder, waiting: int, seconds: float | None) -> Request[int]:
-        steps = self._background_steps(embedder)
-        return Request(
-            "embedder", partial(run_steps, steps), int, texts=waiting, seconds=seconds,
-            afunction=partial(arun_steps, steps),
-        )  # fmt: skip
 
     def _background_steps(self, embedder: Embedder) -> Steps[int]:
         count = 0
@@ -183,6 +184,17 @@ class Backlog:
             said = [records[0, index].message for index in members if (0, index) in records]
             texts.append(self._text_of(said) if said else "")  # "": forgotten since; its vector is not stored
         return texts
+
+
+def _give_back(running: Mapping[Late[int], Steps[int]]) -> None:
+    """End calls whose event loop stands still, so that others may embed what they have claimed."""
+    for call, steps in running.items():
+        while not call.forked and not call.runs:
+            try:
+                steps.close()
+                break
+            except ValueError:  # a thread still takes a step, and may not be interrupted
+                time.sleep(0.001)
 
 
 def embed_rows(

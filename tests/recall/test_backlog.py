@@ -142,7 +142,7 @@ class TestMessages:
                 ]
             )
             report = memory.context(QUESTION).report
-            assert (report.pending == 0, backlog_of(memory)._running == []) == (whole, whole)
+            assert (report.pending == 0, not backlog_of(memory)._running) == (whole, whole)
             embedder.may.set()
 
     def test_it_goes_on_with_what_a_newer_question_wants(self, memory: InfiniteMemory, embedder: Waiting) -> None:
@@ -434,6 +434,28 @@ class TestAsynchronous:
             memory.context(QUESTION)
             arrive(memory, embedder)
             assert memory.context(QUESTION).report.pending == 0, "by sync code this time"
+
+    def test_a_loop_that_stands_still_gives_the_messages_back(self) -> None:
+        embedder = AsyncWaiting()
+
+        async def ask(memory: InfiniteMemory) -> None:
+            await AsyncInfiniteMemory(memory).context(QUESTION)
+            while not embedder.calls:
+                await asyncio.sleep(0)
+
+        with opened(embedder) as memory, closing(asyncio.new_event_loop()) as loop:
+            talk(memory)
+            loop.run_until_complete(ask(memory))
+            embedder.may.set()
+            indexing = threading.Thread(target=memory.index, daemon=True)
+            indexing.start()
+            indexing.join(10)
+            assert not indexing.is_alive()
+            assert (memory.stats()["vectors"], len(embedder.documents)) == (60, 60)
+            embedder.held.set()
+            context = loop.run_until_complete(AsyncInfiniteMemory(memory).context(QUESTION))
+            assert (context.report.pending, memory.stats()["vectors"], embedder.ended) == (0, 60, 1)
+            loop.run_until_complete(loop.shutdown_default_executor())
 
     def test_a_question_that_is_cancelled_cancels_its_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(backlog, "PATIENCE", calls.SECONDS)
