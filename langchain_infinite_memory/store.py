@@ -103,7 +103,7 @@ class InfiniteStore(BaseStore):
     def _get(self, namespace: Namespace, key: str) -> Item | None:
         with self.pool.use(*_session(namespace)) as memory:
             found = _newest_of(memory, namespace).get(key)
-        if found is not None or namespace[0] != USER or len(namespace) != 3:
+        if found is not None or namespace[:1] != (USER,) or len(namespace) != 3:
             return found
         with self.pool.use(namespace[2], namespace[1]) as memory:
             try:
@@ -173,7 +173,7 @@ class InfiniteStore(BaseStore):
 
 def _session(namespace: Namespace) -> SessionKey:
     """Return the session in which the items of a namespace are, and its user."""
-    user = namespace[1] if namespace[0] == USER and len(namespace) > 1 else None
+    user = namespace[1] if namespace[:1] == (USER,) and len(namespace) > 1 else None
     rest = namespace if user is None else namespace[2:]
     return ITEMS + "/".join(quote(part, safe="") for part in rest), user
 

@@ -57,6 +57,7 @@ def test_it_answers_as_langgraphs_own_store() -> None:
         for question in asked[:-1]:
             assert question(stores[0]) == question(stores[1])
         assert len(asked[-1](ours)) == 2
+        assert ours.get((), "x") is None
         with pytest.raises(ValueError, match="unsupported operator"):
             ours.search(DORA, filter={"n": {"$near": 1}})
 
