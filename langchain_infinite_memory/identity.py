@@ -205,10 +205,10 @@ class ThreadResolver:
             return Thread(None, user)
         kept = ref(saver) if saver is not None else None
         if owner is None and nested:
-            owner = _tasks.owner(kept, session)
+            owner = tasks.owner(kept, session)
         user = user or owner or None
         if nested:
-            return _nested_thread(Thread(session, user, thread, removed="leave_out", saver=kept), nested, listed)
+            return tasks.nested(Thread(session, user, thread, removed="leave_out", saver=kept), nested, listed)
         removed = self.removed or ("keep" if saver is None else "leave_out")
         found = Thread(session, user, thread, saver is not None, removed, named=own is not None)
         return replace(found, saver=kept, in_memory=_keeps_nothing(saver))
@@ -325,63 +325,49 @@ class Tasks:
         self._owners: Newest[tuple[Any, str | None], str | None] = Newest(TASKS)
         self._lock = fork_safe_lock(Depth.MOMENT)
 
-    def get(self, user_id: str | None, name: str) -> _Task | None:
-        """Return a task; None if it is not known."""
-        with self._lock:
-            return self._tasks.get((user_id, name))
+    def nested(self, above: Thread, nested: str, listed: "StateList | None") -> Thread:
+        """Return the conversation of a nested graph.
 
-    def put(self, user_id: str | None, name: str, task: _Task) -> None:
-        """Remember a task."""
+        The graph of a task has no name that lasts, but a list that goes on from run to run begins with the same
+        message, which names the session. Once a summary has replaced that message, the list keeps the session of its
+        task.
+        """
+        under, user = f"{above.session_id}{UNDER}", above.user_id
+        task = f"{under}{nested}"
+        if TASK not in nested:
+            return replace(above, session_id=task)
         with self._lock:
-            self._tasks[user_id, name] = task
+            known = self._tasks.get((user, task))
+            if listed is not None and listed.first is not None:
+                nodes = [level.partition(TASK)[0] for level in nested.split(LEVEL) if not level.isdigit()]
+                session = f"{under}{LEVEL.join(nodes)}{TASK}{listed.first}"
+                if listed.summary is not None:
+                    before = known or self._tasks.get((user, session)) or _Task(session)
+                    self._tasks[user, session] = before
+                    session = before.session_id
+                known = _Task(session, known.newest if known is not None and known.session_id == session else None)
+                self._tasks[user, task] = known
+        known = known or _Task(task)
+        return replace(above, session_id=known.session_id, task=task, newest=known.newest)
+
+    def note_newest(self, thread: Thread, newest: str | None) -> None:
+        """Note the newest message that was stored for a task, where others who search in it begin."""
+        if thread.task is not None and thread.session_id is not None:
+            with self._lock:
+                self._tasks[thread.user_id, thread.task] = _Task(thread.session_id, newest)
 
     def owner(self, saver: Any, session_id: str) -> str | None:
         """Return the user whose session a checkpointer keeps; None: none is known, or there is no checkpointer."""
         with self._lock:
             return self._owners.get((saver, session_id)) if saver is not None else None
 
-    def put_owner(self, thread: Thread) -> None:
-        """Remember whose session it is, for the graphs under it, whose runs may name no user either."""
+    def note_owner(self, thread: Thread) -> None:
+        """Note whose session it is, for the graphs under it, whose runs may name no user either."""
         with self._lock:
             self._owners[thread.saver, thread.session_id] = thread.user_id
 
 
-_tasks = Tasks()
-
-
-def _nested_thread(above: Thread, nested: str, listed: "StateList | None") -> Thread:
-    """Return the conversation of a nested graph.
-
-    The graph of a task has no name that lasts, but a list that goes on from run to run begins with the same message,
-    which names the session. Once a summary has replaced that message, the list keeps the session of its task.
-    """
-    under, user = f"{above.session_id}{UNDER}", above.user_id
-    task = f"{under}{nested}"
-    if TASK not in nested:
-        return replace(above, session_id=task)
-    known = _tasks.get(user, task)
-    if listed is not None and listed.first is not None:
-        nodes = [level.partition(TASK)[0] for level in nested.split(LEVEL) if not level.isdigit()]
-        session = f"{under}{LEVEL.join(nodes)}{TASK}{listed.first}"
-        if listed.summary is not None:
-            before = known or _tasks.get(user, session) or _Task(session)
-            _tasks.put(user, session, before)
-            session = before.session_id
-        known = _Task(session, known.newest if known is not None and known.session_id == session else None)
-        _tasks.put(user, task, known)
-    known = known or _Task(task)
-    return replace(above, session_id=known.session_id, task=task, newest=known.newest)
-
-
-def note_owner(thread: Thread) -> None:
-    """Note whose thread it is."""
-    _tasks.put_owner(thread)
-
-
-def note_newest(thread: Thread, newest: str | None) -> None:
-    """Note the newest message that was stored for a task, where others who search in it begin."""
-    if thread.task is not None and thread.session_id is not None:
-        _tasks.put(thread.user_id, thread.task, _Task(thread.session_id, newest))
+tasks = Tasks()
 
 
 def _nested_in(config: RunnableConfig, *, alone: bool) -> str:

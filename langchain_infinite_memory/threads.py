@@ -23,9 +23,8 @@ from langchain_infinite_memory.identity import (
     Thread,
     ThreadRecord,
     erased_question,
-    note_newest,
-    note_owner,
     refusal,
+    tasks,
 )
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
@@ -136,7 +135,7 @@ class ThreadMemory:
         if self.needs_user:
             return thread
         thread = replace(thread, user_id=owner or None)
-        note_owner(thread)
+        tasks.note_owner(thread)
         return thread
 
     def _refuse(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
@@ -253,7 +252,7 @@ class ThreadMemory:
             self._outage.check(self._outage.asked(thread))
             with self._outage.watch():
                 followed = self._lists.follow(run.memory, thread, listed, aside=aside)
-        note_newest(thread, followed.newest)
+        tasks.note_newest(thread, followed.newest)
         return followed
 
     def record(self, thread: Thread) -> ThreadRecord:

@@ -13,7 +13,7 @@ from langchain_core.runnables.utils import ConfigurableFieldSpec, get_unique_con
 from langchain_infinite_memory.chains.chain_io import ChainKeys
 from langchain_infinite_memory.chains.chain_memory import ChainMemory, MemoryFailedWarning, OnError, StreamedAnswer
 from langchain_infinite_memory.chains.history import InfiniteChatMessageHistory
-from langchain_infinite_memory.identity import OnReport, check_report
+from langchain_infinite_memory.identity import NAMESPACE, OnReport, check_report
 from langchain_infinite_memory.sessions import WAIT, MemoryLike, SessionKey, Sessions
 from shared_core.arguments import name_value, one_of
 
@@ -95,7 +95,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
 
     def _key(self, config: RunnableConfig) -> SessionKey:
         entries = config.get("configurable") or {}
-        inside = entries.get("checkpoint_ns")  # a node of a graph, whose thread is not this chain's alone
+        inside = entries.get(NAMESPACE)  # a node of a graph, whose thread is not this chain's alone
         return self._sessions.key(entries, [self._session_key, *(() if inside else ("thread_id",))], self._user_key)
 
     # Whole answers
