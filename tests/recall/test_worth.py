@@ -56,16 +56,17 @@ def test_a_higher_price_never_lets_more_through(scores: list[float], price: floa
     assert verdict(0, ASKED._replace(score=-9.0), ranked, spread=spread).worth == 0
 
 
-def test_questions_in_other_words_than_their_answers_are_answered() -> None:
+@pytest.mark.parametrize(("recall", "least"), [("balanced", 0.3), ("thorough", 0.6)])
+def test_questions_in_other_words_than_their_answers_are_answered(recall: Recall, least: float) -> None:
     questions = json.loads((DATA / "questions.json").read_text(encoding="utf-8"))
     asked = [question for question in questions if question["category"] == "paraphrase"]
     found = []
-    with InfiniteMemory(embedder="static") as memory:
+    with InfiniteMemory(embedder="static", recall=recall) as memory:
         memory.add(read_messages(DATA / "conversation.json"))
         for question in asked:
             shown = {line.id for line in memory.context(question["question"]).report.included}
             found.append(len(shown & set(question["evidence"])) / len(question["evidence"]))
-    assert np.mean(found) > 0.3
+    assert np.mean(found) > least
 
 
 TIGHT: dict[str, Any] = {"max_tokens": 300, "reserve_tokens": 0}
