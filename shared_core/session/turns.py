@@ -141,12 +141,14 @@ def turns_before(past: Sequence[Turn], current: Turn | None, size: Size) -> tupl
         current: the turn of the question; without one, a greeting is no prompt.
         size: counts the tokens of a message as sent.
     """
-    held = [
-        turn.whole(size) if turn.has_tools else turn
-        for turn in past
-        if turn.asks or (turn.greets and current is not None)
-    ]
-    return held, [turn for turn in past if not turn.asks and not (turn.greets and current is not None)]
+    held: list[Turn] = []
+    unsent: list[Turn] = []
+    for turn in past:
+        if turn.asks or (turn.greets and current is not None):
+            held.append(turn.whole(size) if turn.has_tools else turn)
+        else:
+            unsent.append(turn)
+    return held, unsent
 
 
 def tool_groups(entries: Sequence[Entry]) -> Iterator[tuple[Entry, ...]]:
