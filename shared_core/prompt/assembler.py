@@ -111,11 +111,8 @@ class Assembler:
         """Return whether recalled messages may take what no turn can use, too."""
         return self.recall_tokens is None and not fixed.tools
 
-    def window(self, fixed: FixedPart, turns: Sequence[Turn], *, recall: int = 0) -> Window:
-        """Return the window that fits beside `recall` tokens of recalled messages; `turns` are newest first."""
-        return self._fit(fixed, self._dressed(fixed, turns), recall)
-
-    def _fit(self, fixed: FixedPart, dressed: Iterable[Turn], recall: int) -> Window:
+    def window(self, fixed: FixedPart, dressed: Sequence[Turn], *, recall: int = 0) -> Window:
+        """Return the window that fits beside `recall` tokens of recalled messages, of turns that `dressed` returned."""
         return fit_window(
             dressed, fixed.room - recall, slack=self.slack, skip=self.fill == "skip",
             steady=fixed.beside_pinned - self._set_aside(fixed), most=self.window_turns,
@@ -130,7 +127,7 @@ class Assembler:
         recall = 0 if self.top_k == 0 else 2 * self._share(fixed)
         return max(0, min(SET_ASIDE, int(self.slack * fixed.beside_pinned), recall, fixed.beside_pinned - LEAST_STEADY))
 
-    def _dressed(self, fixed: FixedPart, turns: Sequence[Turn]) -> list[Turn]:
+    def dressed(self, fixed: FixedPart, turns: Sequence[Turn]) -> list[Turn]:
         """Return turns as they are sent, newest first: `_grounded`, and with less of what is not text if needed."""
         return abridged(
             self._grounded(fixed, turns), self.builder.size, room=fixed.room,
@@ -203,8 +200,8 @@ class Assembler:
             turns: newest first, as many as could fit.
             candidates: best first.
         """
-        dressed = self._dressed(fixed, turns)
-        everything = self._fit(fixed, dressed, 0)
+        dressed = self.dressed(fixed, turns)
+        everything = self.window(fixed, dressed)
         beyond = ELSEWHERE in [one.entries[0].turn_no for one in candidates if one.reason is None]
         # If all past turns fit, only messages of other sessions can add something.
         if not candidates or (everything.reaches_all and not beyond):
@@ -220,10 +217,10 @@ class Assembler:
 
     def _choose(self, fixed: FixedPart, dressed: Sequence[Turn], candidates: Sequence[Hit], room: int) -> Selection:
         """Return what is recalled in this room, and the window beside it."""
-        base = self._fit(fixed, dressed, room)
+        base = self.window(fixed, dressed, recall=room)
         chosen = self._fill(fixed, dressed, self._outside(candidates, base), room)
         while True:
-            window = self._fit(fixed, dressed, chosen.recall_tokens)
+            window = self.window(fixed, dressed, recall=chosen.recall_tokens)
             outside = self._outside(chosen.candidates, window)
             if outside == chosen.candidates:
                 return replace(chosen, window=window)
@@ -236,7 +233,7 @@ class Assembler:
         while True:
             fates, about = self._pick(candidates, limit)
             # Exact counting is expensive, so leave out candidates that the window will hold anyway.
-            chosen = self._counted(fixed, self._outside(fates, self._fit(fixed, dressed, about)))
+            chosen = self._counted(fixed, self._outside(fates, self.window(fixed, dressed, recall=about)))
             if chosen.recall_tokens > about:
                 chosen = self._counted(fixed, fates)
             if chosen.recall_tokens <= room:

@@ -107,8 +107,8 @@ class Planner:
 
     def plan(self, ask: Ask) -> Plan:
         """Return the plan of a prompt; errors are those of `FixedPartBuilder.fixed_part`."""
-        state = self._live.sync(PAGE)
-        budget = ask.max_tokens - ask.reserve
+        state, builder = self._live.sync(PAGE), self._assembler.builder
+        budget, tools = ask.max_tokens - ask.reserve, tools_tokens(ask.tools, builder.counter)
         # The beginning of the oldest turn that is read may be missing. Reading ahead makes that turn seldom needed.
         needed = int(READ_AHEAD * budget) if self._assembler.fill != "skip" else SKIP_LIMIT * budget
         while True:
@@ -117,32 +117,32 @@ class Planner:
             self._turns = {turn.turn_id: turn for turn in turns}
             # Until the newest user message is read, neither the question nor the messages sent with it are known.
             if whole or any(turn.asks for turn in turns):
-                plan = self._plan_over(ask, state, turns, whole=whole)
+                current, stored = self._current(ask, turns)
+                stays = self._stays(ask, current)
+                pinned = {entry.message.turn_id for entry in stays}
+                past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
+                older, unsent = turns_before(past, current, builder.size)
+                fixed = builder.fixed_part(budget=budget, tools=tools, stays=stays, current=current, shown=ask.shown)
                 # Turns that cannot be sent take no room, so the budget may need more of the past than expected.
-                room = plan.fixed.beside_pinned - plan.fixed.question_tokens
-                if whole or tokens_without_media(plan.turns) > room:
-                    return plan
+                if whole or tokens_without_media(older) > fixed.beside_pinned - fixed.question_tokens:
+                    return self._planned(ask, state, fixed, older, stored, unsent if whole else ())
             needed = 2 * sum(entry.tokens for entry in entries) + 1
 
-    def _plan_over(self, ask: Ask, state: SessionState, turns: Sequence[Turn], *, whole: bool) -> Plan:
+    def _planned(
+        self, ask: Ask, state: SessionState, fixed: FixedPart, older: Sequence[Turn], stored: Turn | None,
+        unsent: Sequence[Turn],
+    ) -> Plan:  # fmt: skip
+        """Return the plan, given the stored turn that is asked, if it is stored, and the turns that cannot be sent."""
         live, assembler = self._live, self._assembler
-        current, stored = self._current(ask, turns)
-        tools = tools_tokens(ask.tools, assembler.builder.counter)
-        stays = self._stays(ask, current)
-        pinned = {entry.message.turn_id for entry in stays}
-        past = [turn for turn in reversed(turns) if turn is not stored and turn.turn_id not in pinned]
-        older, unsent = turns_before(past, current, assembler.builder.size)
-        fixed = assembler.builder.fixed_part(
-            budget=ask.max_tokens - ask.reserve, tools=tools, stays=stays, current=current, shown=ask.shown
-        )
-        window, fits = None, assembler.window(fixed, older).reaches_all
+        dressed = assembler.dressed(fixed, older)
+        window, fits = None, assembler.window(fixed, dressed).reaches_all
         if self._searches_others or not fits:
-            window = assembler.window(fixed, older, recall=assembler.room_for_recall(fixed, older))
+            window = assembler.window(fixed, dressed, recall=assembler.room_for_recall(fixed, older))
         if fits and not live.replaced:  # the system prompt has room where it was said, if that was in mid-talk
             said = {entry.message.id: entry for entry in live.system_prompt() if entry.turn_no >= 0}
             fixed = replace(fixed, stays=tuple(said.get(entry.message.id, entry) for entry in fixed.stays))
         position = live.path.at(stored.entries[0].order) if stored is not None else None
-        orphans = tuple(entry for turn in unsent if whole for entry in turn.entries)
+        orphans = tuple(entry for turn in unsent for entry in turn.entries)
         return Plan(ask, state, live.path, fixed, tuple(older), window, position, orphans, fits)
 
     def _stays(self, ask: Ask, current: Turn | None) -> list[Entry]:
