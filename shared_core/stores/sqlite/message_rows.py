@@ -205,11 +205,12 @@ class MessageRows(TreeRows):
 
     def _after(self, session: int, seq: int, limit: int) -> list[Record]:
         values = (session, seq, max(limit, 0))
+        of_one_moment = self.connection.in_transaction  # as in `Store.read`, with which every question begins
         records = self._records(_AFTER, values)
         if limit <= 0 or (len(records) == limit and records[-1].seq == max(seq, 0) + limit):
             return records
         with self.one_moment():
-            records = self._records(_AFTER, values)
+            records = records if of_one_moment else self._records(_AFTER, values)
             state = self.state(session, None)
             last = records[-1].seq if len(records) == limit else state.last_seq if state is not None else 0
             ranges = missing((record.seq for record in records), max(seq, 0) + 1, last)
