@@ -247,10 +247,10 @@ class FollowedLists:
         The newest question is kept, if it is new. Others before it may be a part of it, unless they were answered, or
         the whole session was erased: then they may have been said before.
         """
-        session, stored, erased = self._known(thread, messages)
-        if not erased:
+        session, erased = self._erased_in(thread, messages)
+        if session is None or not erased:
             return
-        known = stored | erased
+        known = erased | self._stored_in(session, messages)
         asked = max((n for n, one in enumerate(messages) if isinstance(one, HumanMessage)), default=-1)
         end = asked if asked >= 0 and messages[asked].id not in known else len(messages)
         found: list[BaseMessage] = []
@@ -271,24 +271,24 @@ class FollowedLists:
         Raises:
             StoreError: the store cannot be read or written.
         """
-        _, stored, erased = self._known(thread, messages)
-        known = stored | erased
+        session, erased = self._erased_in(thread, messages)
+        known = erased | self._stored_in(session, messages)
         start = max((n for n, message in enumerate(messages, start=1) if message.id in known), default=0)
         brought = dropwhile(lambda message: isinstance(message, AIMessage | ToolMessage), messages[start:])
         self._erase_unstored(thread, list(brought))
 
-    def _known(self, thread: Thread, messages: Sequence[BaseMessage]) -> tuple[int, Set[str | None], Set[str | None]]:
-        """Return the session of a thread, and the ids of the messages that are stored there, and that were erased."""
-        ids = [message.id for message in messages if message.id is not None]
-        key = None
+    def _erased_in(self, thread: Thread, messages: Sequence[BaseMessage]) -> tuple[int | None, Set[str | None]]:
+        """Return the session of a thread, None: there is none, and the ids of the messages that were erased there."""
+        key, ids = None, _ids(messages)
         if thread.stable_ids and thread.session_id is not None and ids:
             key = self._store.session(thread.user_id, thread.session_id)
-        if key is None:
-            return 0, set(), set()
-        return key, {one.message.id for one in self._store.get(key, ids)}, set(self._store.are_forgotten(key, ids))
+        return key, set() if key is None else set(self._store.are_forgotten(key, ids))
+
+    def _stored_in(self, session: int | None, messages: Sequence[BaseMessage]) -> Set[str | None]:
+        return set() if session is None else {one.message.id for one in self._store.get(session, _ids(messages))}
 
     def _erase_unstored(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
-        ids = tuple(message.id for message in messages if message.id is not None)
+        ids = tuple(_ids(messages))
         if not ids or not thread.stable_ids or thread.session_id is None:
             return
         logger.info("thread_id=%r: left out with what was erased: %s", thread.thread_id, ", ".join(ids))
@@ -303,6 +303,10 @@ class FollowedLists:
         session = thread.session_id, thread.user_id
         with self._lock:
             return [message for message in messages if (*session, message.id) not in self._erased]
+
+
+def _ids(messages: Sequence[BaseMessage]) -> list[str]:
+    return [message.id for message in messages if message.id is not None]
 
 
 def _kept_by(thread: Thread) -> tuple[Any, Thread]:
