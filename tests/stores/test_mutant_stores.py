@@ -330,7 +330,7 @@ BROKEN: list[tuple[type[SQLiteStore], str]] = [
     (ChangesHalf, "test_changes_are_made_together_or_not_at_all"),
     (IgnoresWhereABranchIs, "test_changes_are_made_together_or_not_at_all"),
     (CatchesUpOnItsBranch, "test_catching_up_returns_the_state_and_what_is_new"),
-    (CountsOnlyMessages, "test_the_version_grows_with_every_change_of_the_session_alone"),
+    (CountsOnlyMessages, "test_the_version_grows_with_every_change_of_the_session"),
     (TakesItsCallersWord, "test_what_a_caller_knows_changes_nothing_but_the_time"),
     (TellsEachChangeOnce, "test_whoever_asks_for_changes_knows_what_is_on_every_main"),
     (MarksByANumberTakenBefore, "test_any_changes_of_two_objects_are_told_to_whoever_asks"),

@@ -38,6 +38,31 @@ from shared_core.testing.oracle import ALL, NOON, Session, draft, drafts
 __all__ = ["TripContract"]
 
 
+def _every_change(store: Store, key: int) -> list[Callable[[], object]]:
+    """Return one change of each kind of a new session, to be made in this order."""
+    first = Position(0, 0)
+    return [
+        lambda: store.append(key, MAIN, drafts("u1", "a1", "u2")),
+        lambda: store.append(key, "side", drafts("u3"), at=first),
+        lambda: store.append(key, "bare", [], at=first),
+        lambda: store.append(key, MAIN, [], changes=[Create("twig", first)]),
+        *(
+            partial(store.change, key, [one])
+            for one in (
+                Create("branch", first), Move("branch", Position(0, 1), "reset"), Merge(MAIN, Position(1, 1), "m"),
+                Rename("branch", "name"), Delete("name"), Put("tag", "t", first), Put("stash", "s", first),
+            )
+        ),
+        lambda: store.change(key, [Drop(store.refs(key, "tag")[0].number)]),
+        lambda: store.rename_session(key, "new name"),
+        lambda: store.restore(key, Restored(forgotten=("u9",))),
+        lambda: store.restore(key, Restored(branches=(Branch("side", first),))),
+        lambda: store.forget(key, [Position(0, 1)]),
+        lambda: store.forget(key, []),
+        lambda: store.forget(key, [], branches=True),
+    ]  # fmt: skip
+
+
 class TripContract:
     """What a store returns where it is asked for several things at once."""
 
@@ -65,48 +90,35 @@ class TripContract:
         turn, said = InTurn("u2"), IdPrefix("a", 9)
         assert store.read(key, said, turn) == [store.find(key, said), store.find(key, turn)]
 
-    def test_the_version_grows_with_every_change_of_the_session_alone(self, store: Store) -> None:
-        """Not with reads, nor with what is derived; one change may raise it by more than one."""
+    def test_the_version_grows_with_every_change_of_the_session(self, store: Store) -> None:
+        """One change may raise it by more than one."""
+        key = Session(store).key
+        seen = store.state(key, MAIN).version
+        for change in _every_change(store, key):
+            change()
+            now = store.state(key).version
+            assert now > seen, "a change is seen"
+            assert store.state(key, "none").version == store.read(key, State(MAIN))[0].version == now
+            seen = now
+
+    def test_the_version_stays_with_all_that_is_no_change_of_the_session(self, store: Store) -> None:
+        """Neither reads raise it, nor what is derived, nor changes of another session."""
         session, other = Session(store), Session(store, "other")
         key, first = session.key, Position(0, 0)
-        summary = Summary("s", first, first, "u1", 1, NOON)
-        changes: list[Callable[[], object]] = [
-            lambda: store.append(key, MAIN, drafts("u1", "a1", "u2")),
-            lambda: store.append(key, "side", drafts("u3"), at=first),
-            lambda: store.append(key, "bare", [], at=first),
-            lambda: store.append(key, MAIN, [], changes=[Create("twig", first)]),
-            *(
-                partial(store.change, key, [one])
-                for one in (
-                    Create("branch", first), Move("branch", Position(0, 1), "reset"), Merge(MAIN, Position(1, 1), "m"),
-                    Rename("branch", "name"), Delete("name"), Put("tag", "t", first), Put("stash", "s", first),
-                )
-            ),
-            lambda: store.change(key, [Drop(store.refs(key, "tag")[0].number)]),
-            lambda: store.rename_session(key, "new name"),
-            lambda: store.restore(key, Restored(forgotten=("u9",))),
-            lambda: store.restore(key, Restored(branches=(Branch("side", first),))),
-            lambda: store.forget(key, [Position(0, 1)]),
-            lambda: store.forget(key, []),
-            lambda: store.forget(key, [], branches=True),
-        ]  # fmt: skip
         nothing: list[Callable[[], object]] = [
             lambda: other.append(MAIN, drafts("u1")),
             lambda: store.keep(key, VectorRows("space", [(first, "h", b"v")])),
             lambda: store.keep(key, Snapshot("a", b"x")),
-            lambda: store.keep(key, summary),
+            lambda: store.keep(key, Summary("s", first, first, "u1", 1, NOON)),
             lambda: store.read(key, State(MAIN), After(0, 9), Line(MAIN, 9)),
             lambda: [list(store.vectors(key, "space")), store.branches(key), store.stats(key), store.overview()],
         ]
-        seen = store.state(key, MAIN).version
-        for change in changes:
+        for change in _every_change(store, key):
             change()
             now = store.state(key).version
-            assert now > seen, "a change is seen"
             for act in nothing:
                 act()
             assert store.state(key, "none").version == store.read(key, State(MAIN))[0].version == now
-            seen = now
         other.move(MAIN, first)
         states = {one.key: state for one, state in store.main_changes(None).states}
         assert states[other.key] == store.state(other.key, MAIN)
@@ -114,7 +126,7 @@ class TripContract:
     def test_what_a_caller_knows_changes_nothing_but_the_time(self, store: Store) -> None:
         """Messages go where they would go without it, whether it still holds or was overtaken."""
         session = Session(store)
-        key, number = session.key, count(1)
+        number = count(1)
 
         def overtaken_by(change: Callable[[], object]) -> None:
             """Add to a branch with what is known now, then after a change, and after that with what is returned."""
@@ -138,6 +150,15 @@ class TripContract:
         overtaken_by(lambda: session.merge(MAIN, session.tree.branches["side"]))
         overtaken_by(lambda: session.forget([session.tree.records[-1].position]))
         overtaken_by(lambda: session.forget([r.position for r in session.tree.records], branches=True))
+
+    def test_with_what_a_caller_knows_no_message_is_stored_twice(self, store: Store) -> None:
+        """Nor is a forgotten one stored again; others join the turn that is named."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1"))
+        session.append("side", drafts("u2"), at=Position(0, 0))
+        session.merge(MAIN, session.tree.branches["side"])
+        session.forget([record.position for record in session.tree.records], branches=True)
         known = session.known(MAIN)
         assert session.append(MAIN, drafts("u1"), known=known).forgotten == ("u1",), "it was forgotten"
         again = session.append(MAIN, drafts("u95", "a95"), known=known)
@@ -147,6 +168,12 @@ class TripContract:
             store.append(key, MAIN, [draft("u98"), draft("a95", "assistant", "else")], known=session.known(MAIN))
         session.append(MAIN, drafts("u97"), known=again.known)
         session.append(MAIN, drafts("a97"), turn="u95", known=session.known(MAIN))
+
+    def test_what_a_caller_knows_hides_nothing_that_is_missing(self, store: Store) -> None:
+        """An unknown turn, a branch that has another name by now, or an unknown session is refused."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1"))
         with pytest.raises(UnknownReferenceError):
             store.append(key, MAIN, drafts("a98"), turn="lost", known=session.known(MAIN))
         known = session.known(MAIN)
