@@ -1,6 +1,5 @@
 """A store that notes each call, to see how often a verb would wait for a store a round trip away."""
 
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import islice
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -47,11 +46,6 @@ class CountedStore(Store):
     @property
     def connections(self) -> int:
         return self.store.connections
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How often each method was called."""
-        return dict(Counter(self.trips))
 
     def reset(self) -> None:
         """Begin to count anew."""
