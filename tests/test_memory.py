@@ -4,7 +4,7 @@ import json
 import logging
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +24,8 @@ from shared_core import (
 )
 from shared_core.errors import EmbedderMismatchError
 from shared_core.plugins.embedders import MINILM, MINILM_INT8, STATIC, StaticEmbedder, static_available
+from shared_core.recall import embedder_choice
+from shared_core.recall.scope import RecallScope
 from shared_core.records import After
 from shared_core.results import Kind, Reason
 from shared_core.session.live import NEWS, TAIL_KEPT
@@ -482,6 +484,47 @@ def test_a_new_session_takes_minilm_and_an_old_one_keeps_its_own(
     assert used("ann's first", user_id="ann", embedder="static") == STATIC.key
     assert used("ann's second", user_id="ann", scope="user") == STATIC.key, "they are searched together"
     assert used("ann's third", user_id="ann") == MINILM_INT8.key
+
+
+@pytest.fixture
+def named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have new sessions take hashing/16, and hashing/64 be found by its key, too."""
+    both = {f"hashing/{dimension}": HashingEmbedder(dimension) for dimension in (16, 64)}
+    monkeypatch.setattr(embedder_choice, "embedder_for_new", lambda: both["hashing/16"])
+    monkeypatch.setattr(embedder_choice, "embedder_named", both.get)
+
+
+@pytest.mark.usefixtures("named")
+def test_a_session_that_was_searched_before_it_had_vectors_takes_those_that_come(
+    store: CountingStore, tmp_path: Path
+) -> None:
+    with recorded(store, HashingEmbedder(64))(None) as memory:
+        memory.export(tmp_path / "chat.jsonl", vectors=True)
+    with InfiniteMemory(store, session_id="other", **SMALL) as memory:
+        memory.add(Message.user("hi"))
+        memory.search("hi")
+        memory.import_file(tmp_path / "chat.jsonl")
+        memory.checkout("imported/main")
+        assert memory.context("what of item3?").report.embedder == "hashing/64"
+        memory.index()
+        assert [*memory.stats()["embedders"]] == ["hashing/64"]
+
+
+@pytest.mark.usefixtures("named")
+@pytest.mark.parametrize("scopes", [("session", "user"), ("user", "session")])
+def test_the_embedder_of_a_new_session_does_not_depend_on_what_was_asked_first(
+    store: CountingStore, scopes: Sequence[RecallScope]
+) -> None:
+    with InfiniteMemory(store, session_id="old", user_id="ann", embedder=HashingEmbedder(64)) as memory:
+        memory.add(history(9))
+        memory.index()
+    with InfiniteMemory(store, session_id="new", user_id="ann", **SMALL) as memory:
+        memory.add(Message.user("hi"))
+        choose = memory._prompts.searcher.embedder.choice
+        found = {scope: choose(scope).key for scope in scopes}
+        assert found == {"session": "hashing/16", "user": "hashing/64"}
+        memory.index()
+        assert {choose(scope).key for scope in scopes} == {"hashing/16"}
 
 
 def test_a_recorded_embedder_that_is_not_at_hand_is_named(store: CountingStore) -> None:

@@ -226,6 +226,8 @@ class OpenIndexes:
         assert session is not None
         shared = self._shared(session, lambda: SessionIndex(self.live.store, session))
         index: SessionIndex = shared.refreshed(lambda rows: rows.refresh(state, self.live.news.after))
+        if space and space != self._space:
+            index.vectors.pop(self._space, None)  # of an embedder that was chosen before the session had vectors
         self._space = space or self._space
         vectors = vectors_in(index, space, dimension) if space else None
         self.cache.note(shared)

@@ -13,8 +13,6 @@ from shared_core.messages import Message
 from shared_core.plugins.base import Embedder, Fingerprint
 from shared_core.plugins.embedders import embedder_for_new, embedder_named
 from shared_core.recall.scope import RecallUnit
-from shared_core.records import SessionKey
-from shared_core.store import Store
 
 EmbedText = Callable[[Sequence[Message]], str]
 """Returns the text to embed for a unit: one message, or the messages of a turn."""
@@ -63,19 +61,15 @@ class EmbedderChoice:
 
 
 def choose_embedder(
-    given: Embedder | None, store: Store, session: int | None, unit: RecallUnit, embed_text: EmbedText, *,
-    beside: Sequence[SessionKey] = (), force: bool = False,
-) -> EmbedderChoice:  # fmt: skip
+    given: Embedder | None, spaces: Sequence[str], unit: RecallUnit, embed_text: EmbedText, *, force: bool = False
+) -> EmbedderChoice:
     """Return the embedder to use: the one given, else the one that made the session's vectors, else `embedder_for_new`.
 
     Args:
         given: the memory's `embedder` argument.
-        store: the store that holds the session.
-        session: the session's key; None if it is not created yet.
+        spaces: of the session's vectors.
         unit: the unit that a vector stands for.
         embed_text: makes the text of a unit.
-        beside: sessions that are searched together with it, oldest first. A session without vectors takes the embedder
-            of the newest that has any, because the vectors of two embedders cannot be compared.
         force: accept the embedder given even if all of the session's vectors are another embedder's.
 
     Raises:
@@ -85,9 +79,6 @@ def choose_embedder(
     # Vectors of other units or texts are not comparable, so each kind has a space of its own.
     usual = {"message": message_text, "turn": turn_text}[unit]
     suffix = f"#{unit}/{name_of(embed_text)}" if embed_text is not usual else "#turn" if unit == "turn" else ""
-    spaces = store.spaces(session) if session is not None else []
-    if given is None and not spaces:
-        spaces = next(filter(None, (store.spaces(one.key) for one in reversed(beside))), [])
     if given is not None:
         key = _fingerprint(given).key
         if spaces and not force and all(embedder_key(space) != key for space in spaces):

@@ -1,5 +1,6 @@
 """The rules of recall: what may be recalled and how it is found; and the embedder that a session has by them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -68,7 +69,9 @@ class SessionEmbedder:
         self._rules = rules
         self._force = False
         self._checked = False
-        self._chosen: tuple[int | None, EmbedderChoice] | None = None
+        self._session: int | None = None
+        self._settled = False
+        self._chosen: dict[RecallScope, EmbedderChoice] = {}
 
     def choice(self, scope: RecallScope | None = None) -> EmbedderChoice:
         """Return the embedder to search with; `scope` is that of a `Filter`.
@@ -77,17 +80,29 @@ class SessionEmbedder:
             EmbedderMismatchError: the session's vectors are another embedder's.
             EmbedderError: the embedder raised instead of returning its fingerprint.
         """
-        session, rules = self._live.key, self._rules
-        if rules.words_alone or (session is None and (scope or rules.scope) == "session"):
+        session, rules, scope = self._live.key, self._rules, scope or self._rules.scope
+        if rules.words_alone or (session is None and scope == "session"):
             return EmbedderChoice(None)
-        if self._chosen is None or self._chosen[0] != session:
-            store, by_user = self._live.store, rules.embedder is None and (scope or rules.scope) == "user"
-            dense = choose_embedder(
-                rules.embedder, store, session, rules.recall_unit, rules.text_of, force=self._force,
-                beside=store.sessions(self._live.user_id) if by_user else (),
-            )  # fmt: skip
-            self._chosen = session, dense
-        return self._chosen[1]
+        if self._session != session:
+            self._session, self._settled, self._chosen = session, False, {}
+        if not self._settled:  # vectors may have come since, by an import or from another process
+            spaces = self._live.store.spaces(session) if session is not None else []
+            if spaces or rules.embedder is not None:
+                self._chosen = dict.fromkeys(get_args(RecallScope), self._choose(spaces))
+                self._settled = session is not None
+        if scope not in self._chosen:
+            self._chosen[scope] = self._choose(self._spaces_beside() if scope == "user" else [])
+        return self._chosen[scope]
+
+    def _choose(self, spaces: Sequence[str]) -> EmbedderChoice:
+        rules = self._rules
+        return choose_embedder(rules.embedder, spaces, rules.recall_unit, rules.text_of, force=self._force)
+
+    def _spaces_beside(self) -> list[str]:
+        """Return the spaces of the user's newest session with vectors: those of two embedders cannot be compared."""
+        store = self._live.store
+        found = (store.spaces(one.key) for one in reversed(store.sessions(self._live.user_id)))
+        return next(filter(None, found), [])
 
     def choice_or_words(self, scope: RecallScope | None = None) -> EmbedderChoice:
         """Return the embedder to search with, or words alone with a note if it does not return its fingerprint.
@@ -114,4 +129,4 @@ class SessionEmbedder:
     def accept_given(self) -> None:
         """Accept the embedder given even if the session's vectors are another embedder's."""
         self._force = True
-        self._chosen = None
+        self._settled, self._chosen = False, {}
