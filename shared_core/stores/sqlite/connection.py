@@ -13,7 +13,7 @@ from typing import Any
 
 from shared_core.errors import StoreError, StoreUnavailableError, warn
 from shared_core.runtime.forks import at_fork
-from shared_core.stores.sqlite.damage import ADVICE, damaged, is_undecodable, read_leniently
+from shared_core.stores.sqlite.damage import ADVICE, is_undecodable, read_leniently
 from shared_core.stores.sqlite.database_file import (
     APPLICATION_ID,
     connect_to_read,
@@ -26,7 +26,7 @@ from shared_core.stores.sqlite.database_file import (
     version_of,
 )
 from shared_core.stores.sqlite.sqlite_schema import MIGRATIONS, Migration
-from shared_core.stores.sqlite.wal import LogState, look_into
+from shared_core.stores.sqlite.wal import check_log
 
 
 def text(value: str) -> str | bytes:
@@ -157,7 +157,7 @@ class Database:
                 probe(self._path)
                 self._make_file()
                 if not any(one._path == self._path and one._connection for one in _open):
-                    _check_log(self._path, self._label)
+                    check_log(self._path, self._label)
             with self._errors():
                 self._connection = self._connect()
             self._keep_reserve()
@@ -470,23 +470,6 @@ def _switch_to_wal(connection: sqlite3.Connection, label: str) -> None:
             if mode != "wal":
                 raise StoreError(f"{label} is on a file system that SQLite cannot share; put it on a local disk")
             return
-
-
-def _check_log(path: Path, label: str) -> None:
-    """Raise StoreError if the write-ahead log is damaged; warn if only its last transaction cannot be read."""
-    wal = Path(f"{path}-wal")
-    try:
-        # Looked into twice, because another process may be writing to it.
-        log = look_into(wal) if wal.exists() and look_into(wal).dropped else LogState(0, 0)
-    except OSError as error:
-        raise StoreError(f"{label} cannot be opened: {error}; check the permissions of {str(wal)!r}") from error
-    if log.dropped > 1:
-        raise damaged(label, f"{str(wal)!r}, which holds what was written last, is damaged at frame {log.frames + 1}")
-    if log.dropped:
-        warn(
-            f"{str(wal)!r} ends with a transaction that cannot be read, as after a power failure: "
-            "what was stored last may be missing"
-        )
 
 
 def note_scrub_due(connection: sqlite3.Connection) -> None:

@@ -12,6 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from shared_core.errors import StoreError, warn
+from shared_core.stores.sqlite.damage import damaged
+
 Words = npt.NDArray[np.uint32]
 
 _HEADER, _FRAME = 32, 24
@@ -31,6 +34,23 @@ class LogState(NamedTuple):
 
     frames: int
     dropped: int
+
+
+def check_log(path: Path, label: str) -> None:
+    """Raise StoreError if the log of a database is damaged; warn if only its last transaction cannot be read."""
+    wal = Path(f"{path}-wal")
+    try:
+        # Looked into twice, because another process may be writing to it.
+        log = look_into(wal) if wal.exists() and look_into(wal).dropped else LogState(0, 0)
+    except OSError as error:
+        raise StoreError(f"{label} cannot be opened: {error}; check the permissions of {str(wal)!r}") from error
+    if log.dropped > 1:
+        raise damaged(label, f"{str(wal)!r}, which holds what was written last, is damaged at frame {log.frames + 1}")
+    if log.dropped:
+        warn(
+            f"{str(wal)!r} ends with a transaction that cannot be read, as after a power failure: "
+            "what was stored last may be missing"
+        )
 
 
 def look_into(path: Path) -> LogState:
