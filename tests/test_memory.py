@@ -486,6 +486,19 @@ def test_a_new_session_takes_minilm_and_an_old_one_keeps_its_own(
     assert used("ann's third", user_id="ann") == MINILM_INT8.key
 
 
+def test_new_sessions_may_be_searched_by_words_alone(store: CountingStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with recorded(store, HashingEmbedder(64))(HashingEmbedder(64)) as memory:
+        memory.add(Message.user("and then?"))
+    monkeypatch.setenv("INFINITE_MEMORY_EMBEDDER", "words")
+    with InfiniteMemory(store, session_id="new", **SMALL) as memory:
+        memory.add(history(40))
+        report = memory.context("what of item3?").report
+        assert (report.embedder, report.degraded, report.pending) == (None, (), 0)
+        memory.index()
+        assert memory.stats()["vectors"] == 0
+        assert memory.search("item3")
+
+
 @pytest.fixture
 def named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have new sessions take hashing/16, and hashing/64 be found by its key, too."""

@@ -1,5 +1,6 @@
 """The embedder of a session: how it is chosen, and which texts it embeds."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ from shared_core.events import Degradation, Note
 from shared_core.index.session_vectors import embedder_key
 from shared_core.messages import Message
 from shared_core.plugins.base import Embedder, Fingerprint
-from shared_core.plugins.embedders import embedder_for_new, embedder_named
+from shared_core.plugins.embedders import DEFAULT, embedder_for_new, embedder_named
 from shared_core.recall.scope import RecallUnit
 
 EmbedText = Callable[[Sequence[Message]], str]
@@ -44,7 +45,7 @@ class EmbedderChoice:
         embedder: the model; None to search by words alone.
         key: its `Fingerprint.key`.
         space: the name of its vectors in the store.
-        note: why there is no embedder, for the report; None if there is one.
+        note: why there is no embedder, for the report; None if there is one, or none is wanted.
         failed: whether an embedder exists but raised when asked for its fingerprint.
     """
 
@@ -95,7 +96,8 @@ def choose_embedder(
         embedder = embedder_for_new()
         why = "no embedder is installed: recall by words alone"
     if embedder is None:
-        return EmbedderChoice(None, note=Note(why, "words_alone"))
+        wanted = not spaces and os.environ.get(DEFAULT) == "words"
+        return EmbedderChoice(None, note=None if wanted else Note(why, "words_alone"))
     key = embedder.fingerprint.key
     return EmbedderChoice(embedder, key, key + suffix)
 

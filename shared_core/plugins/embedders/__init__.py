@@ -64,10 +64,10 @@ def embedder_for_new() -> Embedder | None:
     """Return the embedder of a session that has no vectors yet, if the program names none; nothing is downloaded.
 
     That is MiniLM, in 8 bits if the extra `onnx` is installed, where its weights are on this machine, and else the
-    static embedder, if it is installed. The variable `INFINITE_MEMORY_EMBEDDER` names another one.
+    static embedder, if it is installed. The variable `INFINITE_MEMORY_EMBEDDER` names another one, or `words` for none.
     """
     if named := os.environ.get(DEFAULT):
-        return as_embedder(named)
+        return None if named == "words" else as_embedder(named)
     if onnx_available() and on_this_machine(*FOR_ONNX):
         return _by_name(MINILM_INT8.name)
     if installed("sentence_transformers") and on_this_machine(*FOR_TORCH):
