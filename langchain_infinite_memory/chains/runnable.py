@@ -50,8 +50,9 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
             from it, and sent with the newest question only. `additional_kwargs["grounding"]` of a message is the same.
         tools: schemas of tools that are bound to the model, which are charged to the budget.
         on_error: what to do when the store cannot be read or written: `"window"` goes on with the input alone and gives
-            a `MemoryFailedWarning`, after two seconds if another process holds the file (a pool or store has a wait of
-            its own); `"raise"` raises. Wrong arguments always raise.
+            a `MemoryFailedWarning`; `"raise"` raises. Wrong arguments always raise. With `"window"`, a file that
+            another process holds is waited for twice, two seconds each: before the chain runs, and when the answer is
+            to be stored. A pool or store has a wait of its own.
         on_report: called with the report on each prompt, and the `RunIds` of the run. What it raises is logged.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter`, `summarizer` and
             `reranker` in LangChain's words; only for a store.
