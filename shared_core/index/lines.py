@@ -70,11 +70,11 @@ class Line:
 
     def turn(self, turn: int) -> list[int]:
         """Return the indices of the messages of a turn, given by its number."""
-        index = int(self._last_of_turn.values[turn]) if 0 <= turn < len(self._last_of_turn) else -1
-        indices = list[int]()
+        last, before, indices = self._last_of_turn.values, self._before_in_turn.values, list[int]()
+        index = int(last[turn]) if 0 <= turn < len(last) else -1
         while index >= 0:
             indices.append(index)
-            index = int(self._before_in_turn.values[index])
+            index = int(before[index])
         return indices[::-1]
 
     def turn_ends(self, turns: npt.NDArray[np.integer[Any]]) -> Ints:
