@@ -115,15 +115,16 @@ class Salvage:
     # The tree
 
     def _segments(self) -> dict[int, Segment]:
-        """Return the segments; one that grows out of what is lost begins at the root."""
+        """Return the segments; one that is lost begins at the root, and is as long as others grow out of it."""
         found: dict[int, Segment] = {}
         while page := self._tried("the tree", self._store.segments, self._session, max(found, default=-1), PAGE):
             found |= {segment.segment: segment for segment in page}
         if page is None:
             self._read_one_by_one(found)
-        parents = {one.segment for each in found.values() for one in (each.parent, each.merged) if one is not None}
-        self._lose({ROOT.segment, *parents} - found.keys())
-        found.setdefault(ROOT.segment, Segment(ROOT.segment, None, ROOT.depth))
+        parents = [one for each in found.values() for one in (each.parent, each.merged) if one is not None]
+        lost = {number: depth for number, depth in sorted([ROOT, *parents]) if number not in found}
+        self._lose(lost)
+        found |= {number: Segment(number, None, depth) for number, depth in lost.items()}
         return {number: _rooted(found[number], found) for number in sorted(found)}
 
     def _lose(self, segments: Collection[int]) -> None:

@@ -171,10 +171,19 @@ def test_a_session_whose_name_is_lost_is_recovered_under_another(place: Place) -
         assert taken[1] == "taken"
 
 
-def branches_of(target: Store, user: str | None, name: str) -> dict[str, list[str]]:
+def fork(place: Place) -> None:
+    """Store a session whose newest message is on a branch."""
+    with place.opened() as store, InfiniteMemory(store, session_id="diary", user_id="ann", embedder="words") as memory:
+        memory.add(history(6))
+        memory.fork("side", "m2")
+        memory.checkout("side")
+        memory.add(Message.user("the newest", id="side"))
+
+
+def branches_of(store: Store, user: str | None, name: str) -> dict[str, list[str]]:
     """Return branch -> the ids of the messages on it."""
     found: dict[str, list[str]] = {}
-    with InfiniteMemory(target, session_id=name, user_id=user, embedder="words") as memory:
+    with InfiniteMemory(store, session_id=name, user_id=user, embedder="words") as memory:
         for branch in memory.branches():
             memory.checkout(branch.name)
             found[branch.name] = [message.id or "" for message in memory.messages()]
@@ -191,13 +200,27 @@ def test_a_branch_whose_segment_is_lost_keeps_its_messages(place: Place) -> None
         assert branches_of(target, "ann", "diary")["side"] == ["side"]
 
 
-def test_messages_on_a_segment_that_is_lost_with_its_branch_get_another(place: Place) -> None:
+@pytest.mark.parametrize("segment", [0, 1])
+def test_what_grows_out_of_a_segment_that_is_lost_still_does(place: Place, segment: int) -> None:
     fill(place)
-    place.spoil(f"DELETE FROM {{s}}.segments WHERE segment = 1 AND {OF_ANN}")
-    place.spoil(f"DELETE FROM {{s}}.branches WHERE name = 'side' AND {OF_ANN}")
+    with place.opened() as store:
+        whole = branches_of(store, "ann", "diary")["main"]
+    place.spoil(f"DELETE FROM {{s}}.segments WHERE segment = {segment} AND {OF_ANN}")
     _, target = place.recovered()
     with closing(target):
-        assert branches_of(target, "ann", "diary")["recovered-1"] == ["side"]
+        found = branches_of(target, "ann", "diary")
+        assert (sorted(found), found["main"]) == (["main", "side"], whole)
+        assert check_store(target).damages == ()
+
+
+def test_messages_on_a_segment_that_is_lost_with_its_branch_get_another(place: Place) -> None:
+    fork(place)
+    place.spoil("DELETE FROM {s}.segments WHERE segment = 1")
+    place.spoil("DELETE FROM {s}.branches WHERE name = 'side'")
+    _, target = place.recovered()
+    with closing(target):
+        found = branches_of(target, "ann", "diary")
+        assert (sorted(found), found["recovered-1"]) == (["main", "recovered-1"], ["side"])
 
 
 def test_main_that_is_lost_ends_with_the_newest_message(place: Place) -> None:
@@ -210,11 +233,7 @@ def test_main_that_is_lost_ends_with_the_newest_message(place: Place) -> None:
 
 
 def test_main_that_is_lost_is_what_no_other_branch_leads_to(place: Place) -> None:
-    with place.opened() as store, InfiniteMemory(store, session_id="diary", user_id="ann", embedder="words") as memory:
-        memory.add(history(6))
-        memory.fork("side", "m2")
-        memory.checkout("side")
-        memory.add(Message.user("the newest", id="side"))
+    fork(place)
     place.spoil("DELETE FROM {s}.branches WHERE name = 'main'")
     _, target = place.recovered()
     with closing(target):
