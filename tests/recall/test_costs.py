@@ -101,9 +101,10 @@ def test_the_question_and_what_is_recalled_are_counted_and_nothing_else(store: C
     with InfiniteMemory(store, max_tokens=1_000, reserve_tokens=0, token_counter=counter) as memory:
         memory.context(OWN)  # counts the messages by this counter, which their sizes are not stored for
         counter.asked.clear()
-        context = memory.context(OWN)
-        assert counter.asked[0] == OWN
-        assert all("earlier_messages" in text or text in ("", OWN) for text in counter.asked)
+        asked = f"{OWN} Please."  # the same one again would not be counted again
+        context = memory.context(asked)
+        assert counter.asked[0] == asked
+        assert all("earlier_messages" in text or text in ("", asked) for text in counter.asked)
         assert len([text for text in counter.asked if text]) <= 3
         counter.asked.clear()
         memory.context(SILENT[0])
