@@ -5,6 +5,7 @@ import io
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,12 @@ PAGES = {
 
 STORIES = {"README.md": "chat.py", "docs/server.md": "server.py", "docs/tutorial.md": "chat.py"}
 """Documents whose programs run one after the other in one folder, with the name of the first; all output is shown."""
+
+MODELS = {
+    "llm=llm": "from llama_index_infinite_memory.testing import EchoLLM\n\nllm = EchoLLM()\n",
+    "create_agent(model": "from langchain_infinite_memory.testing import EchoChatModel\n\nmodel = EchoChatModel()\n",
+}
+"""The reader's own model, by how a block of the README names it."""
 
 ELSEWHERE = {"import.md", "format.md", "llama_index.md", "scaling.md", "serve.md", "clients.md"}
 """Pages whose blocks are run by other tests."""
@@ -163,6 +170,9 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
         if document in STORIES:
             programs[0] = programs[0].rename(home / STORIES[document])
         if document == "README.md":
+            for program, (used, model) in product(programs, MODELS.items()):
+                text = program.read_text(encoding="utf-8")
+                program.write_text(model * (used in text) + text, encoding="utf-8")
             programs *= 2  # on one file
         apart = document not in STORIES and document != "docs/langchain.md"
         given[document] = [(one, home / f"run {number}" if apart else home) for number, one in enumerate(programs)]
@@ -228,7 +238,8 @@ def test_the_programs_of_the_readme_and_of_two_pages_go_on_where_they_ended(
     documents: Documents, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran, folder = documents
-    assert "My locker code is 4471." in ran["README.md"][1].out
+    assert ran["README.md"][3].out.startswith("816 messages are stored")
+    assert "My locker code is 4471." in ran["README.md"][3].out
     assert ran["docs/server.md"][1].out.count("\n") == 6
     assert "- user: My locker code is 4471.\n" in ran["docs/tutorial.md"][2].out
     home = folder / "docs tutorial.md"

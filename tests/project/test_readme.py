@@ -1,6 +1,8 @@
 """The README: its code works as shown, on a file that grows, and everything it points to is there."""
 
 import re
+import runpy
+import tomllib
 from pathlib import Path
 
 from tests.support.documents import ROOT
@@ -9,7 +11,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 REPOSITORY = "https://github.com/infinite-memory/infinite-memory"
 HOMES = (f"{REPOSITORY}/blob/main/", "https://raw.githubusercontent.com/infinite-memory/infinite-memory/main/")
 SITE = "https://infinite-memory.github.io/infinite-memory/"
-DATE = re.compile(r"^\d{4}-\d\d-\d\d$", flags=re.MULTILINE)
+BADGES = "https://img.shields.io/badge/"
 
 
 def test_the_figures_are_those_that_were_measured() -> None:
@@ -47,7 +49,15 @@ def is_there(target: str, folder: Path) -> bool:
 
 def test_the_links_of_the_readme_are_absolute_because_a_package_index_shows_it_too() -> None:
     assert len(targets(ROOT / "README.md")) > 15
-    assert all(target.startswith((*HOMES, SITE)) for target in targets(ROOT / "README.md"))
+    assert all(target.startswith((*HOMES, SITE, BADGES)) for target in targets(ROOT / "README.md"))
+
+
+def test_its_badges_and_its_picture_are_true() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    said = re.findall(rf"{BADGES}([\w.+-]+)-blue", README)
+    assert said == [f"python-{project['requires-python'].removeprefix('>=')}+", f"licence-{project['license']}"]
+    pictures = runpy.run_path(str(ROOT / "docs" / "pictures.py"))
+    assert (ROOT / "docs" / "bars.svg").read_text(encoding="utf-8") == pictures["bars"](pictures["prompt"]())
 
 
 def test_what_documents_point_to_is_there() -> None:
