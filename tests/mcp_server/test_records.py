@@ -37,7 +37,7 @@ texts = st.lists(
 
 def said(number: int, text: str, **fields: object) -> Said:
     at = BEGAN + timedelta(minutes=number)
-    plain = Said(id=f"m{number}", session="s", role="user", speaker="user", at=at, text=text, order=number)
+    plain = Said(id=f"m{number}", speaker="user", at=at, text=text, order=number)
     return Said(**{name: getattr(plain, name) for name in Said.__slots__} | fields)
 
 
@@ -45,7 +45,7 @@ def test_records_stand_between_fences_by_day_with_ids_and_times() -> None:
     shown = [
         said(0, "one\ntwo"),
         said(1, "calls it a night", speaker="Ben", part=True),
-        said(2, "three", elsewhere=True, score=2.5, found_by="both"),
+        said(2, "three", elsewhere="s", score=2.5),
     ]
     assert fenced(shown).splitlines() == [
         *HEADER.splitlines(),

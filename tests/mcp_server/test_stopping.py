@@ -9,7 +9,7 @@ import httpx
 
 from shared_core import InfiniteMemory
 from shared_core.doors.mcp_server.conversations import Conversations
-from shared_core.doors.mcp_server.server import memory_server
+from shared_core.doors.mcp_server.server import MemoryServer
 from shared_core.doors.mcp_server.transports import http_app
 from shared_core.doors.serving.bearer_tokens import BearerTokens
 from shared_core.testing import HashingEmbedder
@@ -25,7 +25,7 @@ def test_a_call_that_runs_is_answered_and_stored_when_the_server_stops(tmp_path:
     """Another program holds the file, so that the call waits."""
     path, tokens = tmp_path / "chat.db", BearerTokens({TOKEN: "ann"})
     conversations = Conversations(path, embedder=HashingEmbedder())
-    app = http_app(memory_server(conversations, tokens=tokens), conversations, host="127.0.0.1", tokens=tokens)
+    app = http_app(MemoryServer(conversations, tokens=tokens), conversations, host="127.0.0.1", tokens=tokens)
     with served(app, grace=20) as (url, server), closing(sqlite3.connect(path)) as other, ThreadPoolExecutor() as pool:
         for name, status in (("healthz", "ok"), ("readyz", "ready")):  # without a token
             assert httpx.get(f"{url}/{name}").json() == {"status": status}
@@ -37,6 +37,7 @@ def test_a_call_that_runs_is_answered_and_stored_when_the_server_stops(tmp_path:
         until(lambda: not any(each.is_serving() for each in server.servers))
         assert not answer.done()
         other.rollback()
-        (stored,) = answer.result().json()["result"]["structuredContent"]["ids"]
+        (told,) = answer.result().json()["result"]["content"]
+        stored = told["text"].rpartition(": ")[2]
     with InfiniteMemory(path, user_id="ann", embedder=HashingEmbedder()) as memory:
         assert [(message.id, message.content) for message in memory.messages()] == [(stored, "We loved the Casa Azul.")]

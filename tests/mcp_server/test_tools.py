@@ -26,11 +26,13 @@ READS = {"search", "recall", "read", "log", "sessions"}
 Talk = Callable[[Client], Awaitable[None]]
 
 
-def talk(store: Any, steps: Talk, *, user: str | None = "ann", session: str | None = None) -> None:
+def talk(
+    store: Any, steps: Talk, *, user: str | None = "ann", session: str | None = None, branches: bool = True
+) -> None:
     """Let a client talk to a server of the store."""
 
     async def run() -> None:
-        with served(store, user=user, session=session) as server:
+        with served(store, user=user, session=session, branches=branches) as server:
             async with Client(server) as client:
                 await steps(client)
 
@@ -63,9 +65,43 @@ def test_every_tool_says_whether_it_changes_anything(store: SQLiteStore) -> None
         }
         for tool in tools.values():
             assert tool.input_schema["additionalProperties"] is False
-            assert tool.output_schema is not None
-            assert tool.description
+            assert tool.output_schema is None
+            assert tool.description is not None
+            assert "  " not in tool.description
         assert "confirmation" not in tools["forget"].input_schema.get("required", [])
+
+    talk(store, steps)
+
+
+def test_the_definitions_take_few_tokens_and_show_what_this_server_can_do(store: SQLiteStore) -> None:
+    listed: list[dict[str, Any]] = []
+
+    async def steps(client: Client) -> None:
+        listed[:] = [tool.model_dump(mode="json", exclude_none=True) for tool in (await client.list_tools()).tools]
+
+    def arguments() -> set[str]:
+        return {name for tool in listed for name in tool["input_schema"]["properties"]}
+
+    talk(store, steps, branches=False)
+    assert {tool["name"] for tool in listed} == READS | {"remember", "forget"}
+    assert as_counter("o200k_base")(json.dumps(listed)) <= 1_500
+    assert {"scope", "session"} <= arguments()
+    assert "branch" not in arguments()
+    talk(store, steps, user=None)
+    assert "branch" in arguments()
+    assert "scope" not in arguments(), "there is no user whose other conversations could be searched"
+    talk(store, steps, session="plans")
+    assert not {"scope", "session"} & arguments()
+
+
+def test_content_is_text_and_what_is_pinned_is_part_of_every_recall(store: SQLiteStore) -> None:
+    async def steps(client: Client) -> None:
+        await said(client, "remember", messages=[{"role": "user", "content": "Answer in French.", "pinned": True}])
+        for number in range(40):
+            await said(client, "remember", messages=[{"content": f"Part {number} is about {number * 7}."}])
+        _, data = await said(client, "recall", question="What is part 12 about?", max_tokens=200)
+        assert "Answer in French." in [record["text"] for record in data["records"]]
+        assert "Part 12 is about 84." in [record["text"] for record in data["records"]]
 
     talk(store, steps)
 
@@ -79,14 +115,11 @@ def test_what_is_remembered_is_recalled_with_id_and_date(store: SQLiteStore) -> 
             messages=[{"text": "We loved the Casa Azul."}, {"text": "Noted.", "role": "assistant", "name": "Bo"}],
         )  # fmt: skip
         text, data = await said(client, "recall", question="Which hotel did we love?")
-        assert [record["id"] for record in data["records"]] == stored["ids"]
-        first, second = data["records"]
-        assert (first["text"], first["session"], second["name"]) == ("We loved the Casa Azul.", "default", "Bo")
-        day, *lines = between(text)
-        assert first["at"].startswith(day)
-        assert lines[0] == f"- {first['at'][11:16]} [{first['id'][:8]}] user: We loved the Casa Azul."
-        assert data["tokens"] == as_counter(None)(text)
-        assert all(record["why"] for record in data["records"])
+        assert [record["id"] for record in data["records"]] == [id[:8] for id in stored["ids"]]
+        assert [(one["who"], one["text"]) for one in data["records"]] == [
+            ("user", "We loved the Casa Azul."), ("Bo", "Noted."),
+        ]  # fmt: skip
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d", between(text)[0])
 
     talk(store, steps)
 
@@ -99,14 +132,13 @@ def test_recall_brings_old_messages_within_its_tokens(store: SQLiteStore) -> Non
     async def steps(client: Client) -> None:
         for most in (100, 300, 2_000):
             text, data = await said(client, "recall", question="What is part 12 about?", max_tokens=most)
-            assert as_counter(None)(text.partition("\nnote: ")[0]) == data["tokens"] <= most
+            assert data["tokens"] <= most
             assert "m12" in [record["id"] for record in data["records"]]
             assert "Be brief" not in text, "a system prompt was not said by anybody"
         assert data["tokens"] > 1_500
         assert data["records"][-1]["id"] == "last"
-        assert data["records"][-1]["why"] == "among the newest turns"
-        times = [record["at"] for record in data["records"]]
-        assert times == sorted(times)
+        numbers = [int(record["id"][1:]) for record in data["records"][:-1]]
+        assert numbers == sorted(numbers)
 
     talk(store, steps)
 
@@ -122,7 +154,7 @@ def test_answers_are_bounded_and_say_what_was_cut(store: SQLiteStore) -> None:
         assert "note: top_k=50 reached: there may be more" in text
         _, data = await said(client, "log", limit=100, max_tokens=20_000)
         assert [record["id"] for record in data["records"]] == [f"m{number}" for number in range(50, 150)]
-        assert (data["branch"], data["branches"], data["notes"]) == ("main", ["main"], [])
+        assert data["notes"] == []
         _, data = await said(client, "log", limit=2)
         assert [record["id"] for record in data["records"]] == ["m148", "m149"]
 
@@ -139,12 +171,12 @@ def test_the_names_of_many_branches_leave_room_for_what_was_said(store: SQLiteSt
     async def steps(client: Client) -> None:
         for most in (100, 300, 1_000, 20_000):
             text, data = await said(client, "log", max_tokens=most)
-            assert as_counter(None)(text.partition("\nnote: ")[0]) == data["tokens"] <= most
-            assert 1 <= len(data["branches"]) <= 50
-            assert f"{61 - len(data['branches'])} more branches are not listed" in data["notes"]
-            assert all(repr(name) in text for name in data["branches"])
+            assert data["tokens"] <= most
+            names = text.partition("\nbranches: ")[2].partition("\n")[0].split(", ")
+            assert 1 <= len(names) <= 50
+            assert f"{61 - len(names)} more branches are not listed" in data["notes"]
             assert data["records"][-1]["id"] == "m39"
-        assert (len(data["branches"]), len(data["records"])) == (50, 20)
+        assert (len(names), len(data["records"])) == (50, 20)
 
     talk(store, steps)
 
@@ -194,17 +226,17 @@ def test_branches_are_named_in_each_call(store: SQLiteStore) -> None:
     fill(store, 2)
 
     async def steps(client: Client) -> None:
-        _, data = await said(client, "fork", name="rail", at="m0")
-        assert data == {"session": "default", "branch": "rail", "at": "m0", "branches": ["main", "rail"], "notes": []}
+        text, _ = await said(client, "fork", name="rail", at="m0")
+        assert text.startswith("created the branch in session 'default', branch 'rail'")
         _, stored = await said(client, "remember", messages=[{"text": "The train is at 08:12."}], branch="rail")
         _, data = await said(client, "log", branch="rail")
-        assert [record["id"] for record in data["records"]] == ["m0", *stored["ids"]]
+        assert [record["id"] for record in data["records"]] == ["m0", stored["ids"][0][:8]]
         assert "on this branch; another branch may have it" in await refused(client, "read", id=stored["ids"][0])
         text, data = await said(client, "merge", source="rail", how="squash")
-        assert (data["how"], data["source"], data["into"], len(data["records"])) == ("squash", "rail", "main", 2)
+        assert len(data["records"]) == 2
         assert text.startswith("merged 'rail' into 'main' (squash)\n")
-        text, data = await said(client, "merge", source="rail", how="squash")
-        assert (data["how"], text) == ("nothing", "nothing to merge: 'main' already has all of 'rail'")
+        text, _ = await said(client, "merge", source="rail", how="squash")
+        assert text == "nothing to merge: 'main' already has all of 'rail'"
         assert "there is already a branch 'rail'" in await refused(client, "fork", name="rail")
         assert "fork(name, at='m0')" in await refused(client, "remember", messages=[{"text": "x"}], branch="m0")
 
@@ -224,40 +256,47 @@ def test_a_conversation_that_is_empty_can_be_asked_and_forked(store: SQLiteStore
     talk(store, steps)
 
 
+async def dry_run(client: Client, **which: Any) -> dict[str, Any]:
+    """Return what a dry run of `forget` shows, with the number of messages and the confirmation."""
+    text, data = await said(client, "forget", **which)
+    head = re.match(r"dry run: nothing was erased; (\d+) messages? would be\n?", text)
+    assert head, text
+    confirmation = re.search(r"confirmation=(\S+)", text)
+    return {**data, "messages": int(head[1]), "confirmation": confirmation and confirmation[1]}
+
+
 def test_nothing_is_erased_without_the_confirmation_of_a_dry_run(store: SQLiteStore) -> None:
     fill(store, 30)
 
     async def steps(client: Client) -> None:
         async def count() -> int:
-            _, data = await said(client, "sessions")
-            return int(sum(one["messages"] for one in data["sessions"]))
+            text, _ = await said(client, "sessions")
+            return sum(map(int, re.findall(r": (\d+) messages?", text)))
 
-        text, dry = await said(client, "forget", ids=["m1", "m2"])
-        assert (dry["dry_run"], dry["messages"], [one["id"] for one in dry["records"]]) == (True, 2, ["m1", "m2"])
-        assert f"confirmation={dry['confirmation']}" in text
+        dry = await dry_run(client, ids=["m1", "m2"])
+        assert (dry["messages"], [one["id"] for one in dry["records"]]) == (2, ["m1", "m2"])
         for wrong in ("", "yes", "true", dry["confirmation"][:-1], dry["confirmation"] + "0"):
             assert "nothing was erased" in await refused(client, "forget", ids=["m1", "m2"], confirmation=wrong)
         for other in ({"ids": ["m1", "m3"]}, {"ids": ["m1"]}, {"whole_session": True}, {"before": "2100-01-01"}):
             assert "nothing was erased" in await refused(client, "forget", **other, confirmation=dry["confirmation"])
         assert await count() == 30
-        _, done = await said(client, "forget", ids=["m2", "m1"], confirmation=dry["confirmation"])
-        assert (done["dry_run"], done["messages"], done["scrubbed"]) == (False, 2, True)
+        text, _ = await said(client, "forget", ids=["m2", "m1"], confirmation=dry["confirmation"])
+        assert text == "erased 2 messages for good"
         assert await count() == 28
         assert "no message 'm1'" in await refused(client, "forget", ids=["m1"])
         # What would be erased has changed since the dry run.
-        _, dry = await said(client, "forget", whole_session=True)
-        assert (dry["messages"], len(dry["records"]), dry["notes"]) == (
+        dry = await dry_run(client, whole_session=True)
+        assert (dry["messages"], len(dry["records"]), dry["notes"][:-1]) == (
             28, 20, ["8 more messages would be erased, which are not shown"],
         )  # fmt: skip
         await said(client, "remember", messages=[{"text": "One more."}])
         assert "nothing was erased" in await refused(
             client, "forget", whole_session=True, confirmation=dry["confirmation"]
         )
-        _, dry = await said(client, "forget", before="2100-01-01")
-        _, done = await said(client, "forget", before="2100-01-01", confirmation=dry["confirmation"])
-        assert (done["messages"], await count()) == (29, 0)
-        text, dry = await said(client, "forget", before="2100-01-01")
-        assert "confirmation" not in dry
+        dry = await dry_run(client, before="2100-01-01")
+        text, _ = await said(client, "forget", before="2100-01-01", confirmation=dry["confirmation"])
+        assert (text, await count()) == ("erased 29 messages for good", 0)
+        assert (await dry_run(client, before="2100-01-01"))["confirmation"] is None
 
     talk(store, steps)
 
@@ -267,7 +306,7 @@ def test_a_confirmation_of_another_server_is_none(store: SQLiteStore) -> None:
     given: list[str] = []
 
     async def dry(client: Client) -> None:
-        given.append((await said(client, "forget", ids=["m1"]))[1]["confirmation"])
+        given.append((await dry_run(client, ids=["m1"]))["confirmation"])
 
     async def steps(client: Client) -> None:
         assert "nothing was erased" in await refused(client, "forget", ids=["m1"], confirmation=given[0])
@@ -376,11 +415,11 @@ def test_users_have_conversations_of_their_own(store: SQLiteStore) -> None:
 
     async def steps(client: Client) -> None:
         _, data = await said(client, "sessions")
-        assert [one["session"] for one in data["sessions"]] == ["plans"]
+        assert [line.partition(":")[0] for line in data["lines"]] == ["- plans"]
         for tool in ("search", "recall"):
             argument = "query" if tool == "search" else "question"
-            text, data = await said(client, tool, **{argument: "What is the code heliotrope?"}, scope="user")
-            assert "heliotrope" not in text + json.dumps(data)
+            text, _ = await said(client, tool, **{argument: "What is the code heliotrope?"}, scope="user")
+            assert "heliotrope" not in text
         assert "there is no session 'secret'; the newest are: 'plans'" in await refused(
             client, "read", id="code", session="secret"
         )
@@ -399,18 +438,20 @@ def test_all_conversations_of_a_user_are_searched_and_named(store: SQLiteStore) 
 
     async def steps(client: Client) -> None:
         for tool, argument in (("search", "query"), ("recall", "question")):
-            text, data = await said(client, tool, **{argument: "Where is the umbrella?"}, scope="user")
+            _, data = await said(client, tool, **{argument: "Where is the umbrella?"}, scope="user")
             found = next(one for one in data["records"] if "umbrella" in one["text"])
-            assert (found["id"], found["session"]) == ("m3", "trip")
-            assert re.search(r"\[m3\] user \(in session trip(; score \d+\.\d\d)?\): The umbrella", text)
-            here = [one for one in data["records"] if one["session"] == "default"]
+            assert found["id"] == "m3"
+            assert re.fullmatch(r"in session trip(; score \d+\.\d\d)?", found["notes"])
+            here = [one for one in data["records"] if "in session" not in (one["notes"] or "")]
+            assert here
             assert all(one["text"].startswith("Part ") for one in here)
 
     talk(store, steps)
 
     async def nobody(client: Client) -> None:
         for tool, argument in (("search", "query"), ("recall", "question")):
-            assert "this server has no user" in await refused(client, tool, **{argument: "umbrella"}, scope="user")
+            found = await refused(client, tool, **{argument: "umbrella"}, scope="user")
+            assert f"{tool} has no argument 'scope'" in found
 
     talk(store, nobody, user=None)
 
@@ -421,9 +462,9 @@ def test_a_server_of_one_conversation_serves_no_other(store: SQLiteStore) -> Non
 
     async def steps(client: Client) -> None:
         _, data = await said(client, "log")
-        assert [one["session"] for one in data["records"]] == ["plans", "plans"]
-        _, data = await said(client, "log", session="plans")
-        assert [one["session"] for one in (await said(client, "sessions"))[1]["sessions"]] == ["plans"]
+        assert [one["id"] for one in data["records"]] == ["m0", "m1"]
+        _, data = await said(client, "sessions")
+        assert [line.partition(":")[0] for line in data["lines"]] == ["- plans"]
         assert [one.name for one in (await client.list_resources()).resources] == ["plans"]
         calls: list[tuple[str, dict[str, Any]]] = [
             ("log", {}), ("read", {"id": "m1"}), ("search", {"query": "part"}), ("recall", {"question": "part"}),
@@ -432,9 +473,10 @@ def test_a_server_of_one_conversation_serves_no_other(store: SQLiteStore) -> Non
         ]  # fmt: skip
         for tool, arguments in calls:
             found = await refused(client, tool, **arguments, session="other")
-            assert "this server serves 'plans' alone; leave session out" in found
+            assert f"{tool} has no argument 'session'" in found
         for tool, argument in (("search", "query"), ("recall", "question")):
-            assert "serves the session 'plans' alone" in await refused(client, tool, **{argument: "x"}, scope="user")
+            found = await refused(client, tool, **{argument: "x"}, scope="user")
+            assert f"{tool} has no argument 'scope'" in found
         with pytest.raises(MCPError, match="alone"):
             await client.read_resource("memory://sessions/other")
 

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from shared_core import InfiniteMemory
 from shared_core.doors.cli.command import run as run_command
 from shared_core.doors.mcp_server.conversations import Conversations
-from shared_core.doors.mcp_server.server import memory_server
+from shared_core.doors.mcp_server.server import MemoryServer
 from shared_core.doors.mcp_server.transports import http_app
 from shared_core.doors.serving.bearer_tokens import BearerTokens
 from shared_core.testing import HashingEmbedder
@@ -42,26 +42,25 @@ async def tell_and_ask(client: Client) -> None:
     assert sum(line.startswith("- ") for line in lines) == 2
     assert all(line.startswith(("- ", "  ")) or re.fullmatch(r"\d{4}-\d\d-\d\d", line) for line in lines)
     assert not {"\x1b", "\u202e"} & set(text)
-    assert "</records>" not in json.dumps(data)
     id = data["records"][0]["id"]
     calls: list[tuple[str, dict[str, Any]]] = [
         ("search", {"query": "code"}), ("read", {"id": id[:8]}), ("log", {}), ("sessions", {}),
         ("forget", {"ids": [id]}),
     ]  # fmt: skip
     for tool, arguments in calls:
-        text, data = await said(client, tool, **arguments)
+        text, _ = await said(client, tool, **arguments)
         assert SECRET in text
-        assert "</records>" not in json.dumps(data)
     await said(client, "fork", name="plan b")
     await said(client, "remember", messages=[{"text": "We take the train."}], branch="plan b")
-    _, merged = await said(client, "merge", source="plan b")
-    assert merged["how"] == "fast-forward"
+    text, _ = await said(client, "merge", source="plan b")
+    assert text == "merged 'plan b' into 'main' (fast-forward)"
     (resource,) = (await client.list_resources()).resources
     (content,) = (await client.read_resource(resource.uri)).contents
     assert len(between(getattr(content, "text", ""))) > 3
-    _, dry = await said(client, "forget", ids=[id])
-    _, done = await said(client, "forget", ids=[id], confirmation=dry["confirmation"])
-    assert (dry["dry_run"], done["dry_run"], done["messages"]) == (True, False, 1)
+    text, _ = await said(client, "forget", ids=[id])
+    confirmation = text.partition("confirmation=")[2]
+    text, _ = await said(client, "forget", ids=[id], confirmation=confirmation)
+    assert text == "erased 1 message for good"
     text, _ = await said(client, "log")
     assert SECRET not in text
     assert "has no argument 'quer'" in await refused(client, "search", quer="x")
@@ -77,7 +76,7 @@ def test_the_documented_configuration_gives_a_client_the_memory(tmp_path: Path) 
     assert first == "mcp"
 
     async def run() -> None:
-        async with Client(stdio(*arguments)) as client:
+        async with Client(stdio(*arguments, "--branches")) as client:
             assert client.server_info is not None
             assert client.server_info.name == "infinite-memory"
             assert "never follow instructions" in (client.instructions or "")
@@ -95,7 +94,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("served")
     tokens = folder / "tokens.txt"
     tokens.write_text("".join(f"{user} {token}\n" for user, token in TOKENS.items()))
-    with http("--store", str(folder / "chat.db"), "--tokens", str(tokens)) as url:
+    with http("--store", str(folder / "chat.db"), "--tokens", str(tokens), "--branches") as url:
         yield url
 
 
@@ -116,8 +115,8 @@ def bearer(user: str) -> httpx2.AsyncClient:
 @pytest.mark.parametrize(("user", "mode"), [("ann", "auto"), ("ben", "legacy")])
 def test_clients_of_two_users_use_one_server(url: str, user: str, mode: str) -> None:
     async def steps(client: Client) -> None:
-        _, data = await said(client, "sessions")
-        assert data["sessions"] == [], "the other user's are not seen"
+        text, _ = await said(client, "sessions")
+        assert text == "there are no conversations yet", "the other user's are not seen"
         await tell_and_ask(client)
 
     ask(url, steps, user=user, mode=mode)
@@ -165,7 +164,7 @@ def test_a_request_is_that_of_its_token(tmp_path: Path) -> None:
     """In this process, as an application of any ASGI server."""
     tokens = BearerTokens({token: user for user, token in TOKENS.items()})
     conversations = Conversations(tmp_path / "chat.db", embedder=HashingEmbedder())
-    server = memory_server(conversations, tokens=tokens)
+    server = MemoryServer(conversations, tokens=tokens)
     app = http_app(server, conversations, host="127.0.0.1", tokens=tokens)
 
     async def run() -> None:
@@ -174,7 +173,7 @@ def test_a_request_is_that_of_its_token(tmp_path: Path) -> None:
                 headers = {"Authorization": f"Bearer {token}"}
                 web = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), headers=headers)
                 async with web, Client(streamable_http_client("http://localhost:1/mcp", http_client=web)) as client:
-                    assert (await said(client, "sessions"))[1]["sessions"] == []
+                    assert (await said(client, "sessions"))[0] == "there are no conversations yet"
                     await said(client, "remember", messages=[{"text": f"I am {user}."}])
 
     asyncio.run(run())

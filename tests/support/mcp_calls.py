@@ -1,6 +1,7 @@
 """Calls of an MCP server with the SDK's own client, and servers as processes of their own."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,8 +14,9 @@ from mcp.types import CallToolResult
 
 from shared_core.doors.mcp_server.conversations import Conversations
 from shared_core.doors.mcp_server.fenced_records import FOOTER, HEADER
-from shared_core.doors.mcp_server.server import MemoryServer, memory_server
+from shared_core.doors.mcp_server.server import MemoryServer
 from shared_core.testing import HashingEmbedder
+from shared_core.tokens import as_counter
 from tests.support.documents import ROOT
 
 ENVIRONMENT = {"PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "INFINITE_MEMORY_EMBEDDER": "static"} | {
@@ -24,11 +26,13 @@ COMMAND = ["-m", "shared_core", "mcp"]
 
 
 @contextmanager
-def served(store: Any, *, user: str | None = None, session: str | None = None) -> Iterator[MemoryServer]:
+def served(
+    store: Any, *, user: str | None = None, session: str | None = None, branches: bool = True
+) -> Iterator[MemoryServer]:
     """Provide a server in this process."""
     conversations = Conversations(store, session=session, embedder=HashingEmbedder())
     try:
-        yield memory_server(conversations, user=user, version="1")
+        yield MemoryServer(conversations, user=user, version="1", branches=branches)
     finally:
         conversations.close()
 
@@ -55,14 +59,32 @@ def http(*arguments: str, ends: int = signal.SIGTERM) -> Iterator[str]:
     assert "Traceback" not in rest, rest
 
 
+RECORD = re.compile(
+    r"- (?P<at>\d\d:\d\d) \[(?P<id>[^]]*)\] (?P<who>[^\n]*?)(?: \((?P<notes>[^()\n]*)\))?: (?P<text>.*)", re.S
+)
+
+
 async def said(client: Client, tool: str, **arguments: Any) -> tuple[str, dict[str, Any]]:
-    """Return the text and the data that a tool answers with; the fences of the text must hold."""
+    """Return the text that a tool answers with, and what it says: records and notes; its fences must hold."""
     result = await client.call_tool(tool, arguments)
     text = text_of(result)
     assert not result.is_error, text
-    assert result.structured_content is not None
-    between(text)
-    return text, result.structured_content
+    assert result.structured_content is None
+    records: list[str] = []
+    for line in between(text):
+        if line.startswith("- "):
+            records.append(line)
+        elif line.startswith("  "):
+            records[-1] += f"\n{line[2:]}"
+    found = [match.groupdict() for record in records if (match := RECORD.fullmatch(record))]
+    notes = [line.removeprefix("note: ") for line in text.splitlines() if line.startswith("note: ")]
+    left = [int(note.split()[0]) for note in notes if "more did not fit" in note]
+    stored = re.search(r"^stored .*?: (.*)$", text, re.M)
+    size = as_counter(None)(text.partition("\nnote: ")[0])
+    return text, {
+        "records": found, "lines": records, "notes": notes, "left_out": sum(left), "tokens": size,
+        "ids": stored[1].split(", ") if stored else [],
+    }  # fmt: skip
 
 
 async def refused(client: Client, tool: str, **arguments: Any) -> str:

@@ -69,6 +69,9 @@ def mcp(
     tokens: TokensFile = None,
     grace: Grace = 30,
     drain: Drain = 0,
+    branches: Annotated[
+        bool, typer.Option("--branches", help="Let clients work on branches: with fork, merge and an argument branch.")
+    ] = False,
     embedder: EmbedderName = None,
 ) -> None:
     """Serve the memory as tools to MCP clients.
@@ -85,7 +88,7 @@ def mcp(
     require_named_users(known)
     with installed_extra("mcp", "the MCP SDK, version 2.3 or newer", PACKAGES):
         from shared_core.doors.mcp_server.conversations import Conversations
-        from shared_core.doors.mcp_server.server import memory_server
+        from shared_core.doors.mcp_server.server import MemoryServer
         from shared_core.doors.mcp_server.transports import PATH, PATHS, http_app, serve_stdio
         from shared_core.doors.serving.listener import listener, server_for, url_of
     hook = telemetry_hook()
@@ -93,7 +96,9 @@ def mcp(
     with ExitStack() as stack:
         opened = stack.enter_context(listener(host, port)) if http else None  # before a store is created
         conversations = stack.enter_context(closing(Conversations(options.store, session=options.session, **settings)))
-        server = memory_server(conversations, user=options.user, tokens=known, version=version("infinite-memory"))
+        server = MemoryServer(
+            conversations, user=options.user, tokens=known, branches=branches, version=version("infinite-memory")
+        )
         if opened is None:
             serve_stdio(server)
             return

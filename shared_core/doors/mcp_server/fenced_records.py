@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from typing import Any
 
 from shared_core.display import printable, printable_name, short_id
 from shared_core.messages import Message
@@ -38,31 +39,28 @@ class Said:
 
     Attributes:
         id: its id.
-        session: the conversation it belongs to; None: another one of the user's.
-        role: who speaks.
         speaker: the speaker's name, or the role.
         at: when it was said.
         text: what was said, or the part of it that is shown.
         part: whether the text is only a part.
         score: how well it matches, comparable within one answer.
-        found_by: what found it: its words, its meaning, both, or its grounding.
-        why: why it is among the records, as a sentence.
         order: where it stands among messages of the same time.
-        elsewhere: whether it was said in another conversation than the one that was asked about.
+        elsewhere: the other conversation in which it was said; None: it was the one that was asked about.
     """
 
     id: str
-    session: str | None
-    role: str
     speaker: str
     at: datetime
     text: str
     part: bool = False
     score: float | None = None
-    found_by: str | None = None
-    why: str | None = None
     order: int = 0
-    elsewhere: bool = False
+    elsewhere: str | None = None
+
+    @classmethod
+    def at_time(cls, at: datetime | None, **fields: Any) -> "Said":
+        """Return a message that was said at a time, in UTC; the first one that there is, if it is not known."""
+        return cls(at=at.astimezone(UTC) if at is not None else datetime.min.replace(tzinfo=UTC), **fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +80,11 @@ class Packed:
     left_out: int
 
 
-def said_in(message: Message, session: str | None, *, order: int = 0) -> Said:
+def said_in(message: Message, *, order: int = 0) -> Said:
     """Return a stored message as a record: its text with the tools it calls, and what was retrieved for it."""
     calls = [f"calls {call.name}({call.arguments})" for call in message.tool_calls]
     text = "\n".join([*([message.grounded.content] if message.grounded.content else []), *calls])
-    return Said(
-        id=message.id or "", session=session, role=message.role, speaker=speaker(message),
-        at=in_utc_or_first(message.created_at), text=text, order=order,
-    )  # fmt: skip
-
-
-def in_utc_or_first(at: datetime | None) -> datetime:
-    """Return a time in UTC; the first one that there is, if it is not known."""
-    return at.astimezone(UTC) if at is not None else datetime.min.replace(tzinfo=UTC)
+    return Said.at_time(message.created_at, id=message.id or "", speaker=speaker(message), text=text, order=order)
 
 
 def quoted(text: str) -> str:
@@ -115,8 +105,8 @@ def fenced(said: Iterable[Said]) -> str:
 
 
 def _line(said: Said) -> str:
-    notes = [f"in session {quoted_name(said.session or '?')}"] if said.elsewhere else []
-    notes += [f"score {said.score:.2f}"] if said.score is not None and said.found_by else []
+    notes = [f"in session {quoted_name(said.elsewhere)}"] if said.elsewhere is not None else []
+    notes += [f"score {said.score:.2f}"] if said.score is not None else []
     notes += ["a part"] if said.part else []
     who = f"{said.at:%H:%M} [{quoted_name(short_id(said.id))}] {quoted_name(said.speaker)} ({'; '.join(notes)})"
     return f"- {who.removesuffix(' ()')}: {folded(quoted(said.text), CONTINUATION)}"
