@@ -1,11 +1,11 @@
-"""prune_messages: like `trim_messages`, with windows that providers accept, and older turns that matter."""
+"""prune_messages: a window of a list that providers accept, and older turns that matter."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, pairwise
-from typing import Any, Final, Literal, overload
+from typing import overload
 
-from langchain_core.messages import BaseMessage, HumanMessage, trim_messages
+from langchain_core.messages import BaseMessage, HumanMessage
 from langchain_core.runnables import Runnable, RunnableLambda
 
 from langchain_infinite_memory.embeddings import EmbeddingsLike, as_embedder
@@ -20,11 +20,7 @@ from shared_core.plugins.embedders import as_embedder as as_own_embedder
 
 __all__ = ["prune_messages"]
 
-Kinds = str | type[BaseMessage] | Sequence[str | type[BaseMessage]]
-Splitter = Callable[[str], list[str]] | Any  # or a `TextSplitter`, whose package need not be installed
-
-BY_STRATEGY: Final = ("human",)
-"""The default of `start_on`: this with `strategy="last"`, nothing with "first"; compared by identity."""
+Turn = list[Group]
 
 TOP_K = 4
 """The default of `top_k` if there is a query."""
@@ -35,199 +31,117 @@ TRIES = 64
 
 @overload
 def prune_messages(
-    messages: None = None, *, max_tokens: int, token_counter: MessageCounter,
-    strategy: Literal["first", "last"] = "last", allow_partial: bool = False, end_on: Kinds | None = None,
-    start_on: Kinds | None = BY_STRATEGY, include_system: bool | None = None, text_splitter: Splitter | None = None,
-    query: str | None = None, top_k: int | None = None, embeddings: EmbeddingsLike = None,
+    messages: None = None, *, max_tokens: int, token_counter: MessageCounter, query: str | None = None,
+    top_k: int | None = None, embeddings: EmbeddingsLike = None,
 ) -> Runnable[Messages, list[BaseMessage]]: ...  # fmt: skip
 
 
 @overload
 def prune_messages(
-    messages: Messages, *, max_tokens: int, token_counter: MessageCounter,
-    strategy: Literal["first", "last"] = "last", allow_partial: bool = False, end_on: Kinds | None = None,
-    start_on: Kinds | None = BY_STRATEGY, include_system: bool | None = None, text_splitter: Splitter | None = None,
-    query: str | None = None, top_k: int | None = None, embeddings: EmbeddingsLike = None,
+    messages: Messages, *, max_tokens: int, token_counter: MessageCounter, query: str | None = None,
+    top_k: int | None = None, embeddings: EmbeddingsLike = None,
 ) -> list[BaseMessage]: ...  # fmt: skip
 
 
 def prune_messages(
-    messages: Messages | None = None, *, max_tokens: int, token_counter: MessageCounter,
-    strategy: Literal["first", "last"] = "last", allow_partial: bool = False, end_on: Kinds | None = None,
-    start_on: Kinds | None = BY_STRATEGY, include_system: bool | None = None, text_splitter: Splitter | None = None,
-    query: str | None = None, top_k: int | None = None, embeddings: EmbeddingsLike = None,
+    messages: Messages | None = None, *, max_tokens: int, token_counter: MessageCounter, query: str | None = None,
+    top_k: int | None = None, embeddings: EmbeddingsLike = None,
 ) -> list[BaseMessage] | Runnable[Messages, list[BaseMessage]]:  # fmt: skip
-    """Return the messages that fit, oldest first, as a prompt that providers accept; without messages, a Runnable.
+    """Return the newest messages that fit, oldest first, as a prompt that providers accept; without any, a Runnable.
 
-    The arguments of LangChain's `trim_messages` have the same meaning and raise the same errors. The differences are:
+    The list is repaired first (`repair_messages`), so that calls and results stand together. All system messages are
+    kept and stand at the front. After them, the window begins with a human message, and is cut between turns. Only if
+    everything fits, messages before the first human one stay, such as a greeting, unless they call tools. The newest
+    human message is always kept, with the newest group of its turn and as many older groups as fit, even if that
+    exceeds `max_tokens`.
 
-    - The list is repaired first (`repair_messages`), so that calls and results stand together, and the window is cut
-      between whole tool groups. All system messages stand at the front, and `include_system` keeps all of them.
-    - By default, `include_system` is True, and a window begins with a human message, after the system messages; only
-      if everything fits, messages before the first human one stay, such as a greeting, unless they call tools. Pass
-      `start_on=None` to cut between any two groups, and `include_system=False` to treat system messages like others.
-    - If a window begins with a human message, the newest one is always kept, with the newest group of its turn and as
-      many older groups as fit, even if that exceeds `max_tokens`.
-    - `end_on` removes whole groups, with "ai" also a call that has results, and never system messages that are kept.
-      `start_on="tool"` never matches.
-    - `allow_partial` does not split messages of a tool group.
-    - A counter of lists is given lists in the order of the conversation, with system messages and whole groups, and
-      with about as many messages as are returned, not the whole history. A counter of messages is called once for each.
-    - `top_k` and `query` bring back older turns.
-
-    The messages returned are the objects that were given, except one that `allow_partial` splits; nothing given is
-    changed.
+    The messages returned are the objects that were given, and nothing given is changed.
 
     Args:
         messages: oldest first; whatever LangChain accepts as messages.
         max_tokens: the limit, as counted by `token_counter`.
-        token_counter: as for `trim_messages`, or what `as_token_counter` takes, with 4 tokens for each message. A model
-            that counts lists with code of its own, and neither texts nor with requests, is given lists; any other
-            counts as in `as_token_counter`.
-        strategy: keep the last or the first messages.
-        allow_partial: whether to split the message at the cut.
-        end_on: the kinds of message to end on; messages after the last of them are dropped.
-        start_on: the kinds of message to start on; not with `strategy="first"`.
-        include_system: whether system messages are kept and counted first; not with `strategy="first"`.
-        text_splitter: for `allow_partial`; None: by lines.
+        token_counter: a function of a list of messages, as for `trim_messages`; `len` counts messages. Or, except for
+            a function of a text, what `as_token_counter` takes, with 4 tokens for each message.
         query: bring back the turns most similar to this text; None with `top_k`: to the newest human message.
         top_k: how many turns to bring back, at most; 4 if there is a `query`. Half of what system messages and the
             newest turn leave is for the turns just before, the rest for these, best first; what they do not use goes to
-            the window. They stand in the order of the conversation. Windows must begin with a human message. No message
-            is split.
+            the window. They stand in the order of the conversation.
         embeddings: as for `as_embedder`; None: the static embedder, if it is installed.
 
     Raises:
-        ValueError: an argument is unknown, or does not go with another.
+        ValueError: an argument is out of range.
         EmbedderError: turns have to be compared, and there is no embedder, or it failed.
     """
-    first = strategy == "first"
     whole_number("max_tokens", max_tokens, least=0)
     if query is not None:
         text_value("query", query)
-    options: dict[str, Any] = {
-        "max_tokens": max_tokens, "strategy": strategy, "allow_partial": allow_partial, "end_on": end_on,
-        "start_on": (None if first else "human") if start_on is BY_STRATEGY else start_on,
-        "include_system": (not first) if include_system is None else include_system, "text_splitter": text_splitter,
-    }  # fmt: skip
+        top_k = TOP_K if top_k is None else top_k
+    recalled = whole_number("top_k", top_k or 0, least=0)
 
     def prune(given: Messages) -> list[BaseMessage]:
-        trim_messages([], **options, token_counter=len)  # raises if arguments do not go together
-        window = _Window(repaired(given), list_counter(token_counter), options, greeting=start_on is BY_STRATEGY)
-        recalls = query is not None or top_k is not None
-        if first and recalls:
-            raise ValueError("query and top_k bring back older turns, and strategy='first' keeps those: drop one")
-        if recalls:
-            return window.with_recalled(query, TOP_K if top_k is None else top_k, embeddings)
-        return window.first() if first else window.last()
+        window = _Window(repaired(given), list_counter(token_counter), max_tokens)
+        return window.with_recalled(query, recalled, embeddings) if recalled else window.newest()
 
     return RunnableLambda(prune, name="prune_messages") if messages is None else prune(messages)
 
 
 class _Window:
-    """Cuts one list of messages.
+    """Cuts one list of messages into the part before the first human message, and turns."""
 
-    Attributes:
-        head: the system messages that are kept.
-        groups: the groups that can be cut off.
-        questions: the indexes of the groups at which a window may begin: human messages.
-    """
+    def __init__(self, parts: Repaired, counter: ListCounter, limit: int) -> None:
+        self._tokens, self._limit = counter, limit
+        self._system, groups = parts.system, parts.groups
+        starts = [index for index, (first, *_) in enumerate(groups) if isinstance(first, HumanMessage)]
+        self._opening = groups[: starts[0]] if starts else groups
+        self._turns = [groups[start:end] for start, end in pairwise([*starts, len(groups)])]
 
-    def __init__(self, parts: Repaired, counter: ListCounter, options: dict[str, Any], *, greeting: bool) -> None:
-        self._tokens = counter
-        self._greeting = greeting
-        self._options = options
-        self._limit: int = options["max_tokens"]
-        self._start_on: Kinds | None = options["start_on"]
-        self.head = parts.system if options["include_system"] else []
-        self.groups = [*([] if self.head else [[message] for message in parts.system]), *parts.groups]
-        if options["strategy"] == "last":
-            self.groups = self._ended(self.groups)
-        self.questions = [
-            index
-            for index, (message, *_) in enumerate(self.groups)
-            if self._start_on and isinstance(message, HumanMessage) and _is(message, self._start_on)
-        ]
-
-    def first(self) -> list[BaseMessage]:
-        """Return the longest beginning that fits."""
-        count = _longest(len(self.groups), lambda n: self._fits(self.groups[:n]))
-        kept, rest = self.groups[:count], self.groups[count:]
-        return _flat(self._ended([*kept, *self._part(rest[:1], kept)]))
-
-    def last(self) -> list[BaseMessage]:
-        """Return the longest end that fits and begins with `start_on`, or everything, with a greeting, if that fits."""
-        count = _longest(len(self.groups), lambda n: self._fits(self._newest(n)))
-        opening = self.groups[: self.questions[0] if self.questions else None]
-        if self._greeting and count == len(self.groups) and not any(engine_calls(group[0]) for group in opening):
-            return [*self.head, *_flat(self.groups)]
-        rest, kept = self.groups[: len(self.groups) - count], self._newest(count)
-        kept = [*self._part(rest[-1:], kept), *kept]
-        if self._start_on:
-            begins = (index for index, group in enumerate(kept) if _is(group[0], self._start_on))
-            kept = kept[next(begins, len(kept)) :]
-        if self.questions and len(kept) < len(self.groups) - self.questions[-1]:
-            kept = self._current()
-        return [*self.head, *_flat(kept)]
+    def newest(self) -> list[BaseMessage]:
+        """Return the newest turns that fit, or everything."""
+        turns = self._turns
+        count = _longest(len(turns), lambda n: self._fits(*turns[len(turns) - n :]))
+        if turns and not count:
+            return self._sent(self._part(turns[-1]))
+        acts = any(engine_calls(first) for first, *_ in self._opening)
+        opening = self._opening if count == len(turns) and not acts and self._fits(self._opening, *turns) else []
+        return self._sent(opening, *turns[len(turns) - count :])
 
     def with_recalled(self, query: str | None, top_k: int, embeddings: EmbeddingsLike) -> list[BaseMessage]:
-        """Return what `last` returns, with older turns that match, in the order of the conversation."""
-        whole_number("top_k", top_k, least=0)
-        if not self._start_on or not _is(HumanMessage(""), self._start_on):
-            raise ValueError("query and top_k bring back whole turns: pass start_on='human' with them")
-        turns = [self.groups[start:end] for start, end in pairwise([*self.questions, len(self.groups)])]
-        if len(turns) < 2 or not top_k or self._fits(*turns):
-            return self.last()
-        *past, current = turns
-        query = read_message(current[0][0])[0].content if query is None else query
-        must = self._tokens([*self.head, *_flat(current)])
+        """Return the newest turns with older ones that match, in the order of the conversation."""
+        if len(self._turns) < 2 or self._fits(*self._turns):
+            return self.newest()
+        *past, current = self._turns
+        must = self._size(current)
         if must >= self._limit:
-            return self.last()
+            return self.newest()
+        query = read_message(current[0][0])[0].content if query is None else query
         half = must + (self._limit - must) // 2
-        count = _longest(len(past), lambda n: self._fits(*past[len(past) - n :], current, most=half))
+        count = _longest(len(past), lambda n: self._size(*past[len(past) - n :], current) <= half)
         outside, base = past[: len(past) - count], past[len(past) - count :]
         chosen: list[int] = []
         for index in _ranked(outside, query, embeddings)[: top_k + TRIES]:
             if len(chosen) < top_k and self._fits(*(outside[i] for i in sorted([*chosen, index])), *base, current):
                 chosen.append(index)
 
-        def around(n: int) -> list[list[Group]]:
-            start = len(past) - count - n
+        def around(n: int) -> list[Turn]:
+            start = len(outside) - n
             return [*(outside[i] for i in sorted(chosen) if i < start), *past[start:], current]
 
-        more = _longest(len(outside), lambda n: self._fits(*around(n)))
-        return [*self.head, *_flat(chain(*around(more)))]
+        return self._sent(*around(_longest(len(outside), lambda n: self._fits(*around(n)))))
 
-    def _current(self) -> list[Group]:
-        """Return the newest question with the newest group of its turn, and as many older groups as fit."""
-        question, *answers = self.groups[self.questions[-1] :]
+    def _part(self, turn: Turn) -> Turn:
+        """Return a question with the newest group of its turn, and as many older groups as fit."""
+        question, *answers = turn
         count = _longest(len(answers), lambda n: self._fits([question, *answers[len(answers) - n :]]))
-        return [question, *answers[len(answers) - max(1, count) :]] if answers else [question]
+        return [question, *answers[len(answers) - max(1, count) :]] if answers else turn
 
-    def _newest(self, count: int) -> list[Group]:
-        return self.groups[len(self.groups) - count :]
+    def _fits(self, *turns: Turn) -> bool:
+        return self._size(*turns) <= self._limit
 
-    def _fits(self, *parts: Iterable[Group], most: int | None = None) -> bool:
-        size = self._tokens([*self.head, *_flat(chain(*parts))])
-        return size <= (self._limit if most is None else most)
+    def _size(self, *turns: Turn) -> int:
+        return self._tokens(self._sent(*turns))
 
-    def _ended(self, groups: list[Group]) -> list[Group]:
-        end_on, count = self._options["end_on"], len(groups)
-        while end_on and count and not _is(groups[count - 1][-1], end_on):
-            count -= 1
-        return groups[:count]
-
-    def _part(self, cut: list[Group], kept: list[Group]) -> list[Group]:
-        """Return the part of the group at the cut that fits beside those kept, as `trim_messages` splits it."""
-        if not self._options["allow_partial"] or not cut or len(cut[0]) > 1 or engine_calls(cut[0][0]):
-            return []
-        room = self._limit - self._tokens([*self.head, *_flat(kept)])
-        options = {**self._options, "start_on": None, "end_on": None, "include_system": False, "max_tokens": room}
-        # Copies, because `trim_messages` changes messages that are counted already.
-        part = trim_messages(
-            cut[0], **options, token_counter=lambda tried: self._tokens([m.model_copy() for m in tried])
-        )
-        return [part] if part else []
+    def _sent(self, *turns: Turn) -> list[BaseMessage]:
+        return [*self._system, *_flat(chain(*turns))]
 
 
 def _longest(count: int, fits: Callable[[int], bool]) -> int:
@@ -242,16 +156,11 @@ def _longest(count: int, fits: Callable[[int], bool]) -> int:
     return bound // 2 + bisect_left(between, True, key=lambda number: not fits(number))
 
 
-def _is(message: BaseMessage, kinds: Kinds) -> bool:
-    listed = [kinds] if isinstance(kinds, str | type) else kinds
-    return any(message.type == kind if isinstance(kind, str) else isinstance(message, kind) for kind in listed)
-
-
 def _flat(groups: Iterable[Group]) -> list[BaseMessage]:
     return list(chain.from_iterable(groups))
 
 
-def _ranked(turns: Sequence[list[Group]], question: str, embeddings: EmbeddingsLike) -> list[int]:
+def _ranked(turns: Sequence[Turn], question: str, embeddings: EmbeddingsLike) -> list[int]:
     """Return the indexes of the turns that match a question, best first; of equals, the newer first.
 
     A turn that says the same as a newer one is left out, and so is one below the embedder's floor.

@@ -278,13 +278,10 @@ class InfiniteMemoryMiddleware(Middleware):
         given, limit = call.given, call.given.max_tokens or 0
         sent = self._memory.without_erased(call.thread, given.messages)
 
-        def size(message: BaseMessage) -> int:
-            return self._size([message])
-
         try:
             taken = self._size(given.system) + tools_tokens(given.tools, self._counter)
             room = limit - self.pool.settings.get("reserve_tokens", RESERVE_TOKENS) - taken
-            window = prune_messages(sent, max_tokens=max(0, room), token_counter=size)
+            window = prune_messages(sent, max_tokens=max(0, room), token_counter=self._size)
         except FAILURES as again:  # such as a counter that raises
             logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
             window = sent

@@ -1,13 +1,11 @@
-"""What LangChain accepts as a token counter, as a counter of texts, of single messages, or of lists of messages."""
+"""What LangChain accepts as a token counter, as a counter of texts or of lists of messages."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
-from langchain_core.messages import BaseMessage, trim_messages
+from langchain_core.messages import BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
-from langchain_core.runnables import RunnableBinding
 
 from langchain_infinite_memory.messages import read_message
 from shared_core.errors import warn
@@ -30,7 +28,12 @@ REMOTE = (
 
 TextCounter = TokenCounter | Callable[[str], int] | BaseLanguageModel[Any] | str | None
 MessageCounter = (
-    TextCounter | Callable[[BaseMessage], int] | Callable[[list[BaseMessage]], int] | Callable[[Sequence[Any]], int]
+    TokenCounter
+    | BaseLanguageModel[Any]
+    | str
+    | Callable[[list[BaseMessage]], int]
+    | Callable[[Sequence[Any]], int]
+    | None
 )
 ListCounter = Callable[[Sequence[BaseMessage]], int]
 
@@ -81,15 +84,13 @@ def as_token_counter(counter: TextCounter) -> TokenCounter:
             model, or None for its default.
 
     Raises:
-        TypeError: it is something else, such as a function of messages.
+        TypeError: it is something else.
         ValueError: the name is unknown.
     """
     if isinstance(counter, BaseLanguageModel):
         return _counter_of_model(counter)
     if counter == "approximate" or counter is count_tokens_approximately:
         return CallableCounter(lambda text: -(-len(text) // 4), "langchain/approximate")
-    if _takes_a_message(counter):
-        raise TypeError(f"token_counter must count a text, and {counter!r} counts a message")
     return as_counter(counter)
 
 
@@ -130,73 +131,24 @@ def _warn(model: type, reason: str) -> None:
     )
 
 
-def _takes_a_message(counter: object) -> bool:
-    if not callable(counter):
-        return False
-    try:
-        parameters = inspect.signature(counter).parameters.values()
-    except (TypeError, ValueError):  # some functions written in C have no signature
-        return False
-    return next((parameter.annotation is BaseMessage for parameter in parameters), False)
-
-
 def list_counter(counter: MessageCounter) -> ListCounter:
-    """Return a function that returns the tokens of a list of messages, by the rules of `trim_messages`.
+    """Return a function that returns the tokens of a list of messages.
 
     Args:
-        counter: `len` (each message counts 1); a function whose first parameter is annotated `BaseMessage`, which is
-            called once for each message; any other function, which is given lists, but no empty one; `"approximate"`;
-            or a model, a `TokenCounter`, the name of a tiktoken encoding or None. The last four count text, tool calls
-            and media as the engine does, with 4 tokens of framing. A model's `get_num_tokens_from_messages` is used
-            only if nothing else can count for it, because it may send requests, fetch images, and raise.
-
-    Raises:
-        ValueError: it is something else.
+        counter: a function, which is given lists, but no empty one; "approximate", for LangChain's; or anything else
+            that `as_token_counter` takes, which counts text, tool calls and media as the engine does.
     """
-    given: Any = counter
-    while isinstance(given, RunnableBinding):  # a model with settings
-        given = given.bound
-    if _counts_only_lists(given):
-        given = given.get_num_tokens_from_messages
-    try:
-        of_one = _message_counter(given)
-    except (TypeError, ValueError):
-        trim_messages([], max_tokens=0, token_counter=given)  # raises LangChain's own error
-        raise
-    if of_one is not None:
-        return _sum_of(of_one)
-    return lambda messages: given(list(messages)) if messages else 0
-
-
-def _message_counter(counter: Any) -> Callable[[BaseMessage], int] | None:
-    """Return a counter of single messages; None if it is given lists."""
-    if counter is len:
-        return lambda message: 1
     if counter == "approximate":
-        return lambda message: count_tokens_approximately([message])
-    if _takes_a_message(counter):
-        one: Callable[[BaseMessage], int] = counter
-        return one
+        counter = count_tokens_approximately
     if callable(counter) and not isinstance(counter, TokenCounter | BaseLanguageModel):
-        return None
+        given: Callable[[list[BaseMessage]], int] = counter
+        return lambda messages: given(list(messages)) if messages else 0
     texts = as_token_counter(counter)
-    return lambda message: message_tokens(read_message(message)[0], texts)
-
-
-def _counts_only_lists(counter: Any) -> bool:
-    if not isinstance(counter, BaseLanguageModel):
-        return hasattr(counter, "get_num_tokens_from_messages")
-    own = type(counter).get_num_tokens_from_messages
-    inherited = own is BaseLanguageModel.get_num_tokens_from_messages
-    return not (inherited or _counts_texts(type(counter)) or _package(own) in REMOTE)
-
-
-def _sum_of(counter: Callable[[BaseMessage], int]) -> ListCounter:
     known: dict[int, tuple[int, BaseMessage]] = {}  # holds the message, so that its `id()` stays its own
 
     def tokens(message: BaseMessage) -> int:
         if id(message) not in known:
-            known[id(message)] = counter(message), message
+            known[id(message)] = message_tokens(read_message(message)[0], texts), message
         return known[id(message)][0]
 
     return lambda messages: sum(map(tokens, messages))

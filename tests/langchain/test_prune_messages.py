@@ -1,11 +1,11 @@
 """`prune_messages`: `trim_messages` with windows that providers accept, and with recall."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import (
@@ -21,6 +21,7 @@ from pydantic import Field
 
 from langchain_infinite_memory.lists import prune_messages
 from langchain_infinite_memory.repair import repair_messages
+from langchain_infinite_memory.token_counters import list_counter
 from shared_core.testing import HashingEmbedder
 from shared_core.tokens import TokenFallbackWarning
 from tests.langchain.random_histories import (
@@ -60,21 +61,21 @@ def is_known_upstream(counter: Any) -> bool:
     return True
 
 
-COUNTERS: list[Any] = list(
-    filter(is_known_upstream, [words, all_words, len, "approximate", count_tokens_approximately])
-)
+COUNTERS: list[Any] = list(filter(is_known_upstream, [all_words, len, "approximate", count_tokens_approximately]))
 
 
-class Model(FakeListChatModel):
-    """Counts lists, as `all_words` does, and has no tokenizer of its own."""
+class WordCounter:
+    """Counts one message at a time, as `all_words` does, and keeps the texts that it was given."""
 
-    responses: list[str] = Field(default_factory=list)
-    broken: bool = False
+    name: str | None = None
+    overhead = 1
 
-    def get_num_tokens_from_messages(self, messages: list[BaseMessage], tools: Any = None) -> int:
-        if self.broken:
-            raise NotImplementedError("no such model")
-        return all_words(messages)
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def __call__(self, text: str) -> int:
+        self.texts.append(text)
+        return len(text.split())
 
 
 def same(returned: Sequence[BaseMessage], given_: Sequence[BaseMessage]) -> bool:
@@ -110,19 +111,17 @@ def expected(messages: Sequence[BaseMessage], most: int) -> list[BaseMessage]:
 
 
 class TestWindow:
-    @given(sound_histories(systems=2), st.integers(0, 80), st.sampled_from([words, all_words, Model()]))
-    def test_it_is_the_longest_that_begins_with_a_person_and_fits(
-        self, messages: list[BaseMessage], most: int, counter: Any
-    ) -> None:
-        kept = prune_messages(messages, max_tokens=most, token_counter=counter)
+    @given(sound_histories(systems=2), st.integers(0, 80))
+    def test_it_is_the_longest_that_begins_with_a_person_and_fits(self, messages: list[BaseMessage], most: int) -> None:
+        kept = prune_messages(messages, max_tokens=most, token_counter=all_words)
         assert same(kept, expected(messages, most))
 
     @given(wild_histories(), st.integers(0, 60))
     def test_laws_for_any_history(self, messages: list[BaseMessage], most: int) -> None:
         before = [message.model_copy(deep=True) for message in messages]
-        kept = prune_messages(messages, max_tokens=most, token_counter=words)
+        kept = prune_messages(messages, max_tokens=most, token_counter=all_words)
         assert messages == before
-        assert same(prune_messages(messages, max_tokens=most, token_counter=words), kept)
+        assert same(prune_messages(messages, max_tokens=most, token_counter=all_words), kept)
         repaired = repair_messages(messages)
         assert same(kept, expected(repaired, most))
         # valid: whole groups, a person first or a greeting, system messages at the front, all of them
@@ -145,10 +144,12 @@ class TestWindow:
             calls = [{"name": "search", "args": {}, "id": f"{step}{side}"} for side in "ab"]
             results = [ToolMessage("page " * 9, tool_call_id=str(call["id"])) for call in calls]
             messages += [AIMessage("I look", tool_calls=calls), *results]
-        upstream = trim_messages(messages, max_tokens=30, token_counter=words, start_on="human", include_system=True)
+        upstream = trim_messages(
+            messages, max_tokens=30, token_counter=all_words, start_on="human", include_system=True
+        )
         assert same(upstream, messages[:1])
         for most, groups in [(1, 1), (29, 1), (52, 2), (75, 3), (144, 6)]:
-            kept = prune_messages(messages, max_tokens=most, token_counter=words)
+            kept = prune_messages(messages, max_tokens=most, token_counter=all_words)
             assert same(kept, messages[:2] + messages[-3 * groups :])
 
     def test_late_results_and_system_messages_in_between_are_sorted_in(self) -> None:
@@ -156,22 +157,21 @@ class TestWindow:
         question, result, more, rule = (
             HumanMessage("q"), ToolMessage("r", tool_call_id="x"), HumanMessage("and?"), SystemMessage("s"),
         )  # fmt: skip
-        kept = prune_messages([question, call, more, rule, result], max_tokens=100, token_counter=words)
+        kept = prune_messages([question, call, more, rule, result], max_tokens=100, token_counter=all_words)
         assert same(kept, [rule, question, call, result, more])
 
     def test_a_pending_call_is_left_alone_and_one_that_was_passed_over_goes(self) -> None:
         call = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
         question, more = HumanMessage("q"), HumanMessage("never mind")
-        assert same(prune_messages([question, call], max_tokens=1, token_counter=words), [question, call])
-        assert same(prune_messages([question, call, more], max_tokens=99, token_counter=words), [question, more])
+        assert same(prune_messages([question, call], max_tokens=1, token_counter=all_words), [question, call])
+        assert same(prune_messages([question, call, more], max_tokens=99, token_counter=all_words), [question, more])
 
     def test_a_greeting_stays_if_everything_fits(self) -> None:
         messages = [AIMessage("9:40 to Porto or 11:15 to Faro?"), HumanMessage("The second, please.")]
-        options: Any = {"token_counter": words}
+        options: Any = {"token_counter": all_words}
         assert same(prune_messages(messages, max_tokens=12, **options), messages)
         assert same(prune_messages(messages, max_tokens=12, **options, top_k=2), messages)
         assert same(prune_messages(messages, max_tokens=11, **options), messages[1:])
-        assert same(prune_messages(messages, max_tokens=12, **options, start_on="human"), messages[1:]), "as asked for"
         call = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
         acting = [call, ToolMessage("r", tool_call_id="x"), *messages]
         assert same(prune_messages(acting, max_tokens=99, **options), messages[1:]), "which Gemini refuses"
@@ -186,81 +186,22 @@ def without_split_groups(kept: Sequence[BaseMessage], messages: Sequence[BaseMes
     return [message for message in kept if int(message.id or "") in whole]
 
 
-KINDS = st.sampled_from(["human", "ai", HumanMessage, ("human", "ai"), [AIMessage, "human"]])
-
-
 class TestBesideUpstream:
     """Where what `trim_messages` does is right, the same comes out."""
 
-    @given(
-        sound_histories(), st.integers(0, 80), st.sampled_from(COUNTERS), st.one_of(st.none(), KINDS), st.booleans(),
-        st.one_of(st.none(), KINDS),
-    )  # fmt: skip
-    def test_last(
-        self, messages: list[BaseMessage], most: int, counter: Any, start_on: Any, include: bool, end_on: Any
-    ) -> None:
-        options = {
-            "max_tokens": most, "token_counter": counter, "start_on": start_on, "include_system": include,
-            "end_on": end_on,
-        }  # fmt: skip
+    @given(sound_histories(), st.integers(0, 80), st.sampled_from(COUNTERS))
+    def test_last(self, messages: list[BaseMessage], most: int, counter: Any) -> None:
+        options = {"max_tokens": most, "token_counter": counter, "start_on": "human", "include_system": True}
         upstream = trim_messages(messages, **options)
-        ended = trim_messages(messages, max_tokens=10**6, token_counter=words, end_on=end_on)
-        assume(ended or not messages)
-        assume(without_split_groups(ended, messages) == ended)
-        kept = prune_messages(messages, **options)
-        asked = [message for message in ended if isinstance(message, HumanMessage)]
-        if start_on in (None, "ai") or not asked or asked[-1] in upstream:
-            assert same(kept, without_split_groups(upstream, messages))
+        kept = prune_messages(messages, max_tokens=most, token_counter=counter)
+        asked = [message for message in messages if isinstance(message, HumanMessage)]
+        if not asked or asked[-1] in upstream:
+            with_greeting = len(kept) == len(messages)  # which is kept if everything fits
+            assert same(kept, messages if with_greeting else without_split_groups(upstream, messages))
         else:
             assert asked[-1] in kept
 
-    @given(sound_histories(), st.integers(0, 80), st.sampled_from(COUNTERS), st.one_of(st.none(), KINDS))
-    def test_first(self, messages: list[BaseMessage], most: int, counter: Any, end_on: Any) -> None:
-        options: dict[str, Any] = {"max_tokens": most, "token_counter": counter, "strategy": "first"}
-        upstream = without_split_groups(trim_messages(messages, **options), messages)
-        assert same(prune_messages(messages, **options), upstream)
-        ended = trim_messages(messages, **options, end_on=end_on)
-        if without_split_groups(ended, messages) == ended:
-            assert same(prune_messages(messages, **options, end_on=end_on), ended)
 
-    @given(
-        sound_histories(tools=False), st.integers(0, 60), st.sampled_from(["first", "last"]), st.booleans(),
-        st.sampled_from([None, str.split, lambda text: [f"{word} " for word in text.split(" ")]]),
-        st.one_of(st.none(), KINDS),
-    )  # fmt: skip
-    def test_parts_of_messages(
-        self, messages: list[BaseMessage], most: int, strategy: Any, include: bool, splitter: Any, end_on: Any
-    ) -> None:
-        options = {
-            "max_tokens": most, "token_counter": words, "strategy": strategy, "allow_partial": True,
-            "text_splitter": splitter, "end_on": end_on, "include_system": include and strategy == "last",
-        }  # fmt: skip
-        before = [message.model_copy(deep=True) for message in messages]
-        upstream = trim_messages(messages, **options)
-        assume(not end_on or any(message.type in ("human", "ai") for message in upstream) or strategy == "first")
-        assert prune_messages(messages, **options, start_on=None) == upstream
-        assert messages == before
-
-    @pytest.mark.parametrize(
-        "options",
-        [
-            {"strategy": "first", "start_on": "human"},
-            {"strategy": "first", "include_system": True},
-            {"strategy": "middle"},
-            {"token_counter": {}},
-            {"token_counter": "no such counter"},
-        ],
-    )
-    def test_the_same_errors(self, options: Any) -> None:
-        options = {"max_tokens": 5, "token_counter": len, **options}
-        with pytest.raises(ValueError) as upstream:  # noqa: PT011
-            trim_messages([HumanMessage("x")], **options)
-        with pytest.raises(ValueError) as ours:  # noqa: PT011
-            prune_messages([HumanMessage("x")], **options)
-        assert str(ours.value) == str(upstream.value)
-
-
-LINES = HumanMessage("one two\nthree four\nfive six", id="lines")
 BLOCKS = AIMessage([{"type": "text", "text": "north"}, {"type": "text", "text": "south"}], id="blocks")
 CHAT = [SystemMessage("rules", id="s"), HumanMessage("a b c", id="h1"), BLOCKS, HumanMessage("d e", id="h2")]
 
@@ -268,33 +209,16 @@ CHAT = [SystemMessage("rules", id="s"), HumanMessage("a b c", id="h1"), BLOCKS, 
 class TestTrimming:
     """What one expects of `trim_messages`, with its defaults."""
 
-    @pytest.mark.parametrize("strategy", ["first", "last"])
-    def test_no_message_of_a_tool_group_is_split(self, strategy: Any) -> None:
-        call = AIMessage("a\nb", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
-        for messages in ([call, ToolMessage("c\nd", tool_call_id="x")], [call]):
-            options: Any = {"strategy": strategy, "allow_partial": True, "start_on": None, "include_system": False}
-            assert prune_messages(messages, max_tokens=2, token_counter=words, **options) == []
+    def test_a_model_counts_texts(self) -> None:
+        class Tokenizes(FakeListChatModel):
+            responses: list[str] = Field(default_factory=list)
 
-    def test_ending_on_a_kind_takes_off_whole_groups(self) -> None:
-        call = AIMessage("a", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
-        messages = [HumanMessage("q"), call, ToolMessage("r", tool_call_id="x")]
-        for end_on, kept in (("ai", 0), ("human", 1), ("tool", 3), (("human", "tool"), 3)):
-            pruned = prune_messages(messages, max_tokens=99, token_counter=words, end_on=end_on)
-            assert same(pruned, messages[:kept])
-        assert same(prune_messages(messages[:2], max_tokens=99, token_counter=words, end_on="ai"), messages[:2])
-
-    @pytest.mark.parametrize("counter", [Model(), Model().bind(stop=["x"])])
-    def test_a_model_counts_lists_if_that_is_all_it_can(self, counter: Any) -> None:
-        assert same(prune_messages(CHAT, max_tokens=5, token_counter=counter), [CHAT[0], CHAT[3]])
-
-    def test_a_model_counts_texts_if_it_can(self) -> None:
-        class Tokenizes(Model):
             def get_num_tokens(self, text: str) -> int:
                 return len(text)
 
         # 5 + 5 + 10 + 3 characters, and framing of 4 for each message.
         for most, kept in ((38, [0, 3]), (39, [0, 1, 2, 3])):
-            pruned = prune_messages(CHAT, max_tokens=most, token_counter=Tokenizes(broken=True))
+            pruned = prune_messages(CHAT, max_tokens=most, token_counter=Tokenizes())
             assert same(pruned, [CHAT[place] for place in kept])
 
     @pytest.mark.parametrize("number", [None, pytest.param(1, marks=needs_providers)])
@@ -318,21 +242,15 @@ def long_history(turns: int) -> list[BaseMessage]:
 
 class TestCounting:
     def test_each_message_is_counted_once_and_only_near_the_window(self) -> None:
-        counted: list[int] = []
-
-        def count(message: BaseMessage) -> int:
-            counted.append(id(message))
-            return words(message)
-
+        counter = WordCounter()
         messages = long_history(2_000)
-        kept = prune_messages(messages, max_tokens=72, token_counter=count)
-        assert same(kept, [messages[0], *messages[-40:]])
-        assert len(set(counted)) == len(counted) <= 2 * len(kept)
+        wanted = [messages[0], *messages[-40:]]
+        kept = prune_messages(messages, max_tokens=list_counter(WordCounter())(wanted), token_counter=counter)
+        assert same(kept, wanted)
+        assert len(counter.texts) <= 4 * len(kept), "texts, and names and arguments of calls"
 
-    @given(sound_histories(systems=2), st.integers(0, 80), st.sampled_from(["first", "last"]), st.booleans())
-    def test_lists_are_in_order_with_groups_whole(
-        self, messages: list[BaseMessage], most: int, strategy: Any, partial: bool
-    ) -> None:
+    @given(sound_histories(systems=2), st.integers(0, 80))
+    def test_lists_are_in_order_with_groups_whole(self, messages: list[BaseMessage], most: int) -> None:
         seen: list[list[BaseMessage]] = []
 
         def count(given_: list[BaseMessage]) -> int:
@@ -340,7 +258,7 @@ class TestCounting:
             seen.append(given_)
             return all_words(given_)
 
-        prune_messages(messages, max_tokens=most, token_counter=count, strategy=strategy, allow_partial=partial)
+        prune_messages(messages, max_tokens=most, token_counter=count)
         for listed in seen:
             assert listed
             assert ids(listed) == sorted(set(ids(listed)))
@@ -372,7 +290,6 @@ def recalled(most: int, *, messages: Sequence[BaseMessage] = (*TURNS, QUESTION),
         return all_words(listed)
 
     kept = prune_messages(list(messages), max_tokens=most, token_counter=count, **options)
-    assert same(prune_messages(list(messages), max_tokens=most, token_counter=words, **options), kept)
     assert all_words(kept) <= most
     assert objections(kept, window=True) == []
     assert ids(kept) == sorted(ids(kept))
@@ -401,20 +318,17 @@ class TestRecall:
         assert recalled(84, top_k=4, embeddings=embedder) == [*range(0, 29, 4)]
         assert recalled(4, top_k=4, embeddings=embedder) == [28]
         assert prune_messages(
-            [QUESTION], max_tokens=1, token_counter=words, top_k=4, embeddings=embedder
+            [QUESTION], max_tokens=1, token_counter=all_words, top_k=4, embeddings=embedder
         ) == [QUESTION]  # fmt: skip
-        assert prune_messages([], max_tokens=1, token_counter=words, query="x", embeddings=embedder) == []
+        assert prune_messages([], max_tokens=1, token_counter=all_words, query="x", embeddings=embedder) == []
         assert embedder.queries == []
 
     @given(
-        sound_histories(systems=2), st.integers(0, 80), st.integers(0, 3), st.sampled_from([words, all_words]),
-        st.sampled_from(["w", "call", None]),
+        sound_histories(systems=2), st.integers(0, 80), st.integers(0, 3), st.sampled_from(["w", "call", None]),
     )  # fmt: skip
-    def test_laws(
-        self, messages: list[BaseMessage], most: int, top_k: int, counter: Callable[..., int], query: str | None
-    ) -> None:
+    def test_laws(self, messages: list[BaseMessage], most: int, top_k: int, query: str | None) -> None:
         before = [message.model_copy(deep=True) for message in messages]
-        options: Any = {"max_tokens": most, "token_counter": counter}
+        options: Any = {"max_tokens": most, "token_counter": all_words}
         plain = prune_messages(messages, **options)
         kept = prune_messages(messages, **options, query=query, top_k=top_k, embeddings=HashingEmbedder())
         again = prune_messages(messages, **options, query=query, top_k=top_k, embeddings=HashingEmbedder())
@@ -435,15 +349,9 @@ class TestRecall:
         if not same(kept, plain):
             assert [place for place in range(len(messages)) if turn_of[place] in turns and turn_of[place]] == said
 
-    def test_it_needs_whole_turns_and_the_end(self) -> None:
-        options: Any = {"max_tokens": 50, "token_counter": words, "query": "tulips"}
-        for start_on in (None, "ai"):
-            with pytest.raises(ValueError, match="start_on='human'"):
-                prune_messages(TURNS, **options, start_on=start_on)
-        with pytest.raises(ValueError, match="strategy='first'"):
-            prune_messages(TURNS, **options, strategy="first")
+    def test_top_k_is_a_number_of_turns(self) -> None:
         with pytest.raises(ValueError, match="top_k=-1"):
-            prune_messages(TURNS, **options, top_k=-1)
+            prune_messages(TURNS, max_tokens=50, token_counter=all_words, query="tulips", top_k=-1)
 
 
 # ---------------------------------------------------------------------- as a Runnable
@@ -451,8 +359,8 @@ class TestRecall:
 
 class TestRunnable:
     def test_sync_async_and_in_batches(self) -> None:
-        pruner = prune_messages(max_tokens=5, token_counter=words)
-        expected_ = prune_messages(CHAT, max_tokens=5, token_counter=words)
+        pruner = prune_messages(max_tokens=5, token_counter=all_words)
+        expected_ = prune_messages(CHAT, max_tokens=5, token_counter=all_words)
         assert same(pruner.invoke(CHAT), expected_)
         assert same(asyncio.run(pruner.ainvoke(CHAT)), expected_)
         assert pruner.batch([CHAT, [], CHAT[:1]]) == [expected_, [], CHAT[:1]]
