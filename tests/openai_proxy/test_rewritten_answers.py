@@ -73,11 +73,11 @@ def responses_turn(http: httpx.Client, said: list[dict[str, Any]], turn: int, he
             said.append({"role": "assistant", "content": answer(turn)[1]})
 
 
-def shape(store: Store) -> list[tuple[int, list[str]]]:
+def shape(store: Store, user: str | None = None) -> list[tuple[int, list[str]]]:
     """Return, for each conversation, how many messages it has, and its branches."""
     found = []
-    for info in store.overview(None):
-        with InfiniteMemory(store, session_id=info.session_id) as memory:
+    for info in store.overview(user):
+        with InfiniteMemory(store, session_id=info.session_id, user_id=user) as memory:
             found.append((memory.stats()["messages"], [branch.name for branch in memory.branches()]))
     return found
 

@@ -13,7 +13,7 @@ from openai import APIError, OpenAI
 from starlette.responses import JSONResponse, Response
 
 from shared_core import InfiniteMemory, Message, SessionPool, StoreError
-from shared_core.doors.openai_proxy.answer import INTERRUPTED
+from shared_core.doors.openai_proxy.answer import NOTED
 from shared_core.doors.openai_proxy.app import create_app
 from shared_core.doors.openai_proxy.upstream import Upstream
 from shared_core.store import Store
@@ -64,7 +64,7 @@ def texts(store: Store) -> list[str]:
 
 def interrupted(message: Message) -> Any:
     assert message.payload is not None
-    assert message.payload.format == INTERRUPTED
+    assert message.payload.format == NOTED
     return message.payload.data["interrupted"]
 
 
@@ -262,7 +262,9 @@ def test_a_response_that_reached_its_limit_is_stored_as_far_as_it_came(store: St
         text = ask(url, RESPONSES).text
     assert text == "".join(map(named, spoken_events(whole)))
     answer = stored(store)[-1]
-    assert (answer.content, answer.tool_calls, answer.payload) == ("The code", (), None)
+    assert (answer.content, answer.tool_calls) == ("The code", ())
+    assert answer.payload is not None
+    assert answer.payload.data == {"ids": [whole["output"][0]["id"]]}
 
 
 def test_a_response_that_failed_in_one_piece_leaves_its_words(store: Store) -> None:
@@ -298,7 +300,7 @@ def test_a_last_event_without_the_output_leaves_what_came_before(store: Store, s
             with InfiniteMemory(store, session_id=f"s{number}") as memory:
                 answer = memory.messages()[-1]
             assert (answer.content, answer.id) == ("The code is\n4471.", f"resp_{number}")
-            assert answer.payload is None or answer.payload.format != INTERRUPTED
+            assert answer.payload is None or "interrupted" not in answer.payload.data
             assert [(call.id, call.arguments) for call in answer.tool_calls] == [("call-1", '{"a": 1}')]
             model.script = lambda _: "Read."
             httpx.post(f"{url}/responses", json={"input": [result], "previous_response_id": f"resp_{number}"})

@@ -13,8 +13,11 @@ from shared_core.messages import Message, Payload
 KEPT = ("role", "content", "refusal", "tool_calls", "function_call", "audio")
 """Fields of an answer that are stored. The others, such as reasoning, some APIs refuse in a request."""
 
-INTERRUPTED = "infinite-memory-serve/1"
-"""The payload format of an answer that broke off. Its data says why: `{"interrupted": "client"}`."""
+NOTED = "infinite-memory-serve/1"
+"""The payload format for what the server notes of an answer.
+
+`{"interrupted": "client"}` says why it broke off, and "ids" are those of the items that it came in.
+"""
 
 
 def answer_of(completion: Mapping[str, Any]) -> Message | None:
@@ -126,7 +129,7 @@ class StreamedAnswer(AnswerStream):
 
 def interrupted(text: str, why: str) -> Message | None:
     """Return what came of an answer that broke off, marked as such; None: nothing did."""
-    mark = Payload(format=INTERRUPTED, data={"interrupted": why})
+    mark = Payload(format=NOTED, data={"interrupted": why})
     return Message.assistant(text, payload=mark) if text else None
 
 

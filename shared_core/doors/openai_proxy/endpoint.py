@@ -127,13 +127,14 @@ class Endpoint:
         asked = self._read(read_body(raw))
         user = user_of(request.scope["state"].get("bearer"), _headers(request), asked.body, self._user)
         session = session_of(_headers(request), asked.body)
-        as_it_came = written(asked.body)  # what cannot be sent is not stored
+        shared = bool(request.scope["state"].get("guarded"))  # all users share this server's key at the model's
         if not _flag(request, MEMORY, default=True):
-            if asked.goes_on_upstream and request.scope["state"].get("guarded"):
-                # All users share this server's key there: the response may be another user's.
-                text = f"{MEMORY}: off: previous_response_id and conversation need the memory, or send the history"
+            if asked.goes_on_upstream and shared:  # the response may be another user's
+                text = f"{MEMORY}: off: what refers to earlier responses needs the memory, or send the history"
                 raise Refused(403, text, code="memory_needed")
-            return Prompted(None, header="off"), asked, as_it_came
+            return Prompted(None, header="off"), asked, written(asked.body)
+        asked = self._keeper.prompts.resolved(asked, user=user, session=session, shared=shared)
+        as_it_came = written(asked.body)  # what cannot be sent is not stored
         try:
             prompted = self._keeper.prompts.prompt(
                 asked, user=user, session=session, report=wants_report, retried=_is_retry(request),

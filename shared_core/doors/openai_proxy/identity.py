@@ -136,7 +136,7 @@ def session_like(store: Store, user_id: str | None, messages: Sequence[Message])
     said = said_of(messages)
     answered = next((n for n, message in enumerate(said, 1) if message.role == "assistant"), None)
     best: tuple[tuple[int, bool], str] | None = None
-    for one in _candidates(store, user_id, said) if answered is not None else ():
+    for one in sessions_saying(store, user_id, said[: _known_upto(said)])[-ALIKE:] if answered is not None else ():
         first = said_of(record.message for record in store.find(one.key, After(0, READ_FIRST)))
         if not _begins_like(first, said[:answered]) and not store.state(one.key).epoch:
             continue
@@ -159,18 +159,22 @@ def _ends_in(store: Store, session: int, said: Sequence[Message]) -> bool:
     return any(end == sent[upto - len(end) : upto] for upto in range(len(end), len(sent) + 1))
 
 
-def _candidates(store: Store, user_id: str | None, said: Sequence[Message]) -> list[SessionKey]:
-    """Return the newest conversations of a user that hold one of the newest messages of a history, a rare one."""
-    answered = max(n for n, message in enumerate(said, 1) if message.role == "assistant")
+def _known_upto(said: Sequence[Message]) -> int:
+    """Return how many messages there are up to the newest answer; what follows it is new."""
+    return max((n for n, message in enumerate(said, 1) if message.role == "assistant"), default=0)
+
+
+def sessions_saying(store: Store, user_id: str | None, said: Sequence[Message]) -> list[SessionKey]:
+    """Return the conversations of a user that hold one of the newest of some messages, a rare one; the oldest first."""
     best: list[SessionKey] = []
-    for message in said[:answered][: -LOOKED_FOR - 1 : -1]:
+    for message in said[: -LOOKED_FOR - 1 : -1]:
         wanted = fingerprint(message)
         found = store.sessions_with(user_id, wanted) if wanted is not None else []
         if found and (not best or len(found) < len(best)):
             best = found
         if 0 < len(best) <= ALIKE:
             break
-    return sorted(best, key=lambda one: one.key)[-ALIKE:]
+    return sorted(best, key=lambda one: one.key)
 
 
 def new_session() -> str:

@@ -13,7 +13,8 @@ from shared_core.doors.openai_proxy.asides import Asides
 from shared_core.doors.openai_proxy.identity import new_session, session_like
 from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.doors.openai_proxy.protocol import ApiRequest
-from shared_core.doors.openai_proxy.response_ids import answer_named, keep_name, to_be_named
+from shared_core.doors.openai_proxy.refusal import Refused
+from shared_core.doors.openai_proxy.response_ids import answer_named, keep_name, messages_with, to_be_named
 from shared_core.errors import BudgetError
 from shared_core.events import EventHook, MemoryEvent
 from shared_core.history.followed import FollowedHistory
@@ -103,6 +104,30 @@ class Prompts:
         """
         with self._locks[hash((session, user)) % LOCKS], self.pool.use(session, user) as memory:
             yield memory
+
+    def resolved(
+        self, request: ApiRequest, *, user: str | None, session: str | None, shared: bool
+    ) -> ApiRequest:  # fmt: skip
+        """Return a request with what is stored in place of its references to items of earlier responses.
+
+        Args:
+            request: the request.
+            user: the user it belongs to.
+            session: the conversation that it names.
+            shared: whether all users share this server's key at the model's: then it may not refer to anything else.
+
+        Raises:
+            Refused: an item is not stored, and may be another user's.
+        """
+        if not request.references:
+            return request
+        store = self.pool.store.for_user(user)
+        stored = messages_with(store, user, session, request.references, request.messages)
+        request = request.with_stored(stored)
+        if shared and request.references:
+            text = "input: an item that is referred to is not stored; send the item itself"
+            raise Refused(400, text, code="item_not_found")
+        return request
 
     def prompt(
         self, request: ApiRequest, *, user: str | None, session: str | None, report: bool, retried: bool = False,

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.messages import Message
 from shared_core.prompt.context import Context
+from shared_core.records import Record
 
 
 class AnswerStream(ABC):
@@ -76,6 +77,15 @@ class ApiRequest(ABC):
     def previous(self) -> str | None:
         """The id of the response that the request goes on after; None: it names none."""
         return None
+
+    @property
+    def references(self) -> Sequence[str]:
+        """The ids of items of earlier responses that the request refers to."""
+        return ()
+
+    def with_stored(self, stored: Mapping[str, Sequence[Record]]) -> "ApiRequest":
+        """Return the request with what is stored in place of references to it, by their ids."""
+        return self
 
     @property
     def goes_on_upstream(self) -> bool:

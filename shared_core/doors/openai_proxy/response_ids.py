@@ -1,14 +1,20 @@
-"""The responses that a request may go on after: the answer in a response is stored under the response's id."""
+"""The responses that a request may go on after, and the items in them that it may refer to.
+
+The answer in a response is stored under the response's id, with the ids of its items.
+"""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from shared_core.display import short
+from shared_core.doors.openai_proxy.identity import sessions_saying
 from shared_core.doors.openai_proxy.refusal import Refused
+from shared_core.doors.openai_proxy.responses_items import ids_of
 from shared_core.history.followed import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.records import Position, Record, SessionKey
+from shared_core.records import After, Position, Record, SessionKey
 from shared_core.session.paths import walk
 from shared_core.store import Store
 
@@ -17,6 +23,12 @@ NAMES_READ = 16
 
 CALLS_SOUGHT = 128
 """How many messages up to a response are looked through for the call of a result. Almost always, the first has it."""
+
+PAGE = 512
+"""How many messages are looked through at a time for the items that a request refers to."""
+
+SEARCHED = 64
+"""How many conversations that say the same are looked through for such items; the newest."""
 
 
 def _name(response_id: str, number: int) -> str:
@@ -118,6 +130,49 @@ def _newest(store: Store, session: int, response_id: str) -> Record | None:
         if found:
             return max(found, key=lambda record: record.seq)
     return None
+
+
+def messages_with(
+    store: Store, user_id: str | None, session_id: str | None, ids: Sequence[str], messages: Sequence[Message]
+) -> Mapping[str, Sequence[Record]]:
+    """Return the stored messages that have items of some ids, in the order of storing, of one conversation.
+
+    None, if it was forgotten. An id that may never have been stored is not among them.
+
+    Args:
+        store: the store, as the user sees it.
+        user_id: whose conversations are looked through.
+        session_id: the conversation. None: one of the user's that says what the messages do.
+        ids: the ids, as often as the request refers to them.
+        messages: the messages of the request; the newest question is new.
+    """
+    if session_id is not None:
+        key = store.session(user_id, session_id)
+        return {} if key is None else _having(store, key, ids)
+    asked = [message for message in messages if message.role == "user"]
+    best: Mapping[str, Sequence[Record]] = {}
+    for one in sessions_saying(store, user_id, asked[:-1] or asked)[: -SEARCHED - 1 : -1]:
+        found = _having(store, one.key, ids)
+        best = max(found, best, key=lambda one: sum(map(bool, one.values())))
+        if all(best.get(id_) for id_ in ids):
+            break
+    return best
+
+
+def _having(store: Store, session: int, ids: Sequence[str]) -> Mapping[str, Sequence[Record]]:
+    wanted, state = Counter(ids), store.state(session)
+    # What is not there may have been forgotten.
+    found: dict[str, list[Record]] = {one: [] for one in ids} if state.epoch > 0 else {}
+    end = state.last_seq
+    while end > 0 and wanted:
+        start = max(0, end - PAGE)
+        for record in reversed(store.find(session, After(start, end - start))):
+            for one in ids_of(record.message) if record.seq <= end else ():
+                if wanted[one] > 0:
+                    wanted[one] -= 1
+                    found.setdefault(one, []).insert(0, record)
+        end, wanted = start, +wanted
+    return found
 
 
 def to_be_named(store: Store, memory: InfiniteMemory, answer: Sequence[Message]) -> tuple[Message, ...]:

@@ -9,7 +9,7 @@ from shared_core.doors.openai_proxy.answer import interrupted
 from shared_core.doors.openai_proxy.event_stream import DONE, chunk_of, named_event
 from shared_core.doors.openai_proxy.protocol import AnswerStream
 from shared_core.doors.openai_proxy.refusal import Refused
-from shared_core.doors.openai_proxy.responses_items import grouped, to_keep, wordless
+from shared_core.doors.openai_proxy.responses_items import answer_messages, grouped, to_keep, with_ids, wordless
 from shared_core.formats.parts import text_of
 from shared_core.messages import Message
 
@@ -20,6 +20,7 @@ FAILED = ("failed", "cancelled")
 
 _LAST = tuple(f"response.{state}" for state in ENDED)
 _ERRORS = ("error", *(f"response.{state}" for state in FAILED))
+_ITEM_EVENTS = ("response.output_item.added", "response.output_item.done")
 _WORDS = ("response.output_text.delta", "response.refusal.delta")
 
 
@@ -39,13 +40,12 @@ def answer_of_response(response: Mapping[str, Any], *, keep_id: bool) -> tuple[M
     own = response.get("id")
     answer_id = own if keep_id and isinstance(own, str) and own else None
     status = response.get("status", "completed")
-    kept = to_keep(output)
     if status in FAILED:
-        part = interrupted("\n".join(one.content for one in grouped(kept).messages), "upstream")
+        part = interrupted("\n".join(one.content for one in grouped(to_keep(output)).messages), "upstream")
         return () if part is None else (part.replace(id=answer_id),)
     if status not in ENDED:
         return ()  # it is answered later
-    messages = grouped(kept).messages
+    messages = answer_messages(output, noted=answer_id is not None)
     if not messages:
         return () if answer_id is None else (wordless(answer_id),)
     return (*messages[:-1], messages[-1].replace(id=answer_id))
@@ -84,6 +84,7 @@ class StreamedResponse(AnswerStream):
         self.failed = False
         self._keep_id = keep_id
         self._id: str | None = None
+        self._ids: dict[str, None] = {}
         self._words: dict[tuple[int, int], list[str]] = {}
         self._items: dict[tuple[int, str], Mapping[str, Any]] = {}
         self._response: Mapping[str, Any] = {}
@@ -101,9 +102,12 @@ class StreamedResponse(AnswerStream):
         index, part = (event[key] if isinstance(event.get(key), int) else 0 for key in _PLACE)
         if kind in _WORDS and isinstance(event.get("delta"), str):
             self._words.setdefault((index, part), []).append(event["delta"])
-        elif kind == "response.output_item.done" and _is_item(event.get("item")):
+        elif kind in _ITEM_EVENTS and _is_item(event.get("item")):
             item = event["item"]
-            self._items[index, str(item.get("id") or item.get("call_id"))] = item
+            if isinstance(item.get("id"), str):
+                self._ids[item["id"]] = None
+            if kind == _ITEM_EVENTS[1]:
+                self._items[index, str(item.get("id") or item.get("call_id"))] = item
         self.failed = self.failed or kind in _ERRORS or bool(event.get("error"))
         self.ended = self.complete = self.ended or kind in _LAST
         return self.ended or (data is not None and data.strip() == DONE)
@@ -130,7 +134,7 @@ class StreamedResponse(AnswerStream):
     @override
     def part(self, why: str) -> Message | None:
         part = interrupted("\n".join(text for item in self._collected() if (text := _words_of(item))), why)
-        return part.replace(id=self._id) if part is not None and self._keep_id else part
+        return with_ids(part.replace(id=self._id), [*self._ids]) if part is not None and self._keep_id else part
 
     @override
     def closing(self, last: bytes, report: Mapping[str, Any] | None) -> bytes:

@@ -4,9 +4,19 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from shared_core.formats.openai_responses import ITEMS, OUTPUTS, is_call, is_output, is_own_call, message_groups
+from shared_core.doors.openai_proxy.answer import NOTED
+from shared_core.formats.openai_responses import (
+    ITEMS,
+    OUTPUTS,
+    is_call,
+    is_output,
+    is_own_call,
+    message_groups,
+    write_items,
+)
 from shared_core.formats.parts import RESPONSES_FORMAT, link_of, text_of
-from shared_core.messages import Message, Payload, message_list
+from shared_core.messages import Message, Payload, fields_of, message_list
+from shared_core.records import Record
 
 Item = Mapping[str, Any]
 
@@ -86,6 +96,19 @@ def _message(group: Sequence[Item], index: int) -> Message:
     return message
 
 
+def answer_messages(output: Sequence[Item], *, noted: bool) -> list[Message]:
+    """Return the messages that are kept of the items of a response; `noted`: with the ids of these items."""
+    made: list[Message] = []
+    for items in grouped(_whole(output)).items:
+        ids = [item["id"] for item in items if isinstance(item.get("id"), str)]
+        made += [with_ids(one, ids) if noted else one for one in grouped(to_keep(items)).messages]
+    return made
+
+
+def _whole(output: Sequence[Item]) -> list[Item]:
+    return [item for item in output if not (is_call(item) and item.get("status") in _BEGUN)]
+
+
 def to_keep(output: Sequence[Item]) -> list[Item]:
     """Return what is kept of the items of a response: the words, the calls of tools, and what calls cannot go without.
 
@@ -93,7 +116,7 @@ def to_keep(output: Sequence[Item]) -> list[Item]:
     the server did itself, such as searches, it refuses in another request unless it has it stored. Beside a call of a
     tool that the API defines, such as a computer's, everything is kept as it came: servers check that it is whole.
     """
-    whole = [item for item in output if not (is_call(item) and item.get("status") in _BEGUN)]
+    whole = _whole(output)
     if any(map(is_own_call, whole)):
         return whole
     calls = any(map(is_call, whole))
@@ -130,6 +153,53 @@ def to_send(message: Message, items: Sequence[Item], *, current: bool) -> list[I
     if current or any(map(is_own_call, kept)):
         return kept
     return [item for item in kept if item.get("type") != "reasoning"]
+
+
+def with_ids(message: Message, ids: Sequence[str]) -> Message:
+    """Return an answer with the ids of its items, by which a client may refer to it."""
+    payload = message.payload or Payload(format=NOTED, data={})
+    noted = Payload(format=payload.format, data={**payload.data, "ids": [*ids]})
+    return message.replace(payload=noted) if ids else message
+
+
+def ids_of(message: Message) -> Sequence[str]:
+    """Return the ids that `with_ids` noted."""
+    payload = message.payload
+    noted = payload is not None and payload.format in (NOTED, RESPONSES_FORMAT)
+    ids: Sequence[str] = payload.data.get("ids", ()) if payload is not None and noted else ()
+    return ids
+
+
+def reference_of(item: Item) -> str | None:
+    """Return the id of the item that another one refers to; None: it is no reference."""
+    kind = item.get("type")
+    named = item.get("id")
+    alone = kind is None and "role" not in item
+    return named if isinstance(named, str) and (kind == "item_reference" or alone) else None
+
+
+def resolved(items: Sequence[Item], stored: Mapping[str, Sequence[Record]]) -> list[Item]:
+    """Return items with what is stored in place of references to it, each message once.
+
+    Args:
+        items: the items.
+        stored: the messages that have an item of an id, in the order of storing; none: it was forgotten. Of several,
+            the first one that was stored after what the reference before it means counts: some servers number the
+            items of every response alike.
+    """
+    found: list[Item] = []
+    newest, beside = 0, False
+    for item in items:
+        records = stored.get(reference_of(item) or "")
+        if records is None:
+            found.append(item)
+        later = [one for one in records or () if one.seq >= newest + (not beside)]
+        record = next(iter([*later, *(records or ())]), None)
+        beside = record is not None
+        if record is not None and record.seq != newest:
+            newest = record.seq
+            found += to_send(record.message, write_items(fields_of(record.message)), current=True)
+    return found
 
 
 def wordless(answer_id: str) -> Message:

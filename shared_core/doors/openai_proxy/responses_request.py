@@ -20,11 +20,12 @@ from shared_core.doors.openai_proxy.identity import LONGEST_RESPONSE_ID, checked
 from shared_core.doors.openai_proxy.protocol import ApiRequest
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.openai_proxy.responses_answer import StreamedResponse, answer_of_response
-from shared_core.doors.openai_proxy.responses_items import Item, grouped, to_send
+from shared_core.doors.openai_proxy.responses_items import Item, grouped, reference_of, resolved, to_send
 from shared_core.formats.openai_chat import custom_calls
 from shared_core.formats.openai_responses import write_items
 from shared_core.messages import Message, fields_of
 from shared_core.prompt.context import Context
+from shared_core.records import Record
 
 __all__ = ["ResponsesRequest", "read_responses_request"]
 
@@ -62,8 +63,17 @@ class ResponsesRequest(ApiRequest):
 
     @property
     @override
+    def references(self) -> Sequence[str]:
+        return [named for item in _items(self.body) if (named := reference_of(item)) is not None]
+
+    @override
+    def with_stored(self, stored: Mapping[str, Sequence[Record]]) -> "ResponsesRequest":
+        return read_responses_request({**self.body, "input": resolved(_items(self.body), stored)})
+
+    @property
+    @override
     def goes_on_upstream(self) -> bool:
-        return any(self.body.get(key) for key in OWN)
+        return bool(self.references) or any(self.body.get(key) for key in OWN)
 
     @property
     @override
@@ -125,9 +135,7 @@ def read_responses_request(body: Mapping[str, Any]) -> ResponsesRequest:
     given = body.get("input")
     if given is None and body.get("prompt") is None and body.get("previous_response_id") is None:
         raise Refused(400, "input: expected a string or a list of items")
-    items: list[Any] = (
-        [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given or []
-    )
+    items = _items(body)
     for index, one in enumerate(items):
         _check(index, one)
     try:
@@ -136,6 +144,11 @@ def read_responses_request(body: Mapping[str, Any]) -> ResponsesRequest:
         said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise Refused(400, said if said.startswith("input[") else f"input: {said}") from None
     return ResponsesRequest(body, found.messages, found.items, found.loose)
+
+
+def _items(body: Mapping[str, Any]) -> list[Any]:
+    given = body.get("input")
+    return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given or []
 
 
 def _check(index: int, item: Item) -> None:
