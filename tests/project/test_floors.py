@@ -82,7 +82,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
         "doors.mcp_server",
         "doors.openai_proxy",
     ),
-    "uvicorn": ("doors.serving.listener", "doors.serving.timed_connection"),
+    "uvicorn": ("doors.serving.listener",),
     "httpx": ("doors.openai_proxy",),
     "typer": ("doors.cli",),
     "rich": ("doors.cli",),

@@ -4,14 +4,11 @@ import asyncio
 import os
 import socket
 import time
-from functools import partial
-from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from shared_core.doors.serving.health import READY, not_ready
-from shared_core.doors.serving.timed_connection import HEADER_SECONDS, READING_SECONDS, TimedConnection
 
 __all__ = ["listener", "server_for", "url_of"]
 
@@ -19,8 +16,10 @@ MOST_HEADER_BYTES = 64 * 2**10
 """The bytes of the headers of a request."""
 
 MOST_CONNECTIONS = 1_024
-"""Connections that are open at a time, or half as many as the process may open files. A further one takes the place of
-one that has no request, or is refused with 503."""
+"""Connections that are open at a time, or half as many as the process may open files. A further one is refused.
+
+How slowly a client may send and read is for the reverse proxy to judge that stands before a server which others reach.
+"""
 
 BACKLOG = 128
 """Connections that wait until the server takes them."""
@@ -57,8 +56,7 @@ def url_of(host: str, opened: socket.socket) -> str:
 
 
 def server_for(
-    app: ASGIApp, *, grace: float, drain: float = 0, most_connections: int | None = None,
-    header_seconds: float = HEADER_SECONDS, reading_seconds: float = READING_SECONDS,
+    app: ASGIApp, *, grace: float, drain: float = 0, most_connections: int | None = None
 ) -> uvicorn.Server:  # fmt: skip
     """Return a server for an application. It logs nothing of a request, and only to loggers that are set up already.
 
@@ -68,13 +66,10 @@ def server_for(
         drain: the seconds before that in which it goes on serving and says at `/readyz` that it is not ready, so that
             whoever distributes requests sends it no more.
         most_connections: how many connections may be open at a time. None: as `MOST_CONNECTIONS` says.
-        header_seconds: how long a client may take to send the headers of a request. Then it is answered with 408.
-        reading_seconds: how long a client may read nothing of its answer. Then the connection is closed.
     """
-    connection: Any = partial(TimedConnection, header_seconds=header_seconds, reading_seconds=reading_seconds)
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="on",
-        http=connection, ws="none", loop="asyncio", h11_max_incomplete_event_size=MOST_HEADER_BYTES,
+        http="h11", ws="none", loop="asyncio", h11_max_incomplete_event_size=MOST_HEADER_BYTES,
         limit_concurrency=most_connections or min(MOST_CONNECTIONS, _open_files() // 2),
         timeout_graceful_shutdown=max(1, round(grace)),
     )  # fmt: skip
