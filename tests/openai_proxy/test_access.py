@@ -121,7 +121,7 @@ def test_the_server_s_own_key_goes_upstream(store: Store) -> None:
 
 
 def test_a_web_page_cannot_ask_with_the_browser_of_somebody_here(store: Store) -> None:
-    with proxied(lambda _: "", store, own_host_only=True) as (url, _), httpx.Client(base_url=url) as client:
+    with proxied(lambda _: "", store) as (url, _), httpx.Client(base_url=url) as client:
         for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", "169.254.1.1"):
             assert client.get("/models", headers={"host": host}).status_code == 403
         for host in ("localhost:1234", "127.0.0.1", "[::1]:80"):

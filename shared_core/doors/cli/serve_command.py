@@ -121,7 +121,7 @@ def serve(
         )  # fmt: skip
         app = create_app(
             pool, answers, tokens=known, user=options.user, windows=windows, most_bytes=int(max_body * 2**20),
-            most_requests=max_requests, own_host_only=known is None, inspector=not no_inspector, asides=asides,
+            most_requests=max_requests, inspector=not no_inspector, asides=asides,
         )  # fmt: skip
         say(f"serving {options.shown_store} at {url_of(host, opened)}/v1; Ctrl-C stops it")
         if not no_inspector:

@@ -59,25 +59,24 @@ OPEN = (HEALTH, READY)
 def create_app(
     pool: SessionPool, upstream: Upstream, *, tokens: BearerTokens | None = None, user: str | None = None,
     windows: Mapping[str, int] = MappingProxyType({}), most_bytes: int = MOST_BYTES,
-    most_requests: int = MOST_REQUESTS, body_seconds: float = BODY_SECONDS, own_host_only: bool = False,
-    inspector: bool = False, asides: Sequence[str] = (),
+    most_requests: int = MOST_REQUESTS, body_seconds: float = BODY_SECONDS, inspector: bool = False,
+    asides: Sequence[str] = (),
 ) -> ASGIApp:  # fmt: skip
     """Return the application. It closes pool and upstream when it ends.
 
     Args:
         pool: the memories.
         upstream: the server of the model.
-        tokens: the tokens that let a request in. None: everybody may ask, so only this machine should reach it.
+        tokens: the tokens that let a request in. None: everybody may ask who names this machine as the host. By another
+            name that leads to this machine, a web page could ask with the browser of somebody who sits at it.
         user: the user of requests that name none, if no tokens are needed.
         windows: context limits of models, in tokens, by their names. The others have what upstream tells, if it is
             asked, or else that of the pool.
         most_bytes: the size of the largest body.
         most_requests: how many requests are served at a time.
         body_seconds: how long a client may take to send a body.
-        own_host_only: whether a request must name this machine as its host. Otherwise a web page whose name leads to
-            this machine could ask, with the browser of somebody who sits at it.
         inspector: whether the page that shows a user's conversations and requests is served at `/`. The page needs no
-            token, and its data needs the user's; without tokens it is served under this machine's own names only.
+            token, and its data needs the user's.
         asides: regular expressions. A request whose instructions or newest message match one of them at the beginning
             is about a conversation, and no part of it. The prompts of Open WebUI and LibreChat are known.
 
@@ -112,7 +111,7 @@ def create_app(
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=dict.fromkeys(errors, _error_response))
     app.router.redirect_slashes = False
     free = frozenset({PAGE} if inspector else ())
-    gate = Gate(app, tokens=tokens, most_requests=most_requests, own_host_only=own_host_only, free=free)
+    gate = Gate(app, tokens=tokens, most_requests=most_requests, free=free)
     return gate
 
 
@@ -143,17 +142,14 @@ class Gate:
         app: answers the requests.
         tokens: as for `create_app`.
         most_requests: as for `create_app`.
-        own_host_only: as for `create_app`.
         free: paths that need no token.
     """
 
     def __init__(
-        self, app: ASGIApp, *, tokens: BearerTokens | None, most_requests: int, own_host_only: bool,
-        free: frozenset[str] = frozenset(),
-    ) -> None:  # fmt: skip
+        self, app: ASGIApp, *, tokens: BearerTokens | None, most_requests: int, free: frozenset[str] = frozenset()
+    ) -> None:
         self._app, self._tokens, self._free = app, tokens, free
-        self._most, self._own_host_only = most_requests, own_host_only
-        self._inside = 0
+        self._most, self._inside = most_requests, 0
         self._nobody = asyncio.Event()
         self._nobody.set()
 
@@ -201,8 +197,8 @@ class Gate:
         state["guarded"] = self._tokens is not None
         if scope["path"] in OPEN:
             return
-        if self._own_host_only and not all(is_loopback(host) for host in _values(scope, b"host")):
-            raise Refused(403, "the header Host names another machine than this one", code="wrong_host")
+        if self._tokens is None and not all(map(is_loopback, _values(scope, b"host") or [""])):
+            raise Refused(403, "without tokens, the host is 127.0.0.1 or localhost", code="wrong_host")
         if self._tokens is not None and scope["path"] not in self._free:
             given = _values(scope, b"authorization")
             if len(given) > 1:

@@ -6,9 +6,8 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 
 from shared_core.doors.openai_proxy.refusal import Refused
-from shared_core.doors.serving.bearer_tokens import is_loopback
 
-__all__ = ["MARK", "SAFE", "check_host", "check_origin"]
+__all__ = ["MARK", "SAFE", "check_origin"]
 
 MARK = "x-inspector"
 """The header that every request for data has. Another site's page cannot send it without asking first."""
@@ -22,15 +21,6 @@ SAFE: Mapping[str, str] = {
     "x-frame-options": "DENY",
 }
 """The headers of every response."""
-
-
-def check_host(request: Request, *, tokens_needed: bool) -> None:
-    """Refuse a request that reached this machine by another machine's name, where no token is needed.
-
-    A page whose name leads to 127.0.0.1 has that name as its origin, and everything here would be of its own origin.
-    """
-    if not tokens_needed and not all(is_loopback(host) for host in _values(request, "host") or [""]):
-        raise Refused(403, "without tokens, only http://127.0.0.1 and http://localhost are served", code="wrong_host")
 
 
 def check_origin(request: Request) -> None:

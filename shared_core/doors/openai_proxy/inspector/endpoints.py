@@ -12,7 +12,7 @@ from starlette.routing import Route
 from shared_core.doors.openai_proxy.chat_request import read_body
 from shared_core.doors.openai_proxy.endpoint import Keeper
 from shared_core.doors.openai_proxy.identity import LONGEST_NAME, USER_HEADERS, header, user_of
-from shared_core.doors.openai_proxy.inspector.browser_guard import SAFE, check_host, check_origin
+from shared_core.doors.openai_proxy.inspector.browser_guard import SAFE, check_origin
 from shared_core.doors.openai_proxy.inspector.live_sessions import MOST_QUESTIONS, LiveSessions
 from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.doors.openai_proxy.refusal import Refused
@@ -82,9 +82,7 @@ def inspector_routes(keeper: Keeper, ring: RequestRing, *, user: str | None) -> 
 
 
 async def _page(request: Request) -> Response:
-    guarded = request.scope["state"]["guarded"]
-    check_host(request, tokens_needed=guarded)
-    page = live_page(guarded)
+    page = live_page(request.scope["state"]["guarded"])
     headers = {**SAFE, "cache-control": "no-cache", "content-security-policy": page.policy}
     return Response(page.html, headers=headers, media_type="text/html")
 
@@ -123,7 +121,7 @@ class _Inspector:
 
     async def me(self, request: Request) -> Response:
         """Say who asks: the user, whether the page may name one, and whether it has to."""
-        _check(request)
+        check_origin(request)
         bearer = request.scope["state"].get("bearer")
         must = bearer == ANY_USER and header(_headers(request), USER_HEADERS) is None
         user = None if must else self._user_of(request)
@@ -133,7 +131,7 @@ class _Inspector:
         """Return an endpoint that reads, with its arguments in the query."""
 
         async def answer(request: Request) -> Response:
-            _check(request)
+            check_origin(request)
             user = self._user_of(request)
             if work not in (self.session, self.search):
                 return _json(await self._keeper.call(work, user, request.query_params))
@@ -146,7 +144,7 @@ class _Inspector:
         """Return an endpoint that changes something, with its arguments in the body."""
 
         async def answer(request: Request) -> Response:
-            _check(request)
+            check_origin(request)
             user = self._user_of(request)
             fields = read_body(await received(request, most_bytes=MOST_BYTES, seconds=BODY_SECONDS))
             return _json(await self._keeper.call(work, user, fields))
@@ -189,11 +187,6 @@ class _Inspector:
             raise Refused(400, f"ids: expected a list of 1 to {MOST_IDS} strings")
         given = _text(fields, "confirmation", LONGEST_NAME) if fields.get("confirmation") is not None else None
         return self._live.forget(user, _text(fields, "session", LONGEST_NAME), ids, given)
-
-
-def _check(request: Request) -> None:
-    check_host(request, tokens_needed=request.scope["state"]["guarded"])
-    check_origin(request)
 
 
 def _json(data: Any) -> Response:
