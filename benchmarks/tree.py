@@ -107,14 +107,14 @@ VERBS: dict[str, tuple[Prepare, Act]] = {
     ),
     "stash": (lambda session: session.say("main"), lambda memory, _: memory.stash()),
     "stash list": (lambda session: None, lambda memory, _: memory.stashes()),
-    "stash apply": (lambda session: session.put_aside(), lambda memory, _: memory.stash_apply()),
+    "stash apply": (lambda session: session.put_aside(), lambda memory, _: memory.stash_pop(keep=True)),
     "stash pop": (lambda session: session.put_aside(), lambda memory, _: memory.stash_pop()),
     "stash drop": (lambda session: session.put_aside(), lambda memory, _: memory.stash_drop()),
     "diff": (lambda session: None, lambda memory, _: memory.diff("side")),
     "tag": (lambda session: next(session.numbers), lambda memory, number: memory.tag(f"tag {number}")),
     "reset": (lambda session: session.say("main"), lambda memory, ids: memory.reset(ids[0])),
     "rename": (
-        lambda session: session.opened(), lambda memory, name: memory.rename(name, f"renamed {name}")
+        lambda session: session.opened(), lambda memory, name: memory.rename_branch(name, f"renamed {name}")
     ),
     "delete": (lambda session: session.opened(), lambda memory, name: memory.delete_branch(name)),
     "log of 50": (lambda session: None, lambda memory, _: memory.log(50)),

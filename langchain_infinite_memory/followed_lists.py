@@ -153,7 +153,7 @@ class FollowedLists:
         history = FollowedHistory(history.ids[start:], history.prompts[start:])
         if aside:
             if memory.branch == MAIN:
-                memory.checkout(memory.set_aside())
+                memory.checkout(memory.rewind())
         elif thread.removed == "leave_out" or memory.branch is not None:
             memory.make_main()  # without a checkpointer, a list may end before what others have said since
         branch = memory.branch if thread.removed == "keep" else None

@@ -383,7 +383,7 @@ def hits_steps(memory: InfiniteMemory, query: str, top_k: int, **limits: Any) ->
     What was said again and again, such as a question that is asked every day, is found once.
     """
     limits = {"since": None, "until": None, "role": None, "repeats": 1} | limits
-    found = yield from memory.search_steps(query, top_k, **limits)
+    found = yield from memory._search_steps(query, top_k, **limits)
     return Hits(found, memory.newest(1))
 
 
@@ -392,7 +392,7 @@ def _context_steps(
 ) -> Steps[Context]:
     """Return the steps to the prompt at the end of a list, also if others go on there meanwhile."""
     for _ in range(2):
-        context = yield from memory.context_steps(
+        context = yield from memory._context_steps(
             None, system=None, tools=tools, max_tokens=limit, reserve_tokens=reserve, include_question=True
         )
         if _stands_at_end(memory, newest):
@@ -425,7 +425,7 @@ def _question(messages: Sequence[BaseMessage]) -> str:
 
 
 def _taken(memory: InfiniteMemory, messages: Sequence[BaseMessage]) -> int:
-    return sum(memory.count(read_message(message)[0]) for message in messages)
+    return sum(memory._count(read_message(message)[0]) for message in messages)
 
 
 def _reserve(memory: InfiniteMemory, unstored: Sequence[BaseMessage], limit: int) -> int:

@@ -239,7 +239,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
     def reset(self, session_id: str = NO_SESSION) -> None:
         """Start a session anew, as `Memory.reset` does; what was stored keeps a branch, such as `main-2`."""
         with self._pool.use(session_id, self.user_id) as memory:
-            memory.set_aside()
+            memory.rewind()
 
     # End of use
 

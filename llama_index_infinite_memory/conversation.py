@@ -252,9 +252,9 @@ class Conversation:
             self.go_back_to(stored[count - 1].id if count else None)
             return count, None
         try:
-            return count, memory.set_aside(stored[count - 1].id if count else None)
+            return count, memory.rewind(stored[count - 1].id if count else None)
         except ValueError:  # a merge brought in the last one that stays
-            return 0, memory.set_aside()
+            return 0, memory.rewind()
 
     def branch(self, name: str, at: str | int | None) -> None:
         """Create a branch and check it out; `at` is a reference, or the number of messages that it begins with."""
@@ -284,7 +284,7 @@ class Conversation:
         """Create a branch that ends with a message of this one, None: it is empty; and check it out."""
         self.memory.fork(name, at=last)
         if last is None and self.head is not None:
-            self.memory.delete_branch(self.memory.set_aside())
+            self.memory.delete_branch(self.memory.rewind())
 
     def rebuild(self, messages: Iterable[Mapping[str, Any]]) -> None:
         """Store what `dump` returned for a conversation that is gone."""

@@ -114,7 +114,7 @@ def prompt_steps(conversation: Conversation, question: Question) -> Steps[Contex
 
 
 def _engine_steps(conversation: Conversation, question: Question, max_tokens: int) -> Steps[Context]:
-    return conversation.engine.context_steps(
+    return conversation.engine._context_steps(
         question.message, system=None, tools=None, max_tokens=max_tokens, reserve_tokens=question.reserve,
         include_question=question.message is None,
     )  # fmt: skip

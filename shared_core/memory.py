@@ -22,7 +22,7 @@ from shared_core.arguments import (
     whole_number,
 )
 from shared_core.errors import UnknownReferenceError
-from shared_core.events import EventName, OnEvent, as_hook
+from shared_core.events import OnEvent, as_hook
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.formats.fields import Role
 from shared_core.history.followed import FollowedHistory
@@ -373,7 +373,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         with self._lock:
             self._checkout.live.rename(session_id)
 
-    def is_renamed(self) -> bool:
+    def _is_renamed(self) -> bool:
         """Return whether another object has renamed this conversation: then `session_id` is not its name any more."""
         with self._lock:
             return self._checkout.live.is_renamed()
@@ -407,13 +407,13 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             MessageTooLargeError: the question does not fit.
             EmbedderMismatchError: another embedder made the session's vectors.
         """
-        steps = self.context_steps(
+        steps = self._context_steps(
             question, system=system, tools=tools, max_tokens=max_tokens, reserve_tokens=reserve_tokens,
             include_question=include_question, as_of=as_of,
         )  # fmt: skip
         return run_steps(steps)
 
-    def context_steps(
+    def _context_steps(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
         tools: Sequence[Any] | None = None, max_tokens: int | None = None, reserve_tokens: int | None = None,
         include_question: bool = True, as_of: date | str | None = None,
@@ -437,7 +437,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         with self._lock:
             return self._checkout.past(as_of, self._indexes.end_at)
 
-    def count(self, message: MessageLike) -> int:
+    def _count(self, message: MessageLike) -> int:
         """Return the tokens a message takes when it is sent: text, name, tool calls, media, grounding and framing."""
         sent = one_message(message).grounded
         return message_tokens(sent, self._checkout.writer.counter)
@@ -471,18 +471,18 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             as_of: search what was said up to then, as `context` does: a time, or the id of a message. Unlike with
                 `until`, what is newest is judged among that, too.
         """
-        steps = self.search_steps(
+        steps = self._search_steps(
             query, top_k, since=since, until=until, role=role, scope=scope, repeats=repeats,
             in_conversation=in_conversation, as_of=as_of,
         )  # fmt: skip
         return run_steps(steps)
 
-    def search_steps(
+    def _search_steps(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
         role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None, repeats: int | None = None,
         in_conversation: bool = False, as_of: date | str | None = None,
     ) -> Steps[list[Hit]]:  # fmt: skip
-        """Return the steps of `search`; see `context_steps`."""
+        """Return the steps of `search`; see `_context_steps`."""
         text_value("query", query)
         whole_number("top_k", top_k, least=0)
         if repeats is not None:
@@ -506,31 +506,27 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             watch.ask(query)
         return self._events.steps(watch, self._prompts.search_steps(query, top_k, wanted, watch), Watch.hits)
 
-    def index(self, progress: Progress | None = None) -> None:
+    def index(self, progress: Progress | None = None, *, again: bool = False) -> None:
         """Embed all messages that have no vector yet, and save the index, so that the next question does not wait.
 
         Args:
             progress: called with how many messages are embedded and how many there are to embed.
+            again: whether the whole session is embedded with this memory's embedder, even if another one made its
+                vectors. Those stay stored.
 
         Raises:
             EmbedderError: the embedder failed; vectors made before that are stored.
         """
-        run_steps(self._index_steps(progress))
+        run_steps(self._index_steps(progress, again=again))
 
-    def reindex(self, progress: Progress | None = None) -> None:
-        """Embed the whole session with this memory's embedder, even if another made its vectors. Those stay stored."""
-        run_steps(self._reindex_steps(progress))
-
-    def _index_steps(self, progress: Progress | None = None, *, name: EventName = "index") -> Steps[None]:
+    def _index_steps(self, progress: Progress | None = None, *, again: bool = False) -> Steps[None]:
         if progress is not None:
             function("progress", progress, "(done, total) -> None")
+        if again:
+            with self._lock:
+                self._prompts.searcher.embedder.accept_given()
         steps = self._prompts.index_steps(progress or (lambda done, total: None))
-        return self._events.steps(self._events.watch(name), steps)
-
-    def _reindex_steps(self, progress: Progress | None = None) -> Steps[None]:
-        with self._lock:
-            self._prompts.searcher.embedder.accept_given()
-        return self._index_steps(progress, name="reindex")
+        return self._events.steps(self._events.watch("index"), steps)
 
     # Summing up
 

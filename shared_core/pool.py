@@ -76,7 +76,7 @@ class SessionPool:
         key = (user_id, session_id)
         while (memory := self._idle_one(key)) is not None:
             try:
-                renamed = memory.is_renamed()
+                renamed = memory._is_renamed()
             except StoreError:  # the store is away, and the memory is as good as before
                 self._keep(memory)
                 raise

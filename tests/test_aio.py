@@ -75,20 +75,21 @@ async def tour(memory: Any) -> list[Any]:
     await do(memory.search("gardens", 9, since=NOON.replace(minute=9), until=NOON.replace(minute=19), role="assistant"))
     progress: list[tuple[int, int]] = []
     await do(memory.index(lambda done, total: progress.append((done, total))))
-    await do(memory.reindex())
+    await do(memory.index(again=True))
     await do(memory.fork("side", at="m9"))
     await do(memory.add(Message.user("aside", id="aside", created_at=NOON)))
     await do(memory.checkout("main"))
     await do(memory.get("aside"))
     await do(memory.branches())
     for verb, *arguments in (
-        ("tag", "v1", "m7"), ("tags",), ("diff", "side"), ("newest_at", "side"), ("fork", "other", "m9"),
-        ("rename", "other", "another"), ("reset", "m8"), ("checkout", "main"), ("delete_branch", "another"),
+        ("tag", "v1", "m7"), ("tags",), ("diff", "side"), ("fork", "other", "m9"),
+        ("rename_branch", "other", "another"), ("reset", "m8"), ("checkout", "main"), ("delete_branch", "another"),
         ("merge", "side"), ("log", 9), ("sources", "aside"), ("cherry_pick", "aside"), ("rebase", "m7"),
-        ("stash", "m58"), ("stash_apply",), ("stash_drop",), ("stash", "m57"), ("stash_pop",), ("delete_tag", "v1"),
-        ("set_aside", "m57"), ("checkout", "side"), ("make_main",), ("make_main",),
+        ("stash", "m58"), ("stash_pop", 0), ("stash_drop",), ("stash", "m57"), ("stash_pop",), ("delete_tag", "v1"),
+        ("rewind", "m57"), ("checkout", "side"), ("make_main",), ("make_main",),
     ):  # fmt: skip
-        result = getattr(memory, verb)(*arguments)
+        kept = {"keep": True} if (verb, *arguments) == ("stash_pop", 0) else {}
+        result = getattr(memory, verb)(*arguments, **kept)
         found = await result if inspect.isawaitable(result) else result
         seen.append(getattr(found, "ids", getattr(found, "sources", found)))
     seen += [len(await told if inspect.isawaitable(told) else told) for told in (memory.reflog(), memory.stashes())]
@@ -181,7 +182,7 @@ def test_nothing_blocks_the_event_loop(path: Path) -> None:
                 assert context.report.totals[Kind.RECALLED] > 0
                 await memory.search("item4")
                 await memory.index(lambda done, total: None)
-                await memory.reindex()
+                await memory.index(again=True)
                 assert len([message async for message in memory.messages()]) == 60
                 await memory.fork("side")
                 await memory.checkout("m4")
@@ -221,7 +222,7 @@ def test_the_loop_turns_while_another_thread_holds_the_memory(store: SQLiteStore
         holder = asyncio.create_task(asyncio.to_thread(hold))
         await with_lock.wait()
         calls: list[Coroutine[Any, Any, Any]] = [
-            memory.context("what of item3?"), memory.search("item3"), memory.reindex(), memory.index(),
+            memory.context("what of item3?"), memory.search("item3"), memory.index(again=True), memory.index(),
             memory.add(Message.user("new", id="new")), memory.newest(1), memory.fork("side"),
         ]  # fmt: skip
         tasks = [asyncio.create_task(call) for call in calls]

@@ -309,7 +309,7 @@ def test_a_turns_vector_goes_with_any_of_its_messages(tmp_path: Path) -> None:
         memory.index()
     whole, left = (encode_vector(embedder.embed_query(text)) for text in (f"the password is {WORD} noted", "noted"))
     with InfiniteMemory(path, embedder=embedder, recall_unit="turn", **SMALL) as memory:
-        memory.reindex()
+        memory.index(again=True)
         assert whole in path.read_bytes() + path.with_name("chat.db-wal").read_bytes()
         spaces = memory.stats()["embedders"]
         assert memory.forget(ids=["u"]).scrubbed

@@ -169,7 +169,7 @@ AT_ONCE: dict[str, tuple[Verb, Callable[[Any], Any], Any]] = {
     "auto": (lambda memory: memory.merge("side"), lambda done: done.how, ["full", "nothing"]),
     "three-way": (lambda memory: memory.merge("side", "three-way"), lambda done: done.how, ["three-way", "nothing"]),
     "pick": (lambda memory: memory.cherry_pick(["m", "n"]), lambda done: done.skipped, [(), ("m", "n")]),
-    "apply": (lambda memory: memory.stash_apply(), lambda done: done.skipped, [(), ("k", "l")]),
+    "apply": (lambda memory: memory.stash_pop(keep=True), lambda done: done.skipped, [(), ("k", "l")]),
 }  # fmt: skip
 
 
@@ -252,12 +252,12 @@ def test_a_line_made_main_is_decided_again_where_others_moved_an_end(
 
 def test_two_that_set_the_same_aside_at_once_keep_it_once(pair: tuple[InfiniteMemory, InfiniteMemory]) -> None:
     one, two = pair
-    one._store.meanwhile = lambda: two.set_aside("j")  # type: ignore[attr-defined]
-    assert one.set_aside("j") == "main"
+    one._store.meanwhile = lambda: two.rewind("j")  # type: ignore[attr-defined]
+    assert one.rewind("j") == "main"
     assert [branch.name for branch in one.branches()] == ["main", "side", "main-2"]
     talk(one, "s")
     one._store.meanwhile = lambda: two.fork("main-3", at="i")  # type: ignore[attr-defined]
-    assert one.set_aside("j") == "main-4"
+    assert one.rewind("j") == "main-4"
     assert (texts(one), one.diff("main-4").only_a) == (["i", "j"], ("s",))
 
 

@@ -559,7 +559,7 @@ def test_another_embedder_is_refused_until_the_session_is_indexed_anew(store: Co
     memory.add(Message.user("still stored", id="new"))
     assert memory.forget(ids=["new"]).ids == ("new",)
     assert new.documents == []
-    memory.reindex()
+    memory.index(again=True)
     assert Counter(new.documents) == Counter(texts(history(40)))
     assert memory.context("what of item3?").report.embedder == "other/32"
     assert set(store.spaces(1)) == {"hashing/64", "other/32"}

@@ -38,7 +38,7 @@ def test_a_setting_comes_first_is_charged_and_never_stored(store: SQLiteStore) -
     memory.add(exchange(1))
     assert prompts(memory) == ["Be kind."]
     context, bare = memory.context("and now?"), memory.context("and now?", system="")
-    assert context.tokens - bare.tokens == memory.count(system("Be kind."))
+    assert context.tokens - bare.tokens == memory._count(system("Be kind."))
     assert context.report.lines[0].text == "Be kind."
     assert [message.content for message in memory.messages()] == ["question 1", "answer 1"]
 

@@ -270,7 +270,7 @@ def test_copies_that_others_made_are_recognized(client: Client, store: SQLiteSto
     else:
         memory.cherry_pick(["q2", "a2"])
         copies = [message.id or "" for message in memory.newest(2)]
-        memory.set_aside("q9")
+        memory.rewind("q9")
         memory.cherry_pick(copies)
         memory.make_main()
     count = len(everything(store))

@@ -236,8 +236,8 @@ def _answers(store: Store, name: str, setting: Setting, lines: Lines, progress: 
         everywhere = store.sessions(place.user) if setting.get("scope") == "user" else []
         for session in dict.fromkeys([*(one.session_id for one in everywhere), place.session]):
             with opened(session_id=session) as memory:
-                index = memory.index if setting.get("embedder") is None else memory.reindex
-                index(partial(progress, f"embedding for {name}"))
+                again = setting.get("embedder") is not None
+                memory.index(partial(progress, f"embedding for {name}"), again=again)
         with opened(session_id=place.session) as memory:
             memory.checkout(place.branch)
             for purpose, question in asked:

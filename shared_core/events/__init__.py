@@ -14,8 +14,8 @@ from shared_core.messages import short_repr
 
 EventName = Literal[
     "context", "search", "add", "follow", "import_file", "forget", "fork", "merge", "cherry_pick", "rebase", "reset",
-    "make_main", "set_aside", "delete_branch", "undo", "stash", "stash_apply", "stash_pop", "index", "reindex",
-    "summarize", "snapshot",
+    "make_main", "rewind", "delete_branch", "undo", "stash", "stash_pop", "index", "summarize",
+    "snapshot",
 ]  # fmt: skip
 """The verbs that events tell of, named as methods of `InfiniteMemory`; `"snapshot"`: a search index was saved."""
 

@@ -130,7 +130,7 @@ class Watch:
     def event(self, error: Exception | None = None, seconds: float | None = None) -> MemoryEvent:
         """Return the event of a verb that ends now; `seconds`: how long it took, if it began before the watch did."""
         live = self._live
-        if self.name in ("index", "reindex"):
+        if self.name == "index":
             self.fields["count"] = self._embedded
         return MemoryEvent(
             name=self.name, session_id=live.session_id, user_id=live.user_id, branch=live.head.branch,

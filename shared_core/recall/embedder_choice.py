@@ -85,7 +85,7 @@ def choose_embedder(
         if spaces and not force and all(embedder_key(space) != key for space in spaces):
             raise EmbedderMismatchError(
                 f"this session's vectors are by {embedder_key(spaces[0])!r}, but the embedder given is {key!r}: "
-                "pass the first one, or call reindex() to embed the session again"
+                "pass the first one, or call index(again=True) to embed the session again"
             )
         return EmbedderChoice(given, key, key + suffix)
     if spaces:

@@ -209,12 +209,12 @@ def _make_main(checkout: Checkout) -> None:
     live.head = Head(MAIN)  # the path and the open turn stay what they are
 
 
-def set_aside(checkout: Checkout, after: str | None) -> str:
+def rewind(checkout: Checkout, after: str | None) -> str:
     """Let the branch end after a message, None: before the first; return the branch that keeps what came later."""
-    return checkout.until_fresh(lambda: _set_aside(checkout, after))
+    return checkout.until_fresh(lambda: _rewind(checkout, after))
 
 
-def _set_aside(checkout: Checkout, after: str | None) -> str:
+def _rewind(checkout: Checkout, after: str | None) -> str:
     branch = checkout.live.head.branch
     if branch is None:
         raise ValueError("this memory is detached; check out the branch that is to end earlier")
@@ -226,7 +226,7 @@ def _set_aside(checkout: Checkout, after: str | None) -> str:
     if not checkout.newest_of(path.without(checkout.live.path_to(end)), 1):
         return branch
     name = unused_branch_name(checkout.store, checkout.stored(), f"{branch}-", first=2)
-    _change_with_new_name(checkout, [Create(name, path.head), Move(branch, end, f"set aside {name}", path.head)])
+    _change_with_new_name(checkout, [Create(name, path.head), Move(branch, end, f"rewind, kept as {name}", path.head)])
     checkout.stand(Head(branch))
     return name
 

@@ -71,7 +71,7 @@ class TreeVerbs:
         """
         branches.check_out(self._checkout, reference)
 
-    def rename(self, name: str, to: str) -> None:
+    def rename_branch(self, name: str, to: str) -> None:
         """Rename a branch; its reflog goes along. Other objects that have it checked out lose it.
 
         Raises:
@@ -133,8 +133,8 @@ class TreeVerbs:
         """
         branches.make_main(self._checkout)
 
-    @reported("set_aside")
-    def set_aside(self, after: str | None = None) -> str:
+    @reported("rewind")
+    def rewind(self, after: str | None = None) -> str:
         """Let the branch end after a message from now on; what came later keeps a branch of its own.
 
         Args:
@@ -148,7 +148,7 @@ class TreeVerbs:
             UnknownReferenceError: there is no such reference on this branch.
             ValueError: a merge brought it in, or the head is detached.
         """
-        return branches.set_aside(self._checkout, after)
+        return branches.rewind(self._checkout, after)
 
     @reported("undo")
     def undo(self) -> ReflogEntry:
@@ -196,7 +196,7 @@ class TreeVerbs:
         """
         return branches.diff(self._checkout, a, b)
 
-    def newest_at(self, reference: str) -> Message | None:
+    def _newest_at(self, reference: str) -> Message | None:
         """Return the newest message at a reference, None without one; UnknownReferenceError for an unknown one."""
         return branches.message_at(self._checkout, reference)
 
@@ -303,15 +303,18 @@ class TreeVerbs:
         """Return all stashes, the newest first."""
         return copies.stashes(self._checkout)
 
-    @reported("stash_apply", _of_copies)
-    def stash_apply(self, number: int = 0) -> CherryPickResult:
-        """Add copies of a stash's messages to the branch; the stash stays. UnknownReferenceError if there is none."""
-        return copies.apply_stash(self._checkout, whole_number("number", number, least=0), drop=False)
-
     @reported("stash_pop", _of_copies)
-    def stash_pop(self, number: int = 0) -> CherryPickResult:
-        """Add copies of a stash's messages and drop it, both or neither. UnknownReferenceError if there is none."""
-        return copies.apply_stash(self._checkout, whole_number("number", number, least=0), drop=True)
+    def stash_pop(self, number: int = 0, *, keep: bool = False) -> CherryPickResult:
+        """Add copies of a stash's messages to the branch and drop the stash, both or neither.
+
+        Args:
+            number: which stash; 0 is the newest.
+            keep: whether the stash stays.
+
+        Raises:
+            UnknownReferenceError: there is no such stash.
+        """
+        return copies.apply_stash(self._checkout, whole_number("number", number, least=0), drop=not keep)
 
     def stash_drop(self, number: int = 0) -> None:
         """Drop a stash; its messages stay until they are forgotten. UnknownReferenceError if there is none."""

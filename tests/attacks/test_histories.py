@@ -49,7 +49,7 @@ def tell(memory: InfiniteMemory, attacker: Attacker) -> None:
                 case 6:
                     memory.forget(ids=[one.id or "" for one in memory.newest(1)])
                 case 7:
-                    memory.rename(memory.branch or "", name)
+                    memory.rename_branch(memory.branch or "", name)
 
 
 def ask(memory: InfiniteMemory, attacker: Attacker, settings: dict[str, object]) -> int:

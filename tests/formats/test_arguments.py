@@ -72,10 +72,10 @@ def test_context_and_count_take_a_dict() -> None:
     assert [content_of(message) for message in ask(QUESTION).messages] == said([*READ, asked])
     assert ask(QUESTION).report == ask(asked).report == ask("And tomorrow?").report
     memory = InfiniteMemory()
-    assert [memory.count(item) for item in TALK] == [memory.count(message) for message in READ]
+    assert [memory._count(item) for item in TALK] == [memory._count(message) for message in READ]
     with pytest.raises(ValueError, match="'tool'"):
         memory.context(TALK[3])
     with pytest.raises(ValueError, match="'you'"):
         memory.context({"role": "you", "content": "x"})
     with pytest.raises(TypeError):
-        memory.count(5)  # type: ignore[arg-type]
+        memory._count(5)  # type: ignore[arg-type]

@@ -30,12 +30,12 @@ class TestWaiting:
             yield memory
 
     def ask(self, memory: InfiniteMemory) -> Steps[Context]:
-        return memory.context_steps(
+        return memory._context_steps(
             "which tower 17?", system=None, tools=None, reserve_tokens=None, include_question=True
         )
 
     def search(self, memory: InfiniteMemory) -> Steps[list[Hit]]:
-        return memory.search_steps("tower 17", 5, since=None, until=None, role=None)
+        return memory._search_steps("tower 17", 5, since=None, until=None, role=None)
 
     def documents(self, steps: Steps[Context] | Steps[list[Hit]]) -> Request[Any]:
         """Answer the request for the question's vector, and return the next one."""

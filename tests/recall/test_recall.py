@@ -440,7 +440,7 @@ class TestC20Users:
             other = memory_of([LAKE], theirs, store=store, session_id="1", filler=0, **settings)
             with memory_of([], mine, store=store, session_id="2", scope="user", filler=0, **settings) as memory:
                 memory.context("the lovely lake?")
-                other.reindex()
+                other.index(again=True)
                 say(other, POOLS)
                 other.index()
                 assert POOLS[0] in {hit.message.content for hit in memory.search("which pools?")}

@@ -190,7 +190,7 @@ def test_a_damaged_tree_is_named(path: Path, sql: str, what: str) -> None:
         memory.fork("side", at="m2")
         memory.checkout("side")
         memory.add(Message.user("aside", id="s"))
-        memory.rename("side", "other")
+        memory.rename_branch("side", "other")
     change(path, sql)
     with InfiniteMemory(path, embedder="words") as memory:
 

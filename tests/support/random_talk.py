@@ -66,7 +66,7 @@ class RandomTalk:
         name = f"b{self._random.randint(0, 9)}"
         what = self._random.randrange(4)
         if what == 0:
-            self.memory.rename(self._branch(), name)
+            self.memory.rename_branch(self._branch(), name)
         elif what == 1:
             self.memory.delete_branch(name)
         elif what == 2:

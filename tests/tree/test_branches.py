@@ -133,7 +133,7 @@ def test_the_log_draws_forks_and_merges(memory: InfiniteMemory) -> None:
     assert memory.log(1)[0].to_dict()["message"].keys() == {"role", "content", "id", "created_at", "turn_id"}
     merge = memory.log()[2].to_dict()
     assert (merge["message"], merge["parents"], merge["tags"]) == (None, [[1, 6], [0, 7]], ["v1"])
-    assert memory.newest_at("v1") == memory.get("x1") or memory.newest_at("v1") == memory.get("r1")
+    assert memory._newest_at("v1") == memory.get("x1") or memory._newest_at("v1") == memory.get("r1")
 
 
 def test_a_line_may_begin_to_the_left_of_the_merge_it_comes_from() -> None:
@@ -222,7 +222,7 @@ def test_a_stash_that_was_brought_back_is_taken_away_again(drop: bool) -> None:
         assert stash is not None
         before = ids(memory.messages())
         said = texts(memory.get(id_) for id_ in stash.ids)
-        memory.stash_pop() if drop else memory.stash_apply()
+        memory.stash_pop() if drop else memory.stash_pop(keep=True)
         memory.undo()
         assert ids(memory.messages()) == before
         assert [texts(memory.get(id_) for id_ in one.ids) for one in memory.stashes()] == [said]

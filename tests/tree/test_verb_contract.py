@@ -69,8 +69,8 @@ REFUSED: list[tuple[str, Verb, type[Exception], str]] = [
     ("cherry-pick", lambda m: m.cherry_pick("u_long"), AmbiguousReferenceError, "'u_long_b'"),
     ("stash push", lambda m: m.stash("none"), UnknownReferenceError, "'none'"),
     ("stash push", lambda m: m.stash("u2"), UnknownReferenceError, "'u2'"),
-    ("stash apply", lambda m: m.stash_apply(1), UnknownReferenceError, "stash 1"),
-    ("stash apply", lambda m: m.stash_apply(-1), ValueError, "number=-1"),
+    ("stash apply", lambda m: m.stash_pop(1, keep=True), UnknownReferenceError, "stash 1"),
+    ("stash apply", lambda m: m.stash_pop(-1, keep=True), ValueError, "number=-1"),
     ("stash pop", lambda m: m.stash_pop(1), UnknownReferenceError, "stash 1"),
     ("stash pop", lambda m: m.stash_pop("0"), ValueError, "number='0'"),
     ("stash pop", lambda m: with_ids(opened(m._store), lambda: "u1").stash_pop(), DuplicateError, "'u1'"),
@@ -78,11 +78,11 @@ REFUSED: list[tuple[str, Verb, type[Exception], str]] = [
     ("delete", lambda m: m.delete_branch(MAIN), ValueError, "'main'"),
     ("delete", lambda m: m.delete_branch("none"), UnknownReferenceError, "'none'"),
     ("delete", lambda m: (m.checkout("side"), m.delete_branch("side")), ValueError, "'side'"),
-    ("rename", lambda m: m.rename(MAIN, "x"), ValueError, "'main'"),
-    ("rename", lambda m: m.rename("side", "v1"), DuplicateError, "'v1'"),
-    ("rename", lambda m: m.rename("side", MAIN), DuplicateError, "'main'"),
-    ("rename", lambda m: m.rename("none", "x"), UnknownReferenceError, "'none'"),
-    ("rename", lambda m: m.rename("side", ""), ValueError, "name=''"),
+    ("rename", lambda m: m.rename_branch(MAIN, "x"), ValueError, "'main'"),
+    ("rename", lambda m: m.rename_branch("side", "v1"), DuplicateError, "'v1'"),
+    ("rename", lambda m: m.rename_branch("side", MAIN), DuplicateError, "'main'"),
+    ("rename", lambda m: m.rename_branch("none", "x"), UnknownReferenceError, "'none'"),
+    ("rename", lambda m: m.rename_branch("side", ""), ValueError, "name=''"),
     ("prune", lambda m: m.forget(ids=["u1", "u99"]), UnknownReferenceError, "'u99'"),
     ("prune", lambda m: m.forget(), ValueError, "ids=, before=, session=True and user=True"),
     ("prune", lambda m: m.forget(ids=["u1"], session=True), ValueError, "ids=, before=, session=True"),
@@ -94,12 +94,12 @@ REFUSED: list[tuple[str, Verb, type[Exception], str]] = [
     ("tag", lambda m: m.tag("v2", "none"), UnknownReferenceError, "'none'"),
     ("tag", lambda m: m.delete_tag("side"), UnknownReferenceError, "'side'; tags: 'v1'"),
     ("sources", lambda m: m.sources("none"), UnknownReferenceError, "'none'"),
-    ("newest at", lambda m: m.newest_at("none"), UnknownReferenceError, "'none'"),
+    ("newest at", lambda m: m._newest_at("none"), UnknownReferenceError, "'none'"),
     ("reset", lambda m: m.reset("none"), UnknownReferenceError, "'none'"),
     ("reset", lambda m: m.reset("main@{2}"), UnknownReferenceError, "'main@{2}'"),
-    ("set aside", lambda m: m.set_aside("none"), UnknownReferenceError, "'none'"),
-    ("set aside", lambda m: m.set_aside("u2"), UnknownReferenceError, "'u2'"),
-    ("set aside", lambda m: (m.checkout("r4"), m.set_aside("u1")), ValueError, "detached"),
+    ("rewind", lambda m: m.rewind("none"), UnknownReferenceError, "'none'"),
+    ("rewind", lambda m: m.rewind("u2"), UnknownReferenceError, "'u2'"),
+    ("rewind", lambda m: (m.checkout("r4"), m.rewind("u1")), ValueError, "detached"),
     ("make main", lambda m: lost(m).make_main(), UnknownReferenceError, "'lost'"),
     ("rebase", lambda m: m.rebase("none"), UnknownReferenceError, "'none'"),
     ("rebase", lambda m: m.rebase("side", since="none"), UnknownReferenceError, "'none'"),
@@ -140,11 +140,11 @@ def test_a_refused_call_changes_nothing(subtests: pytest.Subtests) -> None:
 UNSAID: list[Verb] = [
     lambda m: m.fork("x", "none"), lambda m: m.checkout("none"), lambda m: m.merge(MAIN), lambda m: m.diff(MAIN),
     lambda m: m.merge(MAIN, "squash"),
-    lambda m: m.cherry_pick("u1"), lambda m: m.stash_apply(), lambda m: m.stash_pop(), lambda m: m.stash_drop(),
-    lambda m: m.delete_branch("x"), lambda m: m.rename("x", "y"), lambda m: m.forget(ids=["u1"]),
+    lambda m: m.cherry_pick("u1"), lambda m: m.stash_pop(keep=True), lambda m: m.stash_pop(), lambda m: m.stash_drop(),
+    lambda m: m.delete_branch("x"), lambda m: m.rename_branch("x", "y"), lambda m: m.forget(ids=["u1"]),
     lambda m: m.tag("v1", "none"), lambda m: m.delete_tag("v1"), lambda m: m.reset(MAIN), lambda m: m.rebase(MAIN),
-    lambda m: m.set_aside("u1"),
-    lambda m: m.sources("u1"), lambda m: m.newest_at(MAIN), lambda m: m.add(said("r1"), turn="u1"),
+    lambda m: m.rewind("u1"),
+    lambda m: m.sources("u1"), lambda m: m._newest_at(MAIN), lambda m: m.add(said("r1"), turn="u1"),
 ]  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def test_reading_an_empty_session_finds_and_writes_nothing(memory: InfiniteMemor
         with pytest.raises(UnknownReferenceError):
             act(memory)
     memory.make_main()
-    assert memory.set_aside() == MAIN
+    assert memory.rewind() == MAIN
     assert (memory.stash(), memory.stashes(), memory.tags(), memory.log(), memory.reflog()) == (None, [], [], [], [])
     assert rows(store) == before
 
@@ -309,12 +309,12 @@ DONE: dict[str, Case] = {
         told=lambda done: [(one.number, one.ids) for one in done[-1]], tells=[(0, ("r1",)), (1, ("u4", "r4"))],
     ),
     "stash apply": Case(
-        lambda m: (m.stash(), m.stash_apply(), m.stashes()), "u1 r1 + +",
+        lambda m: (m.stash(), m.stash_pop(keep=True), m.stashes()), "u1 r1 + +",
         messages(2, branches=ANEW, refs=(3, 0), segments=NEW),
         told=lambda done: (done[1].sources, len(done[2])), tells=(("u4", "r4"), 1),
     ),
     "stash apply twice": Case(
-        lambda m: (m.stash(), m.stash_apply(), m.stash_apply()), "u1 r1 + +",
+        lambda m: (m.stash(), m.stash_pop(keep=True), m.stash_pop(keep=True)), "u1 r1 + +",
         messages(2, branches=ANEW, refs=(3, 0), segments=NEW), told=lambda done: done[2].skipped, tells=("u4", "r4"),
     ),
     "stash pop": Case(
@@ -334,7 +334,7 @@ DONE: dict[str, Case] = {
         lambda m: (m.fork("x", "u2"), m.checkout(MAIN), m.delete_branch("x"), m.fork("x", "x@{1}"), path(m)), OURS,
         {"refs": NEW, "branches": NEW}, branch="x", told=lambda done: done[-1], tells=["u1", "r1", "u2"],
     ),
-    "rename": Case(lambda m: (m.fork("x"), m.rename("x", "y")), OURS, {"branches": NEW}, branch="y"),
+    "rename": Case(lambda m: (m.fork("x"), m.rename_branch("x", "y")), OURS, {"branches": NEW}, branch="y"),
     "diff": Case(
         lambda m: m.diff("side"), OURS, told=lambda diff: (diff.base, diff.only_a, diff.only_b),
         tells=("r1", ("u2", "r2", "u3", "r3"), ("u4", "r4")),
@@ -361,20 +361,20 @@ DONE: dict[str, Case] = {
         lambda m: (m.checkout("u2"), m.make_main()), "u1 r1 u2", MOVED, ahead=False, told=lambda done: done[1]
     ),
     "make main where it ends": Case(lambda m: (m.checkout("r4"), m.make_main()), OURS, told=lambda done: done[1]),
-    "set aside": Case(
-        lambda m: (m.set_aside("u1"), m.diff("main-2").only_a, m.reflog()[0].why), "u1",
-        {"branches": (2, 1), "refs": NEW}, told=tuple, tells=("main-2", ("r1", "u4", "r4"), "set aside main-2"),
+    "rewind": Case(
+        lambda m: (m.rewind("u1"), m.diff("main-2").only_a, m.reflog()[0].why), "u1",
+        {"branches": (2, 1), "refs": NEW}, told=tuple, tells=("main-2", ("r1", "u4", "r4"), "rewind, kept as main-2"),
     ),
-    "set aside all, twice": Case(
-        lambda m: (m.set_aside(), m.add(said("u9")), m.set_aside(), m.diff("main-2", "main-3").only_a), "",
+    "rewind all, twice": Case(
+        lambda m: (m.rewind(), m.add(said("u9")), m.rewind(), m.diff("main-2", "main-3").only_a), "",
         {"messages": NEW, "texts": NEW, "segments": NEW, "branches": (3, 1), "refs": (2, 0)},
         told=lambda done: (done[0], done[2:]), tells=("main-2", ("main-3", ("u1", "r1", "u4", "r4"))),
     ),
-    "set aside where a name is taken": Case(
-        lambda m: (m.tag("main-2"), m.set_aside("r1")), "u1 r1", {"branches": (2, 1), "refs": (2, 0)},
+    "rewind where a name is taken": Case(
+        lambda m: (m.tag("main-2"), m.rewind("r1")), "u1 r1", {"branches": (2, 1), "refs": (2, 0)},
         told=lambda done: done[1], tells="main-3",
     ),
-    "set aside nothing": Case(lambda m: (m.set_aside("r4"), m.set_aside(MAIN)), OURS, told=tuple, tells=(MAIN, MAIN)),
+    "rewind nothing": Case(lambda m: (m.rewind("r4"), m.rewind(MAIN)), OURS, told=tuple, tells=(MAIN, MAIN)),
     "rebase": Case(
         lambda m: m.rebase("side"), "u1 r1 u2 r2 u3 r3 + +", messages(2, branches=(2, 2), refs=NEW),
         told=sources, tells=(("u4", "r4"), (), ()),

@@ -54,8 +54,8 @@ class Verbs(RuleBasedStateMachine):
         self.twin.make_main(0)
 
     @rule(number=NUMBERS)
-    def set_aside(self, number: int) -> None:
-        self.twin.set_aside(number)
+    def rewind(self, number: int) -> None:
+        self.twin.rewind(number)
 
     @rule(number=NUMBERS)
     def rename(self, number: int) -> None:

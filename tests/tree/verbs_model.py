@@ -142,7 +142,7 @@ class Model:
             self.branches[MAIN] = new
         self.branch = MAIN
 
-    def set_aside(self, after: Node | None) -> str | None:
+    def rewind(self, after: Node | None) -> str | None:
         """End the branch earlier; return the name of the new branch."""
         if self.branch is None:
             raise ValueError("detached")

@@ -120,17 +120,17 @@ class Twin:
         self.memory.make_main()
         self.model.make_main()
 
-    def set_aside(self, number: int) -> None:
+    def rewind(self, number: int) -> None:
         called, node = self.place(number) if number % 4 else (None, None)
-        name: Any = refused(lambda: self.memory.set_aside(called))
-        expected = refused(lambda: self.model.set_aside(node))
+        name: Any = refused(lambda: self.memory.rewind(called))
+        expected = refused(lambda: self.model.rewind(node))
         assert isinstance(name, type(expected)) if isinstance(expected, Exception) else name == expected
 
     def rename(self, number: int) -> None:
         others = [name for name in self.model.branches if name != MAIN]
         if others:
             old, new = others[number % len(others)], self.name()
-            self.memory.rename(old, new)
+            self.memory.rename_branch(old, new)
             self.model.rename(old, new)
 
     def delete(self, number: int) -> None:
@@ -207,7 +207,7 @@ class Twin:
         if verb == "drop":
             self.memory.stash_drop(number)
         else:
-            result = (self.memory.stash_apply if verb == "apply" else self.memory.stash_pop)(number)
+            result = self.memory.stash_pop(number, keep=verb == "apply")
             nodes = self.model.put_aside(number)
             self.copies(result, lambda new: self.model.copy(nodes, self.model.head, new))
         if verb != "apply":
@@ -278,7 +278,7 @@ class Twin:
 
 
 VERBS = (
-    "say", "say", "say", "fork", "checkout", "reset", "make_main", "set_aside", "rename", "delete", "tag", "delete_tag",
+    "say", "say", "say", "fork", "checkout", "reset", "make_main", "rewind", "rename", "delete", "tag", "delete_tag",
     "merge", "merge", "merge", "cherry_pick", "rebase", "stash", "unstash", "unstash", "forget",
 )  # fmt: skip
 

@@ -66,7 +66,7 @@ def test_a_message_is_there_with_all_that_is_known_of_it(tmp_path: Path) -> None
                 Message.tool("there", "c1", id="t", created_at=NOON),
             ]
         )
-        counted = {message.id: memory.count(message) for message in memory.messages()}
+        counted = {message.id: memory._count(message) for message in memory.messages()}
     common = {"at": NOON.isoformat(), "turn": "q", "lane": 0, "owner": 0}
     assert gather(tmp_path / "a.db", questions=0, **SETTINGS)["nodes"] == [
         {

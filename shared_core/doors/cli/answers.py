@@ -20,7 +20,7 @@ def branch_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
     width = max(map(len, names), default=0)
     for name in names:
         mark = "*" if name == memory.branch else " "
-        yield lines.message(memory.newest_at(name), f"{mark} {printable_name(name):<{width}}  ")
+        yield lines.message(memory._newest_at(name), f"{mark} {printable_name(name):<{width}}  ")
 
 
 def tag_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
@@ -28,7 +28,7 @@ def tag_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
     names = [tag.name for tag in memory.tags()]
     width = max(map(len, names), default=0)
     for name in names:
-        yield lines.message(memory.newest_at(name), f"{printable_name(name):<{width}}  ")
+        yield lines.message(memory._newest_at(name), f"{printable_name(name):<{width}}  ")
 
 
 def stash_line(stash: Stash) -> str:

@@ -67,7 +67,7 @@ def checkout(options: CommonOptions, name: Annotated[str, _branch("The name of t
     """
     with options.open() as memory:
         if name not in {branch.name for branch in memory.branches()}:
-            memory.newest_at(name)  # an error that lists the branches, if there is no such message either
+            memory._newest_at(name)  # an error that lists the branches, if there is no such message either
             raise ValueError(f"{name!r} is not a branch; to go on from there: fork NAME --at {name}")
     options.check_out(name)
     options.answer({"branch": name}, [printable(f"checked out {name!r}")])
@@ -102,7 +102,7 @@ def rename(
 ) -> None:
     """Rename a branch."""
     with options.open() as memory:
-        memory.rename(name, to)
+        memory.rename_branch(name, to)
         answer_change(options, memory, f"renamed {name!r} to {to!r}")
 
 
@@ -287,5 +287,5 @@ def rebase(options: BranchOptions, onto: Revision, since: Since = None) -> None:
 
 
 def _newest_ids(memory: InfiniteMemory, refs: Sequence[Branch]) -> list[dict[str, Any]]:
-    newest = [(name, memory.newest_at(name)) for name, _ in refs]
+    newest = [(name, memory._newest_at(name)) for name, _ in refs]
     return [{"name": name, "newest": message.id if message is not None else None} for name, message in newest]

@@ -166,7 +166,7 @@ class ChatLoop:
     def _checkout(self, words: Sequence[str]) -> None:
         (name,) = words
         if name not in {branch.name for branch in self._memory.branches()}:
-            self._memory.newest_at(name)  # an error that lists the branches, if there is no such message either
+            self._memory._newest_at(name)  # an error that lists the branches, if there is no such message either
             raise ValueError(f"{name!r} is not a branch; to go on from there: /fork NAME {name}")
         self._memory.checkout(name)
         self._check_out(name)

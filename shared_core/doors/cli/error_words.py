@@ -16,7 +16,7 @@ OPTIONS = {
 PHRASES = {
     r'(?:,? or |, )pass \w+="\w+"': "",  # what no option can do
     r"max_tokens, lower reserve_tokens, shorten it": "max_tokens, lower reserve_tokens, or shorten it",
-    r"pass the first one, or call reindex\(\) .*": "leave out --embedder, or name the first one",
+    r"pass the first one, or call index\(again=True\) .*": "leave out --embedder, or name the first one",
     r"(postgresql://user@host/database), or a Store": r"or \1",
     r"this memory stands on ('[^']*+'); check out another branch": r"\1 is checked out; check out another branch",
     r"leave out vectors$": "leave out --vectors",

@@ -85,7 +85,7 @@ def whole_ids(memory: InfiniteMemory, ids: Iterable[str]) -> list[str]:
 
 def _whole_id(memory: InfiniteMemory, beginning: str) -> str:
     try:
-        newest = memory.newest_at(beginning)
+        newest = memory._newest_at(beginning)
     except AmbiguousReferenceError:
         raise
     except UnknownReferenceError:

@@ -60,7 +60,7 @@ def stash_list(options: CommonOptions, full: Full = False) -> None:
 def stash_apply(options: BranchOptions, number: StashNumber = 0) -> None:
     """Copy stashed messages to a branch; the stash stays."""
     with options.open() as memory:
-        result = memory.stash_apply(number)
+        result = memory.stash_pop(number, keep=True)
         options.answer(result.to_dict(), [copied(result), *take_back(memory.branch, result.messages)])
 
 

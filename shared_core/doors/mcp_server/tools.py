@@ -298,7 +298,7 @@ def _how_to_go_on(packed: Packed, own: Said, offset: int) -> list[str]:
 
 def _prompt(memory: InfiniteMemory, question: str, max_tokens: int) -> Context:
     """Return the prompt for a question, in which all but the question and what is always sent takes so many tokens."""
-    room = max_tokens + memory.count(Message.user(question))
+    room = max_tokens + memory._count(Message.user(question))
     try:
         context = memory.context(question, max_tokens=room, reserve_tokens=0)
     except BudgetError as error:
@@ -371,7 +371,7 @@ def _whole_id(memory: InfiniteMemory, id: str) -> str:
 
 def _newest_at(memory: InfiniteMemory, reference: str) -> str | None:
     try:
-        newest = memory.newest_at(reference)
+        newest = memory._newest_at(reference)
     except AmbiguousReferenceError:
         raise
     except UnknownReferenceError:

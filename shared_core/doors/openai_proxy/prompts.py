@@ -214,7 +214,7 @@ class Prompts:
         limit = self._windows.get(model) or self._told(model) or memory.max_tokens
         # Clients often allow a reply as long as the window, or longer; the prompt has at least half of it.
         reserve = min(request.reply_tokens or memory.reserve_tokens, limit // 2)
-        beside = memory.count(request.beside) if request.beside is not None else 0
+        beside = memory._count(request.beside) if request.beside is not None else 0
         if beside >= limit - reserve:
             raise BudgetError("the instructions do not fit", needed=beside, available=limit - reserve)
         return memory.context(tools=request.body.get("tools"), max_tokens=limit - beside, reserve_tokens=reserve)

@@ -215,7 +215,7 @@ def _message(message: Message, memory: InfiniteMemory) -> dict[str, Any]:
         "name": message.name,
         "at": message.created_at.astimezone(UTC).isoformat() if message.created_at is not None else None,
         "turn": message.turn_id,
-        "tokens": memory.count(message),
+        "tokens": memory._count(message),
         "calls": [call.model_dump() for call in message.tool_calls],
         "answers": message.tool_call_id,
         "grounding": _grounding(message.grounding) if message.grounding is not None else None,

@@ -147,7 +147,7 @@ class LiveSessions:
         """Create a branch that begins after a message."""
         with self._reading(user, session) as memory:
             try:
-                newest = memory.newest_at(at)
+                newest = memory._newest_at(at)
                 if newest is None or newest.id != at:
                     raise UnknownReferenceError(at)
                 memory.fork(name, at)
