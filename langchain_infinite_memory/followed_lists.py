@@ -100,10 +100,10 @@ def read_list(messages: Sequence[BaseMessage]) -> StateList:
     return StateList([message for message in rest if not _is_summary(message)], summary)
 
 
-def follow_whole(memory: InfiniteMemory, listed: StateList, before: Followed) -> Followed:
-    """Follow a list that is everything there is, from where it was followed last, if it goes on from there."""
-    given = [_engine_message(message, stable_id=True) for message in listed.talk[len(before.digests) :]]
-    return _followed(listed, memory.follow(given, after=before.history, removed="leave_out"))
+def follow_whole(memory: InfiniteMemory, listed: StateList) -> Followed:
+    """Follow a list that is everything there is, in a memory that is empty."""
+    given = [_engine_message(message, stable_id=True) for message in listed.talk]
+    return _followed(listed, memory.follow(given, removed="leave_out"))
 
 
 class FollowedLists:

@@ -375,7 +375,6 @@ class InfiniteMemoryMiddleware(Middleware):
 
     def close(self) -> None:
         """Release the store, if it was opened here."""
-        self._memory.close()
         if self._owns_pool:
             self._closed = True
             self.pool.close()

@@ -4,13 +4,11 @@ import os
 import threading
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
 
-from langchain_infinite_memory.followed_lists import Followed, StateList
 from langchain_infinite_memory.identity import Newest, named_session, named_user
 from langchain_infinite_memory.settings import memory_settings
 from shared_core.errors import StoreUnavailableError, UnknownReferenceError
@@ -33,14 +31,11 @@ Result = TypeVar("Result")
 TURNS = 4096
 """How many turns are remembered with the moment in which they began."""
 
-ALONE = "alone"
-"""The session of a run that names none, in a store of its own."""
-
 LATELY = 60.0
 """How many seconds a turn does not ask again for a store that was away; one may go on days later."""
 
 WAIT = 2.0
-"""How many seconds a turn waits for a file that another process holds, if it can go on without the memory."""
+"""How many seconds a turn waits in all for a file that another process holds, if it can go on without the memory."""
 
 
 def open_pool(store: MemoryLike = None, *, wait: float | None = None, **settings: Any) -> SessionPool:
@@ -62,7 +57,7 @@ def open_pool(store: MemoryLike = None, *, wait: float | None = None, **settings
         )
     # A question that does not fit must not be left out, nor what a tool has just returned.
     given = settings if isinstance(store, SessionPool) else {"on_overflow": "raise", **settings}
-    return Sessions(store, wait=wait, **given).open()
+    return Sessions(store, wait=wait, **given).lending
 
 
 def unnamed(key: str) -> str:
@@ -147,71 +142,6 @@ class Outage:
             raise
 
 
-@dataclass
-class RunMemory:
-    """The memory of a run, and the run's list as it was followed there last."""
-
-    memory: InfiniteMemory
-    followed: Followed = field(default_factory=Followed)
-
-
-class RunMemories:
-    """Memories of runs that name no session: each in memory, and dropped when its run ends.
-
-    Each is used by one caller at a time, whose list goes on from the one that is stored there. Lists of two runs may
-    begin with the same message, such as a greeting, so that its id alone proves nothing.
-
-    Args:
-        settings: the arguments of `InfiniteMemory`.
-        size: how many are kept whose runs have not ended, as after an error; those used least recently are dropped.
-    """
-
-    def __init__(self, settings: Mapping[str, Any], size: int = 128) -> None:
-        self._settings = dict(settings)
-        self._size = size
-        self._lock = fork_safe_lock(Depth.MOMENT)
-        self._idle: list[RunMemory] = []  # the newest last
-
-    def take(self, listed: StateList, user_id: str | None) -> RunMemory:
-        """Return the memory of the run that has a list, a new one for a list that goes on from none."""
-        return self._pop(listed, user_id) or RunMemory(
-            InfiniteMemory(None, session_id=ALONE, user_id=user_id, **self._settings)
-        )
-
-    def _pop(self, listed: StateList, user_id: str | None) -> RunMemory | None:
-        with self._lock:
-            for one in reversed(self._idle):
-                if one.memory.user_id == user_id and one.followed.is_start_of(listed):
-                    self._idle.remove(one)
-                    return one
-        return None
-
-    def give_back(self, run: RunMemory) -> None:
-        """Return a memory for the next call of its run."""
-        spare = []
-        with self._lock:
-            if run.followed.newest is None:  # its run cannot be recognized again
-                spare.append(run)
-            else:
-                self._idle.append(run)
-            while len(self._idle) > self._size:
-                spare.append(self._idle.pop(0))
-        for one in spare:
-            one.memory.close()
-
-    def drop(self, listed: StateList, user_id: str | None) -> None:
-        """Close the memory of a run."""
-        if (run := self._pop(listed, user_id)) is not None:
-            run.memory.close()
-
-    def close(self) -> None:
-        """Close all of them."""
-        with self._lock:
-            spare, self._idle = self._idle, []
-        for run in spare:
-            run.memory.close()
-
-
 class Sessions:
     """Hands out memories, each to one caller at a time.
 
@@ -222,17 +152,20 @@ class Sessions:
         wait: as for `SessionPool`, for a store.
         settings: what `memory_settings` takes, for a store.
 
+    Attributes:
+        only: the memory that was given; None if there is one for every session.
+
     Raises:
         TypeError: an argument is unknown, or `store` is something else or has its settings already.
+        ValueError, StoreError: as for `SessionPool`.
     """
 
     def __init__(
         self, store: MemoryLike = None, *, size: int = 64, wait: float | None = None, **settings: Any
     ) -> None:  # fmt: skip
         check_store(store)
-        self._only = store if isinstance(store, InfiniteMemory) else None
-        self._pool = store if isinstance(store, SessionPool) else None
-        self._owns_pool = self._only is None and self._pool is None
+        self.only = store if isinstance(store, InfiniteMemory) else None
+        self._owns_pool = not isinstance(store, InfiniteMemory | SessionPool)
         if settings and not self._owns_pool:
             names = ", ".join(sorted(settings))
             raise TypeError(f"{names}: the store given has its own settings; pass them where it is made")
@@ -241,15 +174,19 @@ class Sessions:
                 f"{name}: one store serves all sessions and users; name them in each run: "
                 f"config={{'configurable': {{{name!r}: '...'}}}}"
             )
-        self._store = None if isinstance(store, InfiniteMemory | SessionPool) else store
-        self._size, self._wait = size, wait
         self._settings = memory_settings(**settings)
-        self._locks = Locks()
+        self._pool = store if isinstance(store, SessionPool) else None
+        given: Any = store
+        self._opened = partial(SessionPool, given, size=size, wait=wait, **self._settings)
+        self._lock = threading.Lock()
 
     @property
-    def only(self) -> InfiniteMemory | None:
-        """The memory that was given; None if there is one for every session."""
-        return self._only
+    def lending(self) -> SessionPool:
+        """The pool, where no single memory was given; the store is opened when this is first read."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = self._opened()
+            return self._pool
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -258,10 +195,10 @@ class Sessions:
 
     def check(self, session_id: str | None, user_id: str | None) -> None:
         """Raise ValueError if the memory given is that of another session."""
-        if self._only is not None and (session_id, user_id) != (self._only.session_id, self._only.user_id):
+        if self.only is not None and (session_id, user_id) != (self.only.session_id, self.only.user_id):
             raise ValueError(
                 f"session_id={session_id!r}, user_id={user_id!r}: the memory given is that of session "
-                f"{self._only.session_id!r} of user {self._only.user_id!r}; pass a SessionPool to serve several"
+                f"{self.only.session_id!r} of user {self.only.user_id!r}; pass a SessionPool to serve several"
             )
 
     def key(self, entries: Mapping[str, Any], session_keys: Sequence[str], user_key: str | None) -> SessionKey:
@@ -275,28 +212,16 @@ class Sessions:
         Raises:
             ValueError: no entry names the session, or one names another than that of the memory given, or another user.
         """
-        only = self._only
         named = next((entries[key] for key in session_keys if entries.get(key) is not None), None)
-        session = only.session_id if named is None and only else named
+        session = self.only.session_id if named is None and self.only else named
         if session is None:
             raise ValueError(unnamed(session_keys[0]))
         session = str(named_session(session_keys[0], session))
         user = None if user_key is None else named_user(entries.get(user_key))
-        if user is None and only is not None:
-            user = only.user_id
+        if user is None and self.only is not None:
+            user = self.only.user_id
         self.check(session, user)
         return session, user
-
-    def open(self) -> SessionPool:
-        """Return the pool; the first call opens the store.
-
-        Raises:
-            ValueError, StoreError: as for `SessionPool`.
-        """
-        with self._locks.hold("pool"):
-            if self._pool is None:
-                self._pool = SessionPool(self._store, size=self._size, wait=self._wait, **self._settings)
-            return self._pool
 
     @contextmanager
     def use(
@@ -313,19 +238,20 @@ class Sessions:
         self, session_id: str, user_id: str | None = None, newest: str | None = None
     ) -> AbstractAsyncContextManager[InfiniteMemory]:  # fmt: skip
         """Do what `use` does without blocking the event loop."""
-        return lent_async(self.call, partial(self._take, session_id, user_id, newest), self._give_back, self._close)
+        close = self._give_back if self.only is not None else InfiniteMemory.close
+        return lent_async(self.call, partial(self._take, session_id, user_id, newest), self._give_back, close)
 
     async def call(self, function: Callable[..., Result], /, *given: Any) -> Result:
         """Call a function in a thread of the store's own, and do not block the event loop meanwhile."""
-        if self._only is not None:
-            return await threads_of(self._only._store).run(function, *given)
-        pool = self._pool if self._pool is not None else await beside(self.open)
+        if self.only is not None:
+            return await threads_of(self.only._store).run(function, *given)
+        pool = self._pool if self._pool is not None else await beside(lambda: self.lending)
         return await threads_of(pool.store).run(function, *given)
 
     def _take(self, session_id: str, user_id: str | None, newest: str | None) -> InfiniteMemory:
-        if self._only is not None:
-            return self._only
-        memory = self.open().take(session_id, user_id)
+        if self.only is not None:
+            return self.only
+        memory = self.lending.take(session_id, user_id)
         if newest is not None:
             with suppress(UnknownReferenceError):  # forgotten since, or of another store
                 memory.checkout(newest)
@@ -335,15 +261,10 @@ class Sessions:
         return memory
 
     def _give_back(self, memory: InfiniteMemory) -> None:
-        if self._only is None:
-            self.open().give_back(memory)
-
-    def _close(self, memory: InfiniteMemory) -> None:
-        if self._only is None:
-            memory.close()
+        if self.only is None:
+            self.lending.give_back(memory)
 
     def close(self) -> None:
         """Release the store, if it was opened here; a memory or pool that was given stays open."""
-        with self._locks.hold("pool"):
-            if self._owns_pool and self._pool is not None:
-                self._pool.close()
+        if self._pool is not None and self._owns_pool:
+            self._pool.close()

@@ -28,7 +28,7 @@ from langchain_infinite_memory.identity import (
 )
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
-from langchain_infinite_memory.sessions import Locks, Outage, RunMemories, RunMemory
+from langchain_infinite_memory.sessions import Locks, Outage
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
@@ -45,6 +45,9 @@ from shared_core.stores import SQLiteStore
 logger = logging.getLogger("langchain_infinite_memory")
 
 Result = TypeVar("Result")
+
+ALONE = "alone"
+"""The session of a run that names none, in a memory that lasts for one call of the model."""
 
 GROWTHS = 3
 """How often a prompt is built again because other middleware made its messages larger than they are stored."""
@@ -101,7 +104,6 @@ class ThreadMemory:
 
     def __init__(self, pool: SessionPool) -> None:
         self.pool = pool
-        self._runs = RunMemories(pool.settings)
         self._lists = FollowedLists(pool.store)
         self._locks = Locks()
         self._outage = Outage()
@@ -175,8 +177,8 @@ class ThreadMemory:
             StoreError, EmbedderMismatchError: the memory cannot be used.
             ValueError: the memory cannot be used for this thread, such as one without a user with `scope="user"`.
         """
-        with self._lent(thread, messages) as (run, listed), recall_run(_question(messages)) as recall:
-            prompt = run_steps(self._prompt_steps(run, thread, listed, given or ModelInput(messages)))
+        with self._lent(thread, messages) as (memory, listed), recall_run(_question(messages)) as recall:
+            prompt = run_steps(self._prompt_steps(memory, thread, listed, given or ModelInput(messages)))
             recall.report = prompt.report
             return prompt
 
@@ -184,16 +186,16 @@ class ThreadMemory:
         self, thread: Thread, messages: Sequence[BaseMessage], given: ModelInput | None = None
     ) -> ThreadPrompt:
         """Do what `prompt` does without blocking the event loop."""
-        async with self._alent(thread, messages) as (run, listed), arecall_run(_question(messages)) as recall:
-            steps = self._prompt_steps(run, thread, listed, given or ModelInput(messages))
+        async with self._alent(thread, messages) as (memory, listed), arecall_run(_question(messages)) as recall:
+            steps = self._prompt_steps(memory, thread, listed, given or ModelInput(messages))
             prompt = await arun_steps(steps, self.call)
             recall.report = prompt.report
             return prompt
 
     def _prompt_steps(
-        self, run: RunMemory, thread: Thread, listed: StateList, given: ModelInput
+        self, memory: InfiniteMemory, thread: Thread, listed: StateList, given: ModelInput
     ) -> Steps[ThreadPrompt]:
-        memory, followed = run.memory, self._follow(run, thread, listed)
+        followed = self._follow(memory, thread, listed)
         if not followed.is_asked(listed):
             raise erased_question()
         view = request_view(listed.talk, given.messages)
@@ -215,8 +217,8 @@ class ThreadMemory:
 
     def store(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
         """Store what is new in the list, and leave out what was taken back."""
-        with self._lent(thread, messages) as (run, listed):
-            self._follow(run, thread, listed)
+        with self._lent(thread, messages) as (memory, listed):
+            self._follow(memory, thread, listed)
 
     def begin_turn(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
         """Leave out what was taken back before a run, and store nothing that is new, which others may yet redact.
@@ -228,21 +230,18 @@ class ThreadMemory:
         listed = read_list(messages)
         if thread.session_id is None or thread.removed == "keep" or self._lists.is_continued(thread, listed):
             return
-        with self._lent(thread, messages) as (run, _):
-            if (known := self._lists.stored_part(run.memory, thread, listed)).talk:
-                self._follow(run, thread, known)
+        with self._lent(thread, messages) as (memory, _):
+            if (known := self._lists.stored_part(memory, thread, listed)).talk:
+                self._follow(memory, thread, known)
 
     def end_run(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
-        """Store the list as the run left it; forget it if the run is a session of its own."""
-        if thread.session_id is None:
-            self._runs.drop(read_list(messages), thread.user_id)
-        else:
+        """Store the list as the run left it, unless the run is a session of its own."""
+        if thread.session_id is not None:
             self.store(thread, messages)
 
-    def _follow(self, run: RunMemory, thread: Thread, listed: StateList) -> Followed:
+    def _follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> Followed:
         if thread.session_id is None:
-            run.followed = follow_whole(run.memory, listed, run.followed)
-            return run.followed
+            return follow_whole(memory, listed)
         # What helpers say among themselves is not recalled for the user, who searches the main branches of sessions.
         aside = thread.task is not None and self.pool.settings.get("scope") == "user"
         # The second of two callers must see the first. A file serves one at a time, and who waits behind another that
@@ -251,7 +250,7 @@ class ThreadMemory:
         with self._locks.hold(one_by_one or (thread.session_id, thread.user_id)):
             self._outage.check(self._outage.asked(thread))
             with self._outage.watch():
-                followed = self._lists.follow(run.memory, thread, listed, aside=aside)
+                followed = self._lists.follow(memory, thread, listed, aside=aside)
         tasks.note_newest(thread, followed.newest)
         return followed
 
@@ -263,22 +262,23 @@ class ThreadMemory:
 
     def search(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Return what matches a query best on the line that a list stands on."""
-        with self._lent(thread, messages) as (run, listed):
-            return run_steps(self._search_steps(run, thread, listed, query, top_k))
+        with self._lent(thread, messages) as (memory, listed):
+            return run_steps(self._search_steps(memory, thread, listed, query, top_k))
 
     async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
         """Do what `search` does without blocking the event loop."""
-        async with self._alent(thread, messages) as (run, listed):
-            return await arun_steps(self._search_steps(run, thread, listed, query, top_k), self.call)
+        async with self._alent(thread, messages) as (memory, listed):
+            return await arun_steps(self._search_steps(memory, thread, listed, query, top_k), self.call)
 
-    def _search_steps(self, run: RunMemory, thread: Thread, listed: StateList, query: str, top_k: int) -> Steps[Hits]:
-        self._stand(run, thread, listed)
-        return (yield from hits_steps(run.memory, query, top_k))
+    def _search_steps(
+        self, memory: InfiniteMemory, thread: Thread, listed: StateList, query: str, top_k: int
+    ) -> Steps[Hits]:
+        self._stand(memory, thread, listed)
+        return (yield from hits_steps(memory, query, top_k))
 
-    def _stand(self, run: RunMemory, thread: Thread, listed: StateList) -> None:
-        memory = run.memory
+    def _stand(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> None:
         if thread.session_id is None:
-            self._follow(run, thread, listed)  # nothing of it is stored if the memory was dropped meanwhile
+            self._follow(memory, thread, listed)
             return
         if memory.branch != MAIN:
             memory.checkout(MAIN)
@@ -334,47 +334,43 @@ class ThreadMemory:
     # Memories
 
     @contextmanager
-    def _lent(self, thread: Thread, messages: Sequence[BaseMessage]) -> Iterator[tuple[RunMemory, StateList]]:
+    def _lent(self, thread: Thread, messages: Sequence[BaseMessage]) -> Iterator[tuple[InfiniteMemory, StateList]]:
         listed = read_list(messages)
         with self._outage.watch():
-            run = self._take(thread, listed, self._outage.asked(thread))
+            memory = self._take(thread, self._outage.asked(thread))
             try:
-                yield run, listed
+                yield memory, listed
             finally:
-                self._give_back(thread, run)
+                self._give_back(thread, memory)
 
     @asynccontextmanager
     async def _alent(
         self, thread: Thread, messages: Sequence[BaseMessage]
-    ) -> AsyncIterator[tuple[RunMemory, StateList]]:
+    ) -> AsyncIterator[tuple[InfiniteMemory, StateList]]:
         listed = read_list(messages)
-        take = partial(self._take, thread, listed, self._outage.asked(thread))
+        take = partial(self._take, thread, self._outage.asked(thread))
         give_back = partial(self._give_back, thread)
         with self._outage.watch():
-            async with lent_async(self.call, take, give_back, lambda run: run.memory.close()) as run:
-                yield run, listed
+            async with lent_async(self.call, take, give_back, InfiniteMemory.close) as memory:
+                yield memory, listed
 
-    def _take(self, thread: Thread, listed: StateList, asked: float) -> RunMemory:
+    def _take(self, thread: Thread, asked: float) -> InfiniteMemory:
         self._outage.check(asked)
         if thread.user_id is None and self.needs_user:
             raise RunError('scope="user" recalls from all sessions of a user: name the user_id in each run')
         if thread.session_id is None:
-            return self._runs.take(listed, thread.user_id)
-        return RunMemory(self.pool.take(thread.session_id, thread.user_id))
+            return InfiniteMemory(None, session_id=ALONE, user_id=thread.user_id, **self.pool.settings)
+        return self.pool.take(thread.session_id, thread.user_id)
 
-    def _give_back(self, thread: Thread, run: RunMemory) -> None:
+    def _give_back(self, thread: Thread, memory: InfiniteMemory) -> None:
         if thread.session_id is None:
-            self._runs.give_back(run)
+            memory.close()
         else:
-            self.pool.give_back(run.memory)
+            self.pool.give_back(memory)
 
     async def call(self, function: Callable[..., Result], /, *given: Any) -> Result:
         """Call a function in a thread of the store's own, and do not block the event loop meanwhile."""
         return await threads_of(self.pool.store).run(function, *given)
-
-    def close(self) -> None:
-        """Drop the memories of runs that are sessions of their own."""
-        self._runs.close()
 
 
 def hits_steps(memory: InfiniteMemory, query: str, top_k: int, **limits: Any) -> Steps[Hits]:

@@ -294,7 +294,7 @@ class SessionHistories:
     """
 
     def __init__(self, sessions: Sessions, *, size: int, window: bool) -> None:
-        self.pool = sessions.open()
+        self.pool = sessions.lending
         self._sessions = sessions
         self._new = lru_cache(maxsize=size)(partial(InfiniteChatMessageHistory, store=self.pool, window=window))
 

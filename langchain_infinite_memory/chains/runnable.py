@@ -51,8 +51,8 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         tools: schemas of tools that are bound to the model, which are charged to the budget.
         on_error: what to do when the store cannot be read or written: `"window"` goes on with the input alone and gives
             a `MemoryFailedWarning`; `"raise"` raises. Wrong arguments always raise. With `"window"`, a file that
-            another process holds is waited for twice, two seconds each: before the chain runs, and when the answer is
-            to be stored. A pool or store has a wait of its own.
+            another process holds is waited for two seconds in all: one before the chain runs, and one when the answer
+            is to be stored. A pool or store has a wait of its own.
         on_report: called with the report on each prompt, and the `RunIds` of the run. What it raises is logged.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter`, `summarizer` and
             `reranker` in LangChain's words; only for a store.
@@ -76,9 +76,10 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         self.bound: Runnable[Any, Any] = coerce_to_runnable(runnable)
         self._session_key = session_key
         self._user_key = user_key
-        self._sessions = Sessions(store, wait=WAIT if on_error == "window" else None, **settings)
+        # A locked file is waited for twice: before the chain runs, and when the answer is to be stored.
+        self._sessions = Sessions(store, wait=WAIT / 2 if on_error == "window" else None, **settings)
         if self._sessions.only is None:
-            self._sessions.open()  # a wrong argument is reported now, not with the first question
+            _ = self._sessions.lending  # a wrong argument is reported now, not with the first question
         self._memory = ChainMemory(self._sessions, keys, tools=tools, on_error=on_error, on_report=on_report)
 
     # Sessions
@@ -92,8 +93,9 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
 
     def history(self, session_id: str, user_id: str | None = None) -> InfiniteChatMessageHistory:
         """Return a session's history: all messages, the prompt for a question, and the report on it."""
-        store = self._sessions.only or self._sessions.open()
-        return InfiniteChatMessageHistory(session_id, user_id=user_id, store=store)
+        return InfiniteChatMessageHistory(
+            session_id, user_id=user_id, store=self._sessions.only or self._sessions.lending
+        )
 
     def _key(self, config: RunnableConfig) -> SessionKey:
         entries = config.get("configurable") or {}

@@ -15,7 +15,7 @@ import pytest
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from langchain_infinite_memory import InfiniteMemoryMiddleware
+from langchain_infinite_memory import InfiniteMemoryMiddleware, MemoryFailedWarning, with_infinite_memory
 from shared_core import BudgetError, StoreError
 from shared_core.errors import MessageTooLargeError
 from shared_core.stores import SQLiteStore
@@ -128,6 +128,23 @@ class TestALockedFile:
         ask(one, "and?")
         assert stored(middleware)[2:4] == ["look at a then b", "a"], "stored when the file is free"
         middleware.close()
+
+    @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
+    def test_a_chain_waits_no_longer_than_an_agent(self, way: str, tmp_path: Path) -> None:
+        chain = with_infinite_memory(lambda prompt: "fine", store=tmp_path / "memory.db")
+        one = {"configurable": {"session_id": "1"}}
+        chain.invoke("hello", one)
+
+        def turn() -> float:
+            began = time.monotonic()
+            chain.invoke("and?", one) if way == "invoke" else asyncio.run(chain.ainvoke("and?", one))
+            return time.monotonic() - began
+
+        with closing(sqlite3.connect(tmp_path / "memory.db", isolation_level=None)) as held:
+            held.execute("BEGIN EXCLUSIVE")
+            with pytest.warns(MemoryFailedWarning):
+                assert 1.5 < turn() < 3.5
+        chain.close()
 
     def test_many_turns_at_once_leave_the_threads_of_the_event_loop_alone(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

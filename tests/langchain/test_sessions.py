@@ -8,15 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import HumanMessage
 
 from langchain_infinite_memory.budget import Budget
-from langchain_infinite_memory.followed_lists import Followed, FollowedLists, StateList, follow_whole
+from langchain_infinite_memory.followed_lists import FollowedLists
 from langchain_infinite_memory.identity import Newest, Tasks
-from langchain_infinite_memory.sessions import Locks, RunMemories, RunMemory, Sessions, open_pool
+from langchain_infinite_memory.sessions import Locks, Sessions, open_pool
 from shared_core import InfiniteMemory
 from shared_core.stores import open_store
-from tests.langchain.agents import Words
 
 forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 multi_threaded = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
@@ -24,9 +22,9 @@ multi_threaded = pytest.mark.filterwarnings("ignore:This process .* is multi-thr
 
 @forks
 @multi_threaded
-@pytest.mark.parametrize("owner", [FollowedLists, Budget, RunMemories, Locks, Tasks])
+@pytest.mark.parametrize("owner", [FollowedLists, Budget, Locks, Tasks])
 def test_a_process_forked_while_a_thread_holds_a_lock_finds_it_free(owner: Any) -> None:
-    given: Any = {RunMemories: [{}], FollowedLists: [open_store(None)]}
+    given: Any = {FollowedLists: [open_store(None)]}
     lock: Any = owner(*given.get(owner, []))._lock
     held = threading.Event()
 
@@ -69,32 +67,6 @@ def test_of_entries_that_weigh_too_much_those_that_were_set_last_are_kept() -> N
     assert list(newest) == ["c", "d"]
     newest["e"] = 9
     assert list(newest) == ["e"], "one is kept whatever it weighs"
-
-
-def test_memories_of_runs_are_used_by_one_caller_at_a_time() -> None:
-    runs = RunMemories({"token_counter": Words()}, size=2)
-    lists = {name: StateList([HumanMessage(name, id="1")]) for name in "abc"}
-
-    def taken(name: str, user_id: str | None = None) -> RunMemory:
-        run = runs.take(lists[name], user_id)
-        run.followed = follow_whole(run.memory, lists[name], Followed())
-        return run
-
-    first, second = taken("a"), taken("a")
-    assert first is not second
-    runs.give_back(first)
-    assert taken("a", "ann") is not first, "another user"
-    assert taken("b") is not first, "another list"
-    assert taken("a") is first
-    for name in "abc":
-        runs.give_back(taken(name))
-    assert taken("a") is not first, "the oldest is dropped"
-    nothing = runs.take(StateList([]), None)
-    runs.give_back(nothing)
-    assert runs.take(StateList([]), None) is not nothing
-    runs.drop(lists["c"], None)
-    runs.close()
-    assert not runs._idle
 
 
 def test_what_an_agent_can_store_in() -> None:
