@@ -3,13 +3,17 @@
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial, wraps
 from itertools import islice
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from shared_core.arguments import SystemPrompt
+from shared_core.arguments import SystemPrompt, check_names
+from shared_core.errors import StoreError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.plugins.calls import Steps, arun_steps
-from shared_core.runtime.threads import beside, threads_of
+from shared_core.runtime.forks import Depth, fork_safe_lock
+from shared_core.runtime.threads import StoreThreads, beside, threads_of
+from shared_core.store import Store
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -25,7 +29,8 @@ def in_thread(method: Method[Arguments, Result]) -> AsyncMethod[Arguments, Resul
 
     @wraps(method)
     async def call(self: "AsyncInfiniteMemory", /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        return await self._threads.run(partial(method, self._memory), *args, **kwargs)
+        memory, threads = await self._opened()
+        return await threads.run(partial(method, memory), *args, **kwargs)
 
     return call
 
@@ -37,8 +42,10 @@ def in_steps(
 
     @wraps(method)
     async def call(self: "AsyncInfiniteMemory", /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        begun = await self._threads.run(partial(steps, self._memory), *args, **kwargs)
-        return await arun_steps(begun, self._threads.run)
+        check_names(method, args, kwargs)
+        memory, threads = await self._opened()
+        begun = await threads.run(partial(steps, memory), *args, **kwargs)
+        return await arun_steps(begun, threads.run)
 
     return call
 
@@ -46,53 +53,74 @@ def in_steps(
 class AsyncInfiniteMemory:
     """The methods of a memory as coroutines, with the arguments, results and errors of `InfiniteMemory`.
 
-    `messages` is an async iterator: loop over it with `async for`.
+    `async with AsyncInfiniteMemory("chat.db") as memory:` opens it without blocking the event loop, and closes it.
+    Without `async with`, the first method that is awaited opens it. `messages` is an async iterator:
+    `async for message in memory.messages()`.
 
     Reading, writing and ranking run in threads, as many as the store serves at a time (`Store.connections`). All
     memories on a store share them, they end with the store, and the event loop's own threads stay free.
     Embedders and summarizers that are asynchronous themselves are awaited.
 
     Args:
-        memory: the memory to use. `await AsyncInfiniteMemory.open(…)` creates one without blocking the event loop.
+        store: the store, as for `InfiniteMemory`; or an `InfiniteMemory` that is open already.
+        settings: the other arguments of `InfiniteMemory`. What is wrong with them is said when the memory is opened.
 
     Raises:
-        TypeError: `memory` is something else, such as a path.
+        TypeError: settings are passed beside an `InfiniteMemory`, which has its own.
     """
 
-    def __init__(self, memory: InfiniteMemory) -> None:
-        if not isinstance(memory, InfiniteMemory):
-            raise TypeError(f"expected an InfiniteMemory; to open one, await AsyncInfiniteMemory.open({memory!r})")
-        self._memory = memory
-        self._threads = threads_of(memory._store)
+    def __init__(self, store: InfiniteMemory | str | Path | Store | None = None, **settings: Any) -> None:
+        self._memory: InfiniteMemory | None = None
+        if not isinstance(store, InfiniteMemory):
+            self._open = partial(InfiniteMemory, store, **settings)
+        elif settings:
+            raise TypeError(f"{', '.join(settings)}: pass settings to the InfiniteMemory that you wrap")
+        else:
+            self._memory = store
+        self._lock = fork_safe_lock(Depth.CONVERSATION)
 
-    @classmethod
-    async def open(cls, *args: Any, **kwargs: Any) -> "AsyncInfiniteMemory":
-        """Open a memory in a thread. The arguments are those of `InfiniteMemory`."""
-        return cls(await beside(partial(InfiniteMemory, *args, **kwargs)))
+    async def _opened(self) -> tuple[InfiniteMemory, StoreThreads]:
+        """Return the memory and the threads of its store; the first caller opens it."""
+        if self._memory is None:
+            await beside(self._open_once)
+        return self._now, threads_of(self._now._store)
+
+    def _open_once(self) -> None:
+        with self._lock:
+            self._memory = self._memory or self._open()
+
+    @property
+    def _now(self) -> InfiniteMemory:
+        if self._memory is None:
+            raise StoreError("the memory is not open yet; use it inside of `async with`, or await a method first")
+        return self._memory
+
+    def __repr__(self) -> str:
+        return f"AsyncInfiniteMemory({self._memory or 'not open yet'!r})"
 
     @property
     def branch(self) -> str | None:
         """The branch that is checked out; None: the head is detached at a message."""
-        return self._memory.branch
+        return self._now.branch
 
     @property
     def session_id(self) -> str:
         """The name of the conversation."""
-        return self._memory.session_id
+        return self._now.session_id
 
     @property
     def user_id(self) -> str | None:
         """The user whom the conversation belongs to; None: no user."""
-        return self._memory.user_id
+        return self._now.user_id
 
     @property
     def system(self) -> SystemPrompt | None:
         """The system prompt as a setting; see `InfiniteMemory`."""
-        return self._memory.system
+        return self._now.system
 
     @system.setter
     def system(self, system: SystemPrompt | None) -> None:
-        self._memory.system = system
+        self._now.system = system
 
     add = in_thread(InfiniteMemory.add)
     follow = in_thread(InfiniteMemory.follow)
@@ -135,16 +163,23 @@ class AsyncInfiniteMemory:
     import_file = in_thread(InfiniteMemory.import_file)
     forget = in_thread(InfiniteMemory.forget)
     scrub = in_thread(InfiniteMemory.scrub)
-    close = in_thread(InfiniteMemory.close)
 
     async def messages(self, *, replaced: bool = False) -> AsyncIterator[Message]:
         """Iterate over the branch, oldest first; see `InfiniteMemory.messages`."""
-        messages = iter(await self._threads.run(self._memory.messages, replaced=replaced))
-        while page := await self._threads.run(lambda: list(islice(messages, PAGE))):
+        memory, threads = await self._opened()
+        messages = iter(await threads.run(memory.messages, replaced=replaced))
+        while page := await threads.run(lambda: list(islice(messages, PAGE))):
             for message in page:
                 yield message
 
+    async def close(self) -> None:
+        """Save the index and release the store. Closing twice is allowed."""
+        if self._memory is not None:
+            _, threads = await self._opened()
+            await threads.run(self._memory.close)
+
     async def __aenter__(self) -> "AsyncInfiniteMemory":
+        await self._opened()
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:

@@ -11,25 +11,25 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from shared_core.display import shown
+from shared_core.display import short, shown
 from shared_core.errors import BudgetError
 from shared_core.formats.fields import ROLE_NAMES, Role
 from shared_core.messages import Message, in_utc, one_message
 
 Value = TypeVar("Value")
-Method = TypeVar("Method", bound=Callable[..., None])
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 # Values
 
 
-def one_of(name: str, value: Value, choices: Collection[Value]) -> Value:
+def one_of(name: str, value: Value, choices: Collection[Value], *, advice: str = "") -> Value:
     """Return a value that is one of the choices.
 
     Raises:
-        ValueError: it is none of them.
+        ValueError: it is none of them; the message ends with the advice.
     """
     if value not in choices:
-        raise ValueError(f"{shown(name, value)}: choose one of {', '.join(map(repr, choices))}")
+        raise ValueError(f"{shown(name, value)}: choose one of {', '.join(map(repr, choices))}{advice}")
     return value
 
 
@@ -255,7 +255,12 @@ OTHER_NAMES = {
     "embed_model": ("embedder", "embeddings"),
     "token_counter": ("tokenizer", "tokenizer_fn", "encoding", "length_function", "message_overhead"),
     "tokenizer_fn": ("token_counter", "tokenizer"),
-    "top_k": ("k", "n", "similarity_top_k"),
+    "top_k": ("k", "n", "limit", "similarity_top_k", "n_results", "max_results"),
+    "limit": ("k", "n", "top_k", "last", "max_results"),
+    "query": ("question", "text", "q", "prompt"),
+    "question": ("query", "text", "q", "prompt", "message", "user", "input"),
+    "messages": ("message", "history", "content", "text"),
+    "ids": ("id", "message_id", "message_ids"),
     "store": ("path", "db", "db_path", "database", "file", "url", "uri", "storage", "connection_string", "durability"),
     "session_id": ("session", "thread_id", "conversation_id", "chat_id"),
     "user_id": ("user", "owner"),
@@ -274,15 +279,34 @@ def suggestion(name: str, known: Collection[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
-def suggests_names(method: Method) -> Method:
-    """Return a constructor whose error for an unknown argument suggests the right name, as newer Pythons do."""
+def check_names(method: Callable[..., Any], given: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Raise a TypeError that suggests what to write if a call has an unknown argument, or too many without a name."""
     parameters = inspect.signature(method).parameters
+    unknown = [name for name in named if name not in parameters]
+    by_position = [name for name, one in parameters.items() if one.kind is not one.KEYWORD_ONLY and name != "self"]
+    if not unknown and len(given) <= len(by_position):
+        return
+    call = method.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+    if unknown:
+        raise TypeError(f"{call}() has no argument {unknown[0]!r}{suggestion(unknown[0], parameters)}")
+    if call == "add" and len(given) == 2 and str(given[0]).lower() in ROLE_NAMES:
+        raise TypeError(f"add() takes messages: write add({{'role': {given[0]!r}, 'content': {short(given[1])}}})")
+    names = " and ".join(map(repr, by_position)) or "nothing"
+    others = [name for name in parameters if name not in {*by_position, "self"}]
+    example = f", for example {others[0]}={short(given[-1])}" if others else ""
+    raise TypeError(f"{call}() takes {names} by position; name the other arguments{example}")
+
+
+def suggests_names(method: Method) -> Method:
+    """Return a method whose error for a wrong name of an argument suggests the right one, as newer Pythons do."""
+    code = inspect.unwrap(method).__code__
+    known = frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+    most = code.co_argcount - 1
 
     @wraps(method)
-    def checked(self: Any, *given: Any, **named: Any) -> None:
-        if not named.keys() <= parameters.keys():
-            name = next(name for name in named if name not in parameters)
-            raise TypeError(f"{type(self).__name__}() has no argument {name!r}{suggestion(name, parameters)}")
-        method(self, *given, **named)
+    def checked(self: Any, *given: Any, **named: Any) -> Any:
+        if len(given) > most or not known.issuperset(named):
+            check_names(method, given, named)
+        return method(self, *given, **named)
 
     return checked  # type: ignore[return-value]

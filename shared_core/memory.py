@@ -21,6 +21,7 @@ from shared_core.arguments import (
     user_message,
     whole_number,
 )
+from shared_core.display import counted
 from shared_core.errors import UnknownReferenceError
 from shared_core.events import OnEvent, as_hook
 from shared_core.events.source import EventSource, Watch, reported
@@ -206,6 +207,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     # Storing
 
+    @suggests_names
     @reported("add", Watch.told)
     def add(self, messages: MessageLike | Sequence[MessageLike], *, turn: str | None = None) -> list[Message]:
         """Store messages at the head of the branch, in one transaction. They are durable when the method returns.
@@ -236,6 +238,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             self._indexes.note_stored()
             return stored
 
+    @suggests_names
     def follow(
         self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None, removed: Removed = "keep",
         since: str | None = None,
@@ -293,6 +296,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         """The user whom the conversation belongs to; None: no user."""
         return self._checkout.live.user_id
 
+    @suggests_names
     def get(self, id: str) -> Message:
         """Return the message with this id, on any branch; UnknownReferenceError if there is none."""
         session = self._checkout.live.key
@@ -303,6 +307,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             raise UnknownReferenceError(f"no message {id!r} in this session")
         return records[0].message
 
+    @suggests_names
     def messages(self, *, replaced: bool = False) -> MessageSequence:
         """Return the messages of the branch as it is now, oldest first, as a sequence that reads them in pages.
 
@@ -315,6 +320,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             hidden = {entry.message.id for entry in live.system_prompt()} if live.replaced and not replaced else None
             return MessageSequence(self._store, live.key, live.path, system_prompt=hidden, replaced=live.replaced)
 
+    @suggests_names
     def newest(self, limit: int) -> list[Message]:
         """Return the newest messages of the branch, at most `limit`, oldest first."""
         with self._lock:
@@ -329,6 +335,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     # The sessions of the user
 
+    @suggests_names
     def sessions(self, limit: int | None = None, *, titled: str = "") -> list[SessionInfo]:
         """Return the sessions of this memory's user that hold messages, the one added to last first.
 
@@ -380,6 +387,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
 
     # Recalling
 
+    @suggests_names
     def context(
         self, question: str | MessageLike | None = None, *, system: SystemPrompt | None = None,
         tools: Sequence[Any] | None = None, max_tokens: int | None = None, reserve_tokens: int | None = None,
@@ -442,6 +450,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         sent = one_message(message).grounded
         return message_tokens(sent, self._checkout.writer.counter)
 
+    @suggests_names
     def search(
         self, query: str, top_k: int = 10, *, since: date | str | None = None, until: date | str | None = None,
         role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None, repeats: int | None = None,
@@ -506,6 +515,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             watch.ask(query)
         return self._events.steps(watch, self._prompts.search_steps(query, top_k, wanted, watch), Watch.hits)
 
+    @suggests_names
     def index(self, progress: Progress | None = None, *, again: bool = False) -> None:
         """Embed all messages that have no vector yet, and save the index, so that the next question does not wait.
 
@@ -552,6 +562,19 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             raise ValueError("summarize: this memory has no summarizer; pass summarizer= to InfiniteMemory")
         ask = Ask(None, self.max_tokens, self.reserve_tokens, system=prompt_text(self.system))
         return self._events.steps(self._events.watch("summarize"), self._prompts.summary_steps(ask))
+
+    # What it is
+
+    def __repr__(self) -> str:
+        whose = "" if self.user_id is None else f" of {self.user_id!r}"
+        where = f"on branch {self.branch!r}" if self.branch else "detached at a message"
+        return f"<InfiniteMemory: conversation {self.session_id!r}{whose}, {where}>"
+
+    def __str__(self) -> str:
+        if self._closed:
+            return f"{self!r}, closed"
+        budget = self.max_tokens - self.reserve_tokens
+        return f"{self!r}, {counted(len(self.messages()), 'message')}, prompts of at most {budget:,} tokens"
 
     # Closing
 

@@ -44,7 +44,7 @@ def verbs(kind: type) -> dict[str, Any]:
 
 def test_both_faces_have_the_same_verbs_and_signatures() -> None:
     ours, theirs = verbs(AsyncInfiniteMemory), verbs(InfiniteMemory)
-    assert set(ours) - {"open", "system"} == set(theirs)
+    assert set(ours) - {"system"} == set(theirs)
     for name, verb in theirs.items():
         if isinstance(verb, property):
             assert isinstance(ours[name], property)
@@ -57,6 +57,22 @@ def test_both_faces_have_the_same_verbs_and_signatures() -> None:
         else:
             assert inspect.iscoroutinefunction(ours[name]), name
             assert found.return_annotation == expected.return_annotation, name
+
+
+def test_the_first_call_opens_the_memory(tmp_path: Path) -> None:
+    async def use() -> None:
+        path = tmp_path / "a.db"
+        memory = AsyncInfiniteMemory(path, session_id="trip")
+        await memory.close()  # nothing to close
+        assert not path.exists()
+        await asyncio.gather(*(memory.add(Message.user(f"{number}")) for number in range(5)))
+        assert {message.content async for message in memory.messages()} == set("01234")
+        assert repr(memory) == "AsyncInfiniteMemory(<InfiniteMemory: conversation 'trip', on branch 'main'>)"
+        await memory.close()
+        async with AsyncInfiniteMemory(path, session_id="trip") as again:
+            assert len([message async for message in again.messages()]) == 5
+
+    asyncio.run(use())
 
 
 async def tour(memory: Any) -> list[Any]:
@@ -176,7 +192,7 @@ def test_blocking_would_be_noticed(path: Path) -> None:
 def test_nothing_blocks_the_event_loop(path: Path) -> None:
     async def work() -> None:
         with nothing_blocks():
-            async with await AsyncInfiniteMemory.open(path, embedder=HashingEmbedder(), **SETTINGS) as memory:
+            async with AsyncInfiniteMemory(path, embedder=HashingEmbedder(), **SETTINGS) as memory:
                 await memory.add(history(60))
                 context = await memory.context("what of item3?")
                 assert context.report.totals[Kind.RECALLED] > 0
@@ -248,7 +264,7 @@ def test_fifty_at_once_lose_nothing(path: Path) -> None:
 
     async def work() -> None:
         embedder = HashingEmbedder()
-        async with await AsyncInfiniteMemory.open(path, embedder=embedder, **SETTINGS) as memory:
+        async with AsyncInfiniteMemory(path, embedder=embedder, **SETTINGS) as memory:
             await memory.add(history(40))
             await asyncio.gather(*(exchange(memory, number) for number in range(50)))
             messages = [message async for message in memory.messages()]
@@ -260,7 +276,7 @@ def test_fifty_at_once_lose_nothing(path: Path) -> None:
             assert (await memory.stats())["vectors"] == 140
             found = await memory.search("question17", 50)
             assert found[0].message.content == "question17 of gardens"
-        async with await AsyncInfiniteMemory.open(path, embedder=embedder, **SETTINGS) as again:
+        async with AsyncInfiniteMemory(path, embedder=embedder, **SETTINGS) as again:
             assert await again.search("question17", 50) == found, "the snapshot holds each vector once"
 
     asyncio.run(work())

@@ -48,3 +48,13 @@ def test_the_results_of_a_long_conversation_are_short(tmp_path: Path) -> None:
     for result in results:
         assert len(repr(result)) < 500, type(result)
         assert "\n" not in repr(result)
+
+
+def test_a_memory_says_what_it_is() -> None:
+    with InfiniteMemory(session_id="trip", user_id="ann", max_tokens=1_600, embedder="words") as memory:
+        memory.add(MANY)
+        assert repr(memory) == "<InfiniteMemory: conversation 'trip' of 'ann', on branch 'main'>"
+        assert str(memory) == f"{memory!r}, 40 messages, prompts of at most 1,100 tokens"
+        memory.checkout("m3")
+        assert "detached at a message>, 4 messages" in str(memory)
+    assert str(memory).endswith(">, closed")

@@ -160,7 +160,7 @@ def test_a_pool_lends_no_renamed_session_under_its_old_name() -> None:
 
 def test_the_asynchronous_memory_does_the_same() -> None:
     async def use() -> None:
-        async with await AsyncInfiniteMemory.open(session_id="old", user_id="ann", embedder="words") as memory:
+        async with AsyncInfiniteMemory(session_id="old", user_id="ann", embedder="words") as memory:
             await memory.add(Message.user("hello", id="u", created_at=NOON))
             assert await memory.sessions() == [SessionInfo("old", "ann", 1, 1, NOON, NOON, "hello")]
             assert [hit.session_id for hit in await memory.search("hello", scope="user")] == ["old"]

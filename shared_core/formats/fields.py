@@ -70,6 +70,8 @@ class MessageFields(TypedDict, total=False):
 
 def role_named(name: Any) -> Role:
     """Return the role that a name stands for; ValueError if it is unknown."""
+    if name is None:
+        raise ValueError('there is no "role"; write {"role": "user", "content": text}')
     role = ROLE_NAMES.get(name.lower()) if isinstance(name, str) else None
     if role is None:
         raise ValueError(f"unknown role {short(name)}; expected one of {', '.join(ROLE_NAMES)}")

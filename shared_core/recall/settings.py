@@ -42,7 +42,7 @@ class RecallRules:
     reranker: Reranker | None = None
 
     def __post_init__(self) -> None:
-        one_of("recall", self.recall, get_args(Recall))
+        one_of("recall", self.recall, get_args(Recall), advice="; top_k=0 turns recall off")
         one_of("recall_unit", self.recall_unit, get_args(RecallUnit))
         one_of("scope", self.scope, get_args(RecallScope))
         if self.embed_text is not None:

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from functools import partial
 from typing import Any
 
-from shared_core.arguments import moment, texts
+from shared_core.arguments import moment, suggests_names, texts
 from shared_core.errors import UnknownReferenceError
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.messages import short_repr
@@ -149,6 +149,7 @@ class ForgetVerbs:
     _checkout: Checkout
     _events: EventSource
 
+    @suggests_names
     @reported("forget", _of_erased)
     def forget(
         self, *, ids: Sequence[str] | None = None, before: date | str | None = None, session: bool = False,

@@ -198,7 +198,7 @@ def test_the_asynchronous_memory_tells_in_the_context_of_its_caller() -> None:
         await memory.index()
 
     async def main() -> None:
-        async with await AsyncInfiniteMemory.open(on_event=hook, embedder=HashingEmbedder()) as memory:
+        async with AsyncInfiniteMemory(on_event=hook, embedder=HashingEmbedder()) as memory:
             await asyncio.gather(one(memory, "ann"), one(memory, "ben"))
 
     asyncio.run(main())

@@ -218,7 +218,7 @@ def test_the_caller_s_span_is_the_parent_also_in_threads() -> None:
             return span.get_span_context().span_id
 
     async def main() -> list[int]:
-        async with await AsyncInfiniteMemory.open(on_event=recorded.hook, embedder=HashingEmbedder()) as memory:
+        async with AsyncInfiniteMemory(on_event=recorded.hook, embedder=HashingEmbedder()) as memory:
             return list(await asyncio.gather(turn(memory, "one"), turn(memory, "two")))
 
     callers = asyncio.run(main())

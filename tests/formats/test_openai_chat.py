@@ -147,7 +147,7 @@ WRONG: list[tuple[Any, str]] = [
         {"role": "you", "content": "x"},
         "unknown role 'you'; expected one of system, developer, user, human, assistant, ai, agent, model",
     ),
-    ({"content": "x"}, "unknown role None"),
+    ({"content": "x"}, 'there is no "role"'),
     ({"role": "user", "text": "x"}, 'the message has "text"; expected the text as "content"'),
     ({"role": "user"}, 'the message has no "content"'),
     ({"role": "user", "content": 3}, "content is 3; expected text, null or a list of parts"),

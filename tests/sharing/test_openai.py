@@ -146,7 +146,7 @@ BAD_FILES = {
     b"[" + b"1" * 5_000 + b"]": "integer",
     b"3": "message 1: 3 is not a message; expected an object",
     b'{"messages": "hi"}': "message 1: 'hi' is not a message",
-    b'{"model": "x"}': "message 1: unknown role None",
+    b'{"model": "x"}': 'message 1: there is no "role"',
     b'[{"role": "user", "text": "hi"}]': 'message 1: the message has "text"; expected the text as "content"',
 }
 

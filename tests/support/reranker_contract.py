@@ -72,7 +72,7 @@ class RerankerContract(ABC):
 
     def test_asynchronous_code_awaits_it(self) -> None:
         async def search() -> list[str | None]:
-            one = await AsyncInfiniteMemory.open(reranker=self.as_reranker(self.awaited()), **SETTINGS)
+            one = AsyncInfiniteMemory(reranker=self.as_reranker(self.awaited()), **SETTINGS)
             await one.add(SAID)
             return [hit.message.id for hit in await one.search(QUESTION, 30)]
 
