@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from shared_core.display import short, shown
 from shared_core.errors import BudgetError
 from shared_core.formats.fields import ROLE_NAMES, Role
-from shared_core.messages import Message, in_utc, one_message
+from shared_core.messages import Message, in_utc, one_message, storable_name
 
 Value = TypeVar("Value")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -80,35 +80,48 @@ def text_value(name: str, value: Any) -> str:
     return value
 
 
-def name_value(name: str, value: Any) -> str:
-    """Return a text that is not empty.
+def name_text(name: str, value: Any) -> str:
+    """Return a name or an id, which may be empty.
 
     Raises:
-        ValueError: it is empty, or something else.
+        ValueError: it cannot be stored, or is no text.
     """
-    if not text_value(name, value):
+    text = text_value(name, value)
+    try:
+        return storable_name(text)
+    except ValueError as error:
+        raise ValueError(f"{shown(name, value)}: {error}") from None
+
+
+def name_value(name: str, value: Any) -> str:
+    """Return a name that is not empty.
+
+    Raises:
+        ValueError: it is empty, cannot be stored, or is no text.
+    """
+    if not name_text(name, value):
         raise ValueError(f"{name}='': expected a name")
     return value  # type: ignore[no-any-return]
 
 
 def texts(name: str, values: Any) -> Sequence[str]:
-    """Return a list of texts; ValueError if it is one text, or anything else."""
+    """Return a list of ids; ValueError if it is one text, or anything else."""
     if isinstance(values, str):
         raise ValueError(f"{shown(name, values)}: expected a list; write {name}=[{values!r}]")
     if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes):
         raise ValueError(f"{shown(name, values)}: expected a list of texts")
-    return [text_value(name, value) for value in values]
+    return [name_text(name, value) for value in values]
 
 
 def session_names(session_id: Any, user_id: Any) -> None:
     """Check the name of a session and of its user. An empty one is a variable that was not set, shared by everybody.
 
     Raises:
-        ValueError: one is empty, or no text.
+        ValueError: one is empty, cannot be stored, or is no text.
     """
-    if not text_value("session_id", session_id):
+    if not name_text("session_id", session_id):
         raise ValueError("session_id='': expected the name of the conversation; leave it out for 'default'")
-    if user_id is not None and not text_value("user_id", user_id):
+    if user_id is not None and not name_text("user_id", user_id):
         raise ValueError("user_id='': expected the name of the user; None means that there is none")
 
 

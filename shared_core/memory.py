@@ -10,6 +10,7 @@ from shared_core.arguments import (
     function,
     instance,
     moment,
+    name_text,
     one_of,
     prompt_budget,
     prompt_text,
@@ -299,6 +300,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     @suggests_names
     def get(self, id: str) -> Message:
         """Return the message with this id, on any branch; UnknownReferenceError if there is none."""
+        name_text("id", id)
         session = self._checkout.live.key
         records = self._store.get(session, [id]) if session is not None else []
         if not records:

@@ -46,7 +46,41 @@ CUT = " […]"
 
 _set = object.__setattr__  # the only way to set an attribute of a frozen value
 
+
+def storable(text: str) -> str:
+    """Return a text with U+FFFD in place of NUL and of lone halves of surrogate pairs, which databases refuse."""
+    return _paired(text).replace("\0", "\ufffd")
+
+
+def _paired(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def storable_name(name: str) -> str:
+    """Return a name or an id; ValueError if it cannot be stored as it is, as another one may be stored so."""
+    if storable(name) != name:
+        raise ValueError("NUL and halves of surrogate pairs cannot be stored in a name or an id")
+    return name
+
+
+def _storable_data(value: Any) -> Any:
+    """Return plain data as it is stored, as JSON, which escapes NUL; as it is if it is nested too deeply for that."""
+    try:
+        return _each_paired(value)
+    except RecursionError:
+        return value
+
+
+def _each_paired(value: Any) -> Any:
+    if isinstance(value, str):
+        return _paired(value)
+    if isinstance(value, dict):
+        return {_each_paired(key): _each_paired(one) for key, one in value.items()}
+    return [_each_paired(one) for one in value] if isinstance(value, list) else value
+
+
 Timestamp = Annotated[datetime, AfterValidator(in_utc)]
+Text = Annotated[str, AfterValidator(storable)]
 
 
 def join(*parts: str) -> str:
@@ -86,9 +120,9 @@ class ToolCall(_Value):
         arguments: the arguments, as the JSON text that the model wrote.
     """
 
-    id: str
-    name: str
-    arguments: str = ""
+    id: Text
+    name: Text
+    arguments: Text = ""
 
 
 class GroundingItem(_Value):
@@ -101,9 +135,9 @@ class GroundingItem(_Value):
             before any is left out. Empty: it is whole or left out.
     """
 
-    text: str
+    text: Text
     score: float | None = None
-    brief: str = ""
+    brief: Text = ""
 
 
 class Grounding(_Value):
@@ -119,9 +153,9 @@ class Grounding(_Value):
     """
 
     items: tuple[GroundingItem, ...] = ()
-    header: str = ""
-    footer: str = ""
-    omitted_note: str = ""
+    header: Text = ""
+    footer: Text = ""
+    omitted_note: Text = ""
 
     @classmethod
     def of(cls, *texts: str, **fields: str) -> "Grounding":
@@ -191,7 +225,7 @@ class Payload(_Value):
     """
 
     format: str
-    data: Any = None
+    data: Annotated[Any, AfterValidator(_storable_data)] = None
 
     def __hash__(self) -> int:
         return hash(self.format)  # JSON data is not hashable
@@ -200,8 +234,9 @@ class Payload(_Value):
 class Message(_Value):
     """One message of a conversation.
 
-    Messages with equal fields are equal. If `id`, `created_at` and `turn_id` are None, they are filled in when the
-    message is stored.
+    In all texts, NUL and lone halves of surrogate pairs become U+FFFD, the replacement character, because databases
+    refuse them; NUL in a payload stays. Ids with these are refused. Messages with equal fields are equal. If `id`,
+    `created_at` and `turn_id` are None, they are filled in when the message is stored.
 
     Args:
         role: who speaks: `"system"`, `"user"`, `"assistant"` or `"tool"`; or what other programs call them, such as
@@ -220,13 +255,13 @@ class Message(_Value):
     """
 
     role: Role
-    content: str = ""
-    id: Annotated[str, Field(min_length=1)] | None = None
-    name: str | None = None
+    content: Text = ""
+    id: Annotated[str, Field(min_length=1), AfterValidator(storable_name)] | None = None
+    name: Text | None = None
     created_at: Timestamp | None = None
-    turn_id: str | None = None
+    turn_id: Annotated[str, AfterValidator(storable_name)] | None = None
     tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
+    tool_call_id: Text | None = None
     grounding: Grounding | None = None
     pinned: bool = False
     media_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] = 0

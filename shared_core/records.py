@@ -6,7 +6,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from shared_core.messages import Message
+from shared_core.messages import Message, storable
 
 MAIN = "main"
 """The name of the branch every session begins with."""
@@ -318,7 +318,7 @@ TITLE_READ = 400
 
 def title_of(content: str) -> str | None:
     """Return the beginning of a message's text on one line; None if it has no text."""
-    line = " ".join(content[:TITLE_READ].split())
+    line = " ".join(storable(content[:TITLE_READ]).split())
     if len(line) > TITLE_CHARACTERS:
         line = f"{line[: TITLE_CHARACTERS - 1].rstrip()}…"
     return line or None

@@ -23,6 +23,7 @@ from shared_core import (
     UnknownReferenceError,
 )
 from shared_core.errors import AmbiguousReferenceError
+from shared_core.messages import storable
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
 from shared_core.plugins.embedders import CallableEmbedder
 from shared_core.results import Kind
@@ -73,9 +74,9 @@ TEXTS = {
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_any_text_is_stored_counted_and_sent_exactly(path: Path, text: str) -> None:
-    # An id with lone surrogates is no valid `Message`; everything else may have them.
-    id_ = text[:50].encode("utf-8", "replace").decode()
+    id_ = storable(text)[:50]
     given = Message.assistant(text, id=id_, name=text[:20], grounding=text[:20])
+    text = storable(text)
     size = TiktokenCounter()(text)
     with InfiniteMemory(path, max_tokens=2 * size + 400, reserve_tokens=0) as memory:
         (stored,) = memory.add([Message.user("q"), given])[1:]

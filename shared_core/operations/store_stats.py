@@ -51,9 +51,6 @@ class Inspector(Protocol):
         erased, and `{sessions}` for the sessions that are listed.
         """
 
-    def plain(self, value: Any) -> str:
-        """Return a text as it was before it was stored."""
-
     def size(self) -> int:
         """Return the bytes that the whole database takes."""
 
@@ -143,9 +140,9 @@ def store_stats(store: Store, *, largest: int = LARGEST) -> StoreStats:
     with _inspecting(store) as inspector:
         ((sessions, users, messages, forgotten),) = inspector.ask(_COUNTS, None)
         ((without_vector,),) = inspector.ask(_WITHOUT_VECTOR, None)
-        spaces = [SpaceStats(inspector.plain(name), n, int(size)) for name, n, size in inspector.ask(_SPACES, None)]
+        spaces = [SpaceStats(name, n, int(size)) for name, n, size in inspector.ask(_SPACES, None)]
         named = inspector.ask(_LARGEST, None, {"limit": limit})
-        users_of = [SessionSize(_optional(inspector, user), inspector.plain(name), n) for user, name, n in named]
+        users_of = [SessionSize(*row) for row in named]
         kinds = _kinds(inspector)
         size = inspector.size()
     return StoreStats(sessions, users, messages, forgotten, without_vector, size, kinds, spaces, users_of)
@@ -159,10 +156,6 @@ def _inspecting(store: Store) -> AbstractContextManager[Inspector]:
     if isinstance(store, PostgresStore):
         return store.inspecting()
     raise ValueError(f"a {type(store).__name__} cannot be counted: give a store on SQLite or PostgreSQL")
-
-
-def _optional(inspector: Inspector, value: Any) -> str | None:
-    return None if value is None else inspector.plain(value)
 
 
 def _kinds(inspector: Inspector) -> list[KindStats]:

@@ -9,6 +9,7 @@ from itertools import count, takewhile
 from typing import NamedTuple
 
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
+from shared_core.messages import storable_name
 from shared_core.records import ROOT, IdPrefix, Position, Record, Segment, Stretch
 from shared_core.store import Store
 
@@ -205,6 +206,7 @@ def resolve(store: Store, session: int, reference: str) -> Head:
     """
     if not isinstance(reference, str):
         raise ValueError(f"reference={reference!r}: expected the name of a branch or a tag, or the id of a message")
+    storable_name(reference)
     branches = {branch.name: branch.head for branch in store.branches(session)}
     if reference in branches:
         return Head(reference)

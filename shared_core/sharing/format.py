@@ -4,16 +4,15 @@ import hashlib
 import json
 import math
 import os
-import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, NamedTuple, NoReturn
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, StrictStr, TypeAdapter, ValidationError
 
 from shared_core.errors import InputFileError
-from shared_core.messages import Message
+from shared_core.messages import Message, storable, storable_name
 from shared_core.stores.sqlite.database_file import is_database
 
 MAX_LINE = 100 * 2**20
@@ -28,7 +27,7 @@ class LineError(ValueError):
 
 
 def encode(line: Mapping[str, Any]) -> bytes:
-    """Return a line as UTF-8 with its line feed. Values that UTF-8 or JSON cannot express are escaped.
+    """Return a line as UTF-8 with its line feed. Values that JSON cannot express are escaped.
 
     Raises:
         ValueError: the line is longer than `MAX_LINE`.
@@ -40,39 +39,10 @@ def encode(line: Mapping[str, Any]) -> bytes:
         text = json.dumps(line, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     except ValueError:
         text = json.dumps(_escaped(line), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    try:
-        data = text.encode() + b"\n"
-    except UnicodeEncodeError:  # a lone surrogate
-        data = json.dumps(json.loads(_apart(text)), separators=(",", ":")).encode() + b"\n"
+    data = text.encode() + b"\n"
     if len(data) > MAX_LINE:
         raise ValueError(f"{line.get('type')} {line.get('id')!r} is larger than {MAX_LINE:,} bytes; redact it")
     return data
-
-
-_HALVES = re.compile("([\ud800-\udbff])(?=[\udc00-\udfff])")
-"""The first of two halves of a surrogate pair, which JSON would read as the one character that the pair stands for."""
-
-
-def _apart(text: str) -> str:
-    """Return a line with a mark between the halves of surrogate pairs; its field `between` says which mark that is.
-
-    The mark is the first character for private use that the line does not have, so that reading removes no other.
-    """
-    if not _HALVES.search(text):
-        return text
-    mark = next(mark for mark in map(chr, range(0xE000, 0x110000)) if mark not in text)
-    return _HALVES.sub(rf"\1{mark}", text[:-1]) + f',"between":"{mark}"}}'
-
-
-def _joined(value: Any, mark: str) -> Any:
-    """Return a JSON value without the marks that `_apart` added."""
-    if isinstance(value, str):
-        return value.replace(mark, "")
-    if isinstance(value, list):
-        return [_joined(one, mark) for one in value]
-    if isinstance(value, dict):
-        return {key.replace(mark, ""): _joined(one, mark) for key, one in value.items()}
-    return value
 
 
 def _escaped(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,6 +134,8 @@ MAX_NUMBER = 2**31 - 1
 
 Number = Annotated[StrictInt, Field(ge=0, le=MAX_NUMBER)]
 Depth = Annotated[StrictInt, Field(ge=-1, le=MAX_NUMBER)]
+Name = Annotated[StrictStr, AfterValidator(storable_name)]
+Text = Annotated[StrictStr, AfterValidator(storable)]
 FilePosition = tuple[Number, Depth]
 """A position as in the store: a segment, and a depth, which is -1 before the first message."""
 
@@ -192,9 +164,9 @@ class SessionLine(_LineModel):
     """The beginning of a session. The lines up to the next `SessionLine` belong to it."""
 
     type: Literal["session"]
-    session_id: StrictStr
-    user_id: StrictStr | None = None
-    spaces: tuple[StrictStr, ...] = ()
+    session_id: Name
+    user_id: Name | None = None
+    spaces: tuple[Name, ...] = ()
 
 
 class SegmentLine(_LineModel):
@@ -213,14 +185,14 @@ class ForgottenLine(_LineModel):
     """Ids of forgotten messages. They are not stored again."""
 
     type: Literal["forgotten"]
-    ids: tuple[StrictStr, ...]
+    ids: tuple[Name, ...]
 
 
 class VectorValue(_LineModel):
     """The vectors of a message's text: half precision, little endian, in base64. Several are joined end to end."""
 
-    space: StrictStr
-    hash: StrictStr
+    space: Name
+    hash: Name
     data: StrictStr
 
 
@@ -228,10 +200,10 @@ class MessageLine(Message):
     """A message and its position. Without `turn_id`, it stands in a turn of its own."""
 
     type: Literal["message"]
-    id: Annotated[StrictStr, Field(min_length=1)]
+    id: Annotated[Name, Field(min_length=1)]
     at: FilePosition
     turn_no: TurnNumber
-    picked_from: StrictStr | None = None
+    picked_from: Name | None = None
     covers: tuple[tuple[Number, Depth, Depth], ...] = ()
     vectors: tuple[VectorValue, ...] = ()
 
@@ -249,7 +221,7 @@ class BranchLine(_LineModel):
     """The end of a branch."""
 
     type: Literal["branch"]
-    name: StrictStr
+    name: Name
     at: FilePosition
 
 
@@ -261,10 +233,10 @@ class RefLine(_LineModel):
 
     type: Literal["ref"]
     kind: Literal["tag", "stash", "move", "title"]
-    name: StrictStr
+    name: Name
     at: FilePosition | None = None
     base: FilePosition | None = None
-    note: StrictStr = ""
+    note: Text = ""
     created_at: StrictStr
 
 
@@ -272,7 +244,7 @@ class HeadLine(_LineModel):
     """What the exporting memory had checked out: a branch or, without a name, a position."""
 
     type: Literal["head"]
-    branch: StrictStr | None = None
+    branch: Name | None = None
     at: FilePosition | None = None
 
 
@@ -300,11 +272,6 @@ def read_line(value: Any) -> Line:
     """
     if not isinstance(value, dict):
         raise LineError('is not a line of this format; expected an object with "type"')
-    mark = value.get("between")
-    if mark is not None:
-        if not isinstance(mark, str) or len(mark) != 1:
-            raise LineError("between: expected one character")
-        value = _joined({name: one for name, one in value.items() if name != "between"}, mark)
     try:
         if value.get("type") == "message":
             return MessageLine.model_validate(_with_plain_values(value))

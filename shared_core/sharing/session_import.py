@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from shared_core.errors import InfiniteMemoryError
-from shared_core.messages import Message, content_of
+from shared_core.messages import Message, content_of, storable
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -80,7 +80,7 @@ class SessionImport:
     def __init__(self, store: Store, session: int, note: str, count_tokens: CountTokens) -> None:
         self._store = store
         self._session = session
-        self._note = note
+        self._note = storable(note)
         self._count_tokens = count_tokens
         state, branches = store.state(session), store.branches(session)
         self._segments = {one.segment: one for one in segments_of(store, session)}
@@ -536,7 +536,7 @@ class SessionImport:
 
 def other_id(message: Message, after: str | None) -> str:
     """Return another id for a message: a digest of its id, its content and the id of the message before it."""
-    said = repr((message.id, after, sorted(content_of(message).items()))).encode("utf-8", "surrogatepass")
+    said = repr((message.id, after, sorted(content_of(message).items()))).encode()
     return f"{message.id}~{hashlib.blake2b(said, digest_size=8).hexdigest()}"
 
 

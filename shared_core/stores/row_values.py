@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from operator import itemgetter
 from types import NoneType
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, TypeAdapter
 
@@ -16,28 +16,8 @@ from shared_core.errors import StoreError, warn
 from shared_core.messages import Message
 from shared_core.records import Forgotten, Position, Record, Ref, Segment, SessionKey, Summary, VectorRow
 
-
-class RowForm(NamedTuple):
-    """How a database holds texts, and what it says about a row that cannot be read.
-
-    Attributes:
-        text: turns a text into a value that the database can hold.
-        plain: turns such a value back.
-        damaged: takes what is damaged, and why; returns the error, which says what to do.
-    """
-
-    text: Callable[[str], Any]
-    plain: Callable[[Any], str]
-    damaged: Callable[[str, str], StoreError]
-
-    def optional(self, value: str | None) -> Any:
-        """Return the value for a text that may be missing."""
-        return None if value is None else self.text(value)
-
-    def optional_plain(self, value: Any) -> str | None:
-        """Return the text of a value that may be missing."""
-        return None if value is None else self.plain(value)
-
+Damaged = Callable[[str, str], StoreError]
+"""Takes what is damaged, and why; returns the error, which says what to do with a database of this kind."""
 
 WRONG = "its checksum is wrong"
 """What is said of a row that does not hold what was written."""
@@ -52,9 +32,7 @@ class DamagedRow(StoreError):
         self.why = why
 
 
-def lost_messages(
-    damaged: Callable[[str, str], StoreError], session: SessionKey | None, before: str | None
-) -> StoreError:
+def lost_messages(damaged: Damaged, session: SessionKey | None, before: str | None) -> StoreError:
     """Return the error that says that messages are missing; `before`: the id of the one that was before them."""
     whose = "a session" if session is None else f"session {session.session_id!r}"
     return damaged(
@@ -81,17 +59,16 @@ def vector_checksum(segment: int, depth: int, hash_: str | bytes, vector: bytes)
     return zlib.crc32(vector, checksum_of((segment, depth, hash_))) if isinstance(vector, bytes) else None
 
 
-def read_vector(form: RowForm, row: tuple[Any, ...]) -> VectorRow:
+def read_vector(row: tuple[Any, ...]) -> VectorRow:
     """Return a stored vector; a damaged one without hash and bytes, so that it is made again.
 
     Args:
-        form: of the database.
         row: segment, depth, hash, vector and checksum.
     """
     segment, depth, hash_, vector, checksum = row
     if checksum not in (None, vector_checksum(segment, depth, hash_, vector)):
         return Position(segment, depth), "", b""
-    return Position(segment, depth), form.plain(hash_), vector
+    return Position(segment, depth), hash_, vector
 
 
 _NOWHERE = Position(-1, -1)
@@ -139,55 +116,55 @@ def segment_values(session: int, segment: Segment) -> tuple[Any, ...]:
     return (session, segment.segment, *parent, *merged, segment.base, segment.turn_shift)
 
 
-def read_segment(form: RowForm, session: int, row: tuple[Any, ...]) -> Segment:
+def read_segment(damaged: Damaged, session: int, row: tuple[Any, ...]) -> Segment:
     """Return a segment; StoreError if it is damaged.
 
     Args:
-        form: of the database.
+        damaged: of the database.
         session: the key of its session.
         row: number, parent segment and depth, tip, merged segment and depth, base, shift of turns, and checksum.
     """
     number, *tree, checksum = row
-    check_row(form, "segment", number, checksum, (session, number, *tree[:2], *tree[3:]))
+    check_row(damaged, "segment", number, checksum, (session, number, *tree[:2], *tree[3:]))
     return Segment(number, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
 
 
-def read_ref(form: RowForm, session: int, row: tuple[Any, ...]) -> Ref:
+def read_ref(damaged: Damaged, session: int, row: tuple[Any, ...]) -> Ref:
     """Return a ref; StoreError if it is damaged.
 
     Args:
-        form: of the database.
+        damaged: of the database.
         session: the key of its session.
         row: number, kind, name, segment, depth, base segment, base depth, note, time and checksum.
     """
     number, kind, name, segment, depth, base_segment, base_depth, note, created_at, checksum = row
-    check_row(form, kind, name, checksum, (session, *row[1:8]))
+    check_row(damaged, kind, name, checksum, (session, *row[1:8]))
     position, base = position_of(segment, depth), position_of(base_segment, base_depth)
-    return Ref(number, kind, form.plain(name), position, base, form.plain(note), created_at)
+    return Ref(number, kind, name, position, base, note, created_at)
 
 
-def check_row(form: RowForm, what: str, name: object, checksum: int | None, values: tuple[Any, ...]) -> None:
+def check_row(damaged: Damaged, what: str, name: object, checksum: int | None, values: tuple[Any, ...]) -> None:
     """Raise StoreError if the checksum of a row is wrong; rows of an older schema have none."""
     if checksum not in (None, checksum_of(values)):
-        raise form.damaged(f"{what} {name!r} of session number {values[0]}", WRONG)
+        raise damaged(f"{what} {name!r} of session number {values[0]}", WRONG)
 
 
-def summary_values(form: RowForm, summary: Summary) -> tuple[Any, ...]:
+def summary_values(summary: Summary) -> tuple[Any, ...]:
     """Return the values of a summary: its text, its positions, what was summed up, and its size."""
     return (
-        form.text(summary.text), *summary.upto, *summary.along, form.text(summary.last_id), summary.messages,
-        summary.created_at.isoformat(), form.optional(summary.counter), summary.tokens,
+        summary.text, *summary.upto, *summary.along, summary.last_id, summary.messages,
+        summary.created_at.isoformat(), summary.counter, summary.tokens,
     )  # fmt: skip
 
 
-def read_summary(form: RowForm, row: tuple[Any, ...]) -> Summary:
+def read_summary(damaged: Damaged, row: tuple[Any, ...]) -> Summary:
     """Return a summary from its `summary_values` and their checksum; StoreError if it is damaged."""
     said, segment, depth, along_segment, along_depth, last_id, messages, created_at, counter, tokens, checksum = row
     if checksum not in (None, checksum_of(row[:-1])):
-        raise form.damaged(f"the summary up to message {last_id!r}", WRONG)
+        raise damaged(f"the summary up to message {last_id!r}", WRONG)
     return Summary(
-        form.plain(said), Position(segment, depth), Position(along_segment, along_depth), form.plain(last_id),
-        messages, datetime.fromisoformat(created_at), form.optional_plain(counter), tokens,
+        said, Position(segment, depth), Position(along_segment, along_depth), last_id,
+        messages, datetime.fromisoformat(created_at), counter, tokens,
     )  # fmt: skip
 
 
@@ -195,7 +172,7 @@ TEXTS = 3
 """How many values at the end of `message_values` a forgotten message must not leave behind."""
 
 
-def message_values(form: RowForm, session: int, record: Record) -> tuple[Any, ...]:
+def message_values(session: int, record: Record) -> tuple[Any, ...]:
     """Return the values of a message: session, position, numbers, and last its name, its text and all other fields.
 
     Raises:
@@ -210,25 +187,25 @@ def message_values(form: RowForm, session: int, record: Record) -> tuple[Any, ..
         record.position.segment,
         record.position.depth,
         record.seq,
-        form.text(message.id),
-        form.text(message.turn_id),
+        message.id,
+        message.turn_id,
         record.turn_no,
         message.role,
         message.created_at.isoformat(),
         int(message.stays),
-        form.optional(record.counter),
+        record.counter,
         record.tokens,
-        form.optional(record.picked_from),
-        form.optional(message.name),
-        form.text(message.content),
-        form.optional(_extra(message)),
+        record.picked_from,
+        message.name,
+        message.content,
+        _extra(message),
     )
 
 
-def shown_record(form: RowForm, row: tuple[Any, ...]) -> Record | None:
+def shown_record(damaged: Damaged, row: tuple[Any, ...]) -> Record | None:
     """Return the record in a row, to describe its session; None, with a `RuntimeWarning`, if the row is damaged."""
     try:
-        return read_record(form, row)
+        return read_record(damaged, row)
     except StoreError as error:
         warn(str(error))
         return None
@@ -249,7 +226,7 @@ def span_of(first: str, last: str) -> tuple[datetime, datetime]:
     return times[0], times[-1]
 
 
-def read_record(form: RowForm, row: tuple[Any, ...]) -> Record:
+def read_record(damaged: Damaged, row: tuple[Any, ...]) -> Record:
     """Return the record in `message_values`, their checksum and whether it is alone, without validating it again.
 
     Raises:
@@ -258,30 +235,29 @@ def read_record(form: RowForm, row: tuple[Any, ...]) -> Record:
     _, segment, depth, seq, id_, turn_id, turn_no, role, created_at, _, *others = row
     counter, tokens, picked_from, name, content, extra, checksum, alone = others
     if checksum != checksum_of(row[:-2]):
-        raise form.damaged(f"message {id_!r}", WRONG)
-    plain = form.plain
+        raise damaged(f"message {id_!r}", WRONG)
     try:
         fields = {
             "role": role,
-            "content": plain(content),
-            "id": plain(id_),
-            "turn_id": plain(turn_id),
+            "content": content,
+            "id": id_,
+            "turn_id": turn_id,
             "created_at": datetime.fromisoformat(created_at),
         }
         if name is not None:
-            fields["name"] = plain(name)
+            fields["name"] = name
         if extra is not None:
-            fields.update(_decoded(json.loads(plain(extra))))
+            fields.update(_decoded(json.loads(extra)))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise form.damaged(f"message {id_!r}", str(error)) from error
+        raise damaged(f"message {id_!r}", str(error)) from error
     return Record(
         message=_BLANK.replace(**fields),
         position=Position(segment, depth),
         seq=seq,
         turn_no=turn_no,
-        counter=None if counter is None else plain(counter),
+        counter=counter,
         tokens=tokens,
-        picked_from=None if picked_from is None else plain(picked_from),
+        picked_from=picked_from,
         alone=bool(alone),
     )
 

@@ -8,6 +8,7 @@ from itertools import islice
 
 from shared_core.errors import StoreError, warn
 from shared_core.events import Note
+from shared_core.messages import storable
 from shared_core.plugins.base import Summarizer
 from shared_core.plugins.calls import Failure, Request, Steps
 from shared_core.prompt.assembler import Assembler
@@ -246,6 +247,7 @@ class RollingSummary:
     def _new_summary(self, path: Path, batch: _Batch, reply: str | Failure, notes: list[Note]) -> Summary | Failure:
         if isinstance(reply, Failure):
             return reply
+        reply = storable(reply)
         limit, counter = summary_tokens(self.summarizer), self._counter
         text = shortened(reply, limit, counter)
         if not text:

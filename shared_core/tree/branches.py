@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
-from shared_core.arguments import text_value
+from shared_core.arguments import name_text
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message, short_repr
 from shared_core.records import MAIN, ROOT, Branch, Change, Create, Delete, Drop, Move, Position, Put, Rename
@@ -147,14 +147,14 @@ def delete_tag(checkout: Checkout, name: str) -> None:
 
 
 def _check_name(name: str) -> None:
-    if not text_value("name", name).strip():
+    if not name_text("name", name).strip():
         raise ValueError(f"name={name!r}: a branch or a tag needs a name")
     if EARLIER.fullmatch(name):
         raise ValueError(f"name={name!r}: this is how an earlier end of a branch is written; choose another name")
 
 
 def _refuse_main(name: str, done: str) -> None:
-    if text_value("name", name) == MAIN:
+    if name_text("name", name) == MAIN:
         raise ValueError(f"{MAIN!r} is where every memory begins and cannot be {done}")
 
 

@@ -23,6 +23,7 @@ from shared_core import (
     ToolCall,
 )
 from shared_core.formats.fields import ROLE_NAMES
+from shared_core.messages import storable
 from shared_core.prompt.hits import Kind
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.tokens import CallableCounter, as_counter, message_tokens, tools_tokens
@@ -88,6 +89,10 @@ class Attacker:
         """Return nothing, a plain name or a hostile one."""
         return self.chance.choice([None, "Ana", self.text(3), self.text(3)])
 
+    def id(self, most: int) -> str:
+        """Return a hostile text that may name something."""
+        return storable(self.text(most))
+
     def time(self) -> datetime | None:
         """Return any time that can be stored, in any zone, or none."""
         zone = timezone(timedelta(minutes=self.chance.randrange(-839, 840)))
@@ -105,7 +110,7 @@ class Attacker:
     def message(self, role: str, about: str = "", **fields: Any) -> Message:
         """Return a message whose every field may be hostile."""
         if self.chance.random() < 0.3:
-            fields["id"] = self.text(4) or None
+            fields["id"] = self.id(4) or None
         return Message(role=role, content=f"{about}{self.text()}", name=self.name(), created_at=self.time(), **fields)  # type: ignore[arg-type]
 
     def turn(self) -> list[Message]:

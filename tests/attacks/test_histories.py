@@ -30,7 +30,7 @@ def tell(memory: InfiniteMemory, attacker: Attacker) -> None:
     for _ in range(chance.randrange(3, 14)):
         with named_errors():
             memory.add(attacker.turn())
-        name = attacker.text(4)
+        name = attacker.id(4)
         with named_errors():
             match chance.randrange(9):
                 case 0:
@@ -118,7 +118,7 @@ def live_through(seed: int, folder: Path) -> int:
     on_disk = seed % ON_DISK == 0
     settings = attacker.settings()
     store = folder / f"{seed}.db" if on_disk else None
-    session, user = attacker.text(3) or "s", attacker.chance.choice([None, attacker.text(3) or "u"])
+    session, user = attacker.id(3) or "s", attacker.chance.choice([None, attacker.id(3) or "u"])
     with warnings.catch_warnings(), InfiniteMemory(store, session_id=session, user_id=user, **settings) as memory:
         warnings.simplefilter("ignore", RuntimeWarning)
         tell(memory, attacker)

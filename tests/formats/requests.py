@@ -20,6 +20,7 @@ from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
 
 from shared_core.messages import Message, ToolCall
+from tests.support.strategies import storable_texts
 
 
 @cache
@@ -87,7 +88,7 @@ def check_anthropic(request: Mapping[str, Any]) -> None:
 
 # Strategies
 
-texts = st.text(max_size=8)
+texts = storable_texts(max_size=8)
 names = st.from_regex(r"[a-zA-Z0-9_-]{1,8}", fullmatch=True)
 arguments = st.sampled_from(("{}", '{"city": "Porto"}', "", "not JSON", "[]"))
 

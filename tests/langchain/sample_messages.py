@@ -15,6 +15,8 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from tests.support.strategies import storable_texts
+
 __all__ = ["EVERY", "PICTURE", "messages"]
 
 PICTURE = {"type": "image", "base64": "iVBORw0KGgo=" * 40, "mime_type": "image/png"}
@@ -49,7 +51,7 @@ EVERY: list[BaseMessage] = [
     SystemMessage("Be brief.", id="system"),
     SystemMessage("Never say so.", id="developer", additional_kwargs={"__openai_role__": "developer"}),
     HumanMessage("hi"),
-    HumanMessage("<|endoftext|> NUL \0 and a lone \ud800 half", id="plain", name="Ana"),
+    HumanMessage("<|endoftext|> BEL \a and a private \ue000", id="plain", name="Ana"),
     HumanMessage(["What is", PICTURE, {"type": "text", "text": "on it?"}, {"type": "text", "text": ""}], id="seen"),
     HumanMessage([{"text": "as Bedrock"}, {"image": {"format": "png", "source": {"bytes": b"\x00\xff"}}}], id="bytes"),
     HumanMessage([{"text": "hi", 7: "c", (1, 2): 3}, {"type": "text", "text": "x", "$map": 1}], id="odd keys"),
@@ -84,7 +86,7 @@ EVERY: list[BaseMessage] = [
 
 # Strategies
 
-_texts = st.text(max_size=12)
+_texts = storable_texts(max_size=12)
 _leaves: st.SearchStrategy[Any] = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), _texts, st.binary(max_size=5)
 )
@@ -111,12 +113,12 @@ _blocks = st.one_of(
 )
 _contents = st.one_of(_texts, st.lists(_blocks, max_size=4))
 _groundings = st.one_of(
-    st.text(min_size=1, max_size=5),
+    storable_texts(min_size=1, max_size=5),
     st.lists(st.one_of(_texts, st.builds(Document, _texts, metadata=_entries)), max_size=3),
     _values,
 )
 _arguments = st.dictionaries(_keys, _values, max_size=2)
-_ids = st.one_of(st.none(), st.text(max_size=5))
+_ids = st.one_of(st.none(), storable_texts(max_size=5))
 _calls = st.builds(lambda name, args, id_: {"name": name, "args": args, "id": id_}, _texts, _arguments, _ids)
 _invalid = st.builds(
     lambda name, args, id_, error: {"name": name, "args": args, "id": id_, "error": error},

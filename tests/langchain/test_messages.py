@@ -25,7 +25,7 @@ from shared_core.doors.interop.content import text_tokens
 from shared_core.formats.parts import AUDIO_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, VIDEO_TOKENS
 from shared_core.messages import Payload, content_of, with_grounding
 from tests.langchain.sample_messages import EVERY, PICTURE, messages
-from tests.support.strategies import groundings
+from tests.support.strategies import groundings, storable_texts
 
 ROOT = Path(__file__).parents[2]
 
@@ -273,9 +273,9 @@ def test_what_a_prompt_puts_before_the_question_is_sent(content: Any) -> None:
 _neutral = st.builds(
     Message,
     role=st.sampled_from(("user", "assistant", "system")),
-    content=st.text(max_size=8),
-    id=st.text(min_size=1, max_size=5),
-    name=st.one_of(st.none(), st.text(max_size=3)),
+    content=storable_texts(max_size=8),
+    id=storable_texts(min_size=1, max_size=5),
+    name=st.one_of(st.none(), storable_texts(max_size=3)),
     grounding=st.one_of(st.none(), groundings),
     pinned=st.booleans(),
     media_tokens=st.integers(0, 3),
@@ -284,7 +284,9 @@ _neutral = st.builds(
     ),
 )
 _written = st.sampled_from(('{"a":1}', '{"a": 1}', "", "{}", "[1]", "null", "oops", '{"a":\n"b\nc"}'))
-_asked = st.lists(st.builds(ToolCall, id=st.text(max_size=2), name=st.text(max_size=2), arguments=_written), max_size=3)
+_asked = st.lists(
+    st.builds(ToolCall, id=storable_texts(max_size=2), name=storable_texts(max_size=2), arguments=_written), max_size=3
+)
 
 
 @given(_neutral, _asked)

@@ -19,6 +19,8 @@ from llama_index.core.base.llms.types import (
     TextBlock,
 )
 
+from tests.support.strategies import storable_texts
+
 __all__ = ["EVERY", "PNG", "WITH_A_STREAM", "chats", "messages", "part"]
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452") + bytes(range(200))
@@ -59,7 +61,7 @@ EVERY: list[ChatMessage] = [
     ChatMessage(role="user", content="hi"),
     ChatMessage(role="user", content=None),
     ChatMessage(role="user", content=""),
-    ChatMessage(role="user", content="<|endoftext|> NUL \0 and a lone \ud800 half"),
+    ChatMessage(role="user", content="<|endoftext|> BEL \a and a private \ue000"),
     ChatMessage(role="user", blocks=[TextBlock(text="one"), TextBlock(text=""), TextBlock(text="two\nthree")]),
     ChatMessage(role="user", blocks=[TextBlock(text="What is"), ImageBlock(image=PNG), TextBlock(text="on it?")]),
     ChatMessage(role="user", blocks=[ImageBlock(url="https://example.org/cat.png", detail="low")]),
@@ -103,13 +105,14 @@ EVERY: list[ChatMessage] = [
 WITH_A_STREAM = ChatMessage(role="user", blocks=[TextBlock(text="What?"), ImageBlock(image=PNG)])
 part(WITH_A_STREAM, 1).image = BytesIO(PNG)  # the oldest LlamaIndex takes no streams where it checks
 
-_texts = st.one_of(st.sampled_from(["ok", "yes", "", " ", "where is it?", "a b c"]), st.text(max_size=12))
+_texts = st.one_of(st.sampled_from(["ok", "yes", "", " ", "where is it?", "a b c"]), storable_texts(max_size=12))
 _json: st.SearchStrategy[Any] = st.recursive(
     st.one_of(
-        st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5), st.binary(max_size=5)
+        st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False),
+        storable_texts(max_size=5), st.binary(max_size=5)
     ),
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=4), inner, max_size=3), st.tuples(inner)
+        st.lists(inner, max_size=3), st.dictionaries(storable_texts(max_size=4), inner, max_size=3), st.tuples(inner)
     ),
     max_leaves=6,
 )  # fmt: skip

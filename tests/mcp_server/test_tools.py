@@ -16,6 +16,7 @@ from mcp import Client, MCPError
 from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
 from shared_core.doors.mcp_server.server import BUSY, UNUSABLE
 from shared_core.errors import StoreError, StoreUnavailableError
+from shared_core.messages import storable
 from shared_core.store import ALL
 from shared_core.testing import HashingEmbedder
 from shared_core.tokens import as_counter
@@ -404,7 +405,7 @@ def test_any_text_is_stored_as_it_is(store: SQLiteStore) -> None:
 
     talk(store, steps)
     with InfiniteMemory(store, user_id="ann", embedder=HashingEmbedder()) as memory:
-        assert [message.content for message in memory.messages()] == texts
+        assert [message.content for message in memory.messages()] == list(map(storable, texts))
 
 
 def test_users_have_conversations_of_their_own(store: SQLiteStore) -> None:

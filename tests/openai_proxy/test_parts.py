@@ -12,6 +12,7 @@ from shared_core import Message, ToolCall
 from shared_core.doors.openai_proxy.answer import StreamedAnswer, answer_of
 from shared_core.doors.openai_proxy.event_stream import EventSplitter, chunk_of, data_of, event
 from shared_core.doors.openai_proxy.refusal import Refused
+from tests.support.strategies import storable_texts
 
 ENDS = (b"\n", b"\r\n", b"\r")
 
@@ -22,7 +23,9 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(places)]
 
 
-@given(st.lists(st.text(min_size=1, max_size=20), max_size=6), st.sampled_from(ENDS), st.lists(st.integers(0, 200)))
+@given(
+    st.lists(storable_texts(min_size=1, max_size=20), max_size=6), st.sampled_from(ENDS), st.lists(st.integers(0, 200))
+)
 def test_events_are_the_same_however_their_bytes_arrive(texts: list[str], end: bytes, at: list[int]) -> None:
     data = b"".join(b"data: " + json.dumps(text).encode() + end + end for text in texts)
     splitter = EventSplitter()
@@ -49,11 +52,14 @@ def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 calls = st.builds(
-    ToolCall, id=st.text(min_size=1, max_size=5), name=st.text(min_size=1, max_size=5), arguments=st.text(max_size=20)
+    ToolCall,
+    id=storable_texts(min_size=1, max_size=5),
+    name=storable_texts(min_size=1, max_size=5),
+    arguments=storable_texts(max_size=20),
 )
 
 
-@given(st.text(max_size=30), st.lists(calls, max_size=3), st.lists(st.integers(0, 30)), st.booleans())
+@given(storable_texts(max_size=30), st.lists(calls, max_size=3), st.lists(st.integers(0, 30)), st.booleans())
 def test_an_answer_in_chunks_is_the_whole_answer(
     text: str, called: list[ToolCall], at: list[int], indexed: bool
 ) -> None:

@@ -25,6 +25,7 @@ from shared_core.sharing.readers.gemini import text_of_html
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
 from tests.support.histories import texts
+from tests.support.strategies import storable_texts
 
 DATA = Path(__file__).parent / "data"
 SAMPLES = {path.stem: json.loads(path.read_text()) for path in sorted(DATA.glob("*.json"))}
@@ -343,7 +344,8 @@ def parts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=5)
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | storable_texts(max_size=5)
     | st.sampled_from(["user", "tool", "text", "tool_use", "9999-12-31T23:59:59-23:00", "0001-01-01", "\ud800", "m1"]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["type", "id", "text"]), inner),
     max_leaves=4,

@@ -227,7 +227,7 @@ def test_a_branch_is_a_list_of_openai_s_messages(tmp_path: Path) -> None:
         call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": '{"who":"A"}'}}
         expected: list[dict[str, Any]] = [
             {"role": "system", "content": "Be brief."},
-            {"role": "user", "content": "Where? \ud800 \x00 שלום", "name": "Ann"},
+            {"role": "user", "content": "Where? \ufffd \ufffd שלום", "name": "Ann"},
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "content": "four", "tool_call_id": "c"},
             {"role": "assistant", "content": "There."},

@@ -13,6 +13,7 @@ from shared_core.errors import InputFileError
 from shared_core.formats.parts import IMAGE_TOKENS, OPENAI_FORMAT
 from shared_core.messages import Message, Payload, ToolCall
 from shared_core.sharing.readers.openai import read_messages
+from tests.support.strategies import storable_texts
 
 TALK: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
@@ -121,7 +122,7 @@ def test_ids_do_not_change_between_versions(file: Path) -> None:
     assert message.id == "import-b2854ed00e37d1c8cd7270a7e37a40fc"
 
 
-@given(texts=st.lists(st.text(), max_size=6), cut=st.integers(0, 6))
+@given(texts=st.lists(storable_texts(), max_size=6), cut=st.integers(0, 6))
 def test_any_text_comes_back_and_a_prefix_keeps_its_ids(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str], cut: int
 ) -> None:

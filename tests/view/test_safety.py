@@ -28,7 +28,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
 SCRIPT = "<script>window.__hacked = 1</script>"
 EVENT = '"><img src=x onerror="window.__hacked = 2; alert(2)"><svg onload=alert(3)>'
 NASTY = (
-    f"</script>{SCRIPT}<!--<script>{EVENT}{{{{script}}}}{{{{data}}}}\u2028\u2029\x00\u202e&lt;b&gt;javascript:alert(4)"
+    f"</script>{SCRIPT}<!--<script>{EVENT}{{{{script}}}}{{{{data}}}}\u2028\u2029\x01\u202e&lt;b&gt;javascript:alert(4)"
 )
 
 

@@ -32,7 +32,6 @@ from shared_core.stores.postgres.message_tables import (
     record_of,
     rows_of,
 )
-from shared_core.stores.postgres.texts import FORM, plain, text
 from shared_core.stores.postgres.transactions import Statement, columns
 from shared_core.stores.postgres.tree_tables import branch_row, head_of
 from shared_core.stores.row_values import checksum_of, segment_values
@@ -216,10 +215,10 @@ class Appends(MessageTables):
             return None
         last_seq, epoch, version, next_segment, *branch = ends[0]
         segment, depth, checksum, tip, alone, turn_id, turn_no, named_no, others, gone = branch
-        head = head_of(session, text(call.branch), segment, depth, checksum, tip)
+        head = head_of(session, call.branch, segment, depth, checksum, tip)
         if turn_id is None and not alone:
             return None
-        turn = Newest(None, -1) if turn_id is None else Newest(plain(turn_id), turn_no)
+        turn = Newest(None, -1) if turn_id is None else Newest(turn_id, turn_no)
         if call.turn in (None, turn.turn_id):
             named = turn
         elif named_no is None:
@@ -229,12 +228,11 @@ class Appends(MessageTables):
         stored = {str(record.message.id): record for record in map(record_of, rows)}
         refuse_other_content(stored, call.drafts, call.ids)
         state = SessionState(head, last_seq, epoch, version)
-        names = list(map(plain, others))
-        return Ground(state, turn, named, tip, depth is None, next_segment, names, stored, frozenset(map(plain, gone)))
+        return Ground(state, turn, named, tip, depth is None, next_segment, others, stored, frozenset(gone))
 
 
 def _reads(session: int, call: AppendCall) -> list[Statement]:
-    given = {"branch": text(call.branch), "turn": FORM.optional(call.turn), "ids": list(map(text, call.ids))}
+    given = {"branch": call.branch, "turn": call.turn, "ids": list(call.ids)}
     return [Statement(_GROUND, session, given), Statement(_STORED, session, given)]
 
 
@@ -278,9 +276,7 @@ def _with_vectors(call: AppendCall, ground: Ground, statement: Statement) -> Sta
     if call.vectors is None or call.epoch != ground.state.epoch:
         return Statement(f"{sql}{_DONE}", session, values)
     vectors = vector_columns(list(call.vectors.rows))
-    return Statement(
-        f"{sql}{_AND_VECTORS}{_DONE}", session, {**values, **vectors, "space_name": text(call.vectors.space)}
-    )
+    return Statement(f"{sql}{_AND_VECTORS}{_DONE}", session, {**values, **vectors, "space_name": call.vectors.space})
 
 
 def _values(session: int, call: AppendCall, ground: Ground, records: Sequence[Record]) -> dict[str, Any]:
@@ -296,7 +292,7 @@ def _values(session: int, call: AppendCall, ground: Ground, records: Sequence[Re
         "version": ground.state.version,
         "seq_before": ground.state.last_seq,
         "last_seq": records[-1].seq,
-        "branch": text(call.branch),
+        "branch": call.branch,
         "branch_depth": None if ground.attached else head.depth,
         "head_segment": head.segment,
         "head_depth": head.depth,
@@ -304,6 +300,6 @@ def _values(session: int, call: AppendCall, ground: Ground, records: Sequence[Re
         "to_segment": end.segment,
         "to_tip": end.depth,
         "opened": opened,
-        "ids": list(map(text, call.ids)),
+        "ids": list(call.ids),
         **columns([row[1:] for row in branches], ("b_names", "b_segments", "b_depths", "b_checksums")),
     }

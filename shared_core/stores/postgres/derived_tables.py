@@ -6,8 +6,8 @@ from typing import Any
 
 from shared_core.records import Forgotten, Position, Snapshot, Summary, VectorRow
 from shared_core.stores.gaps import NUMBERS, by_segment, runs
+from shared_core.stores.postgres.damage import damaged
 from shared_core.stores.postgres.gap_tables import GapTables
-from shared_core.stores.postgres.texts import FORM, plain, text
 from shared_core.stores.postgres.transactions import Statement, columns
 from shared_core.stores.row_values import (
     checksum_of,
@@ -153,13 +153,12 @@ _COUNTED = ("messages", "turns", "branches", "segments", "vectors", "forgotten")
 
 VECTOR_COLUMNS = ("segments", "depths", "hashes", "vectors", "checksums")
 
-_vector_row = partial(read_vector, FORM)
-_summary = partial(read_summary, FORM)
+_summary = partial(read_summary, damaged)
 
 
 def vector_columns(vectors: Sequence[VectorRow]) -> dict[str, list[Any]]:
     """Return the values of `PUT_VECTORS` for some vectors, of those of one message the last."""
-    newest = {position: (*position, text(hash_), vector) for position, hash_, vector in vectors}
+    newest = {position: (*position, hash_, vector) for position, hash_, vector in vectors}
     rows = [(*row, vector_checksum(*row)) for row in newest.values()]
     return columns(rows, VECTOR_COLUMNS)
 
@@ -173,7 +172,7 @@ class DerivedTables(GapTables):
     """What is made from messages and goes with them."""
 
     def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
-        found = self.run(PUT_SPACE, session, {"space_name": text(space)})
+        found = self.run(PUT_SPACE, session, {"space_name": space})
         if found and vectors:
             self.run(PUT_VECTORS, session, {**vector_columns(vectors), "space": found[0][0]})
 
@@ -185,28 +184,28 @@ class DerivedTables(GapTables):
         parts = {session: vector_columns(some) for session, some in rows.items()}
         vectors = {name: [one for part in parts.values() for one in part[name]] for name in VECTOR_COLUMNS}
         owners = [session for session, part in parts.items() for _ in part["depths"]]
-        values = {**given, **vectors, "owners": owners, "space_name": text(space)}
+        values = {**given, **vectors, "owners": owners, "space_name": space}
         statements = [Statement(sql, None, values) for sql in (_LOCK_THESE, _PUT_SPACES, _PUT_VECTORS_OF)]
         return frozenset(session for (session,) in self.at_once(statements)[1])
 
     def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
-        values = {**columns(positions, ("segments", "depths")), "name": text(space)}
-        return list(map(_vector_row, self.run(_VECTORS_AT, session, values)))
+        values = {**columns(positions, ("segments", "depths")), "name": space}
+        return list(map(read_vector, self.run(_VECTORS_AT, session, values)))
 
     def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
-        values = {**after._asdict(), "name": text(space), "limit": max(limit, 0)}
-        return list(map(_vector_row, self.run(_VECTORS_AFTER, session, values)))
+        values = {**after._asdict(), "name": space, "limit": max(limit, 0)}
+        return list(map(read_vector, self.run(_VECTORS_AFTER, session, values)))
 
     def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
-        values = {"hashes": list(map(text, hashes)), "name": text(space)}
-        found = map(_vector_row, self.run(_VECTORS_OF, session, values))
+        values = {"hashes": list(hashes), "name": space}
+        found = map(read_vector, self.run(_VECTORS_OF, session, values))
         return [row for row in found if row[1] in hashes]
 
     def spaces(self, session: int) -> list[str]:
-        return [plain(name) for (name,) in self.run(_SPACES, session)]
+        return [name for (name,) in self.run(_SPACES, session)]
 
     def put_snapshot(self, session: int, name: str, data: bytes) -> None:
-        key = {"name": text(name)}
+        key = {"name": name}
         self.run("DELETE FROM {s}.snapshots WHERE session = %(session)s AND name = %(name)s", session, key)
         sql = "INSERT INTO {s}.snapshots VALUES (%(session)s, %(name)s, %(part)s, %(data)b)"
         for part, some in enumerate(_parts(data)):
@@ -214,7 +213,7 @@ class DerivedTables(GapTables):
 
     def put_snapshot_at(self, session: int, snapshot: Snapshot, epoch: int | None) -> bool:
         """Do what `Store.keep` does with a snapshot, in one round trip."""
-        given = {"name": text(snapshot.name), "epoch": epoch, "sessions": [session]}
+        given = {"name": snapshot.name, "epoch": epoch, "sessions": [session]}
         parts = [
             Statement(_INSERT_PART, session, {**given, "part": part, "data": data})
             for part, data in enumerate(_parts(snapshot.data))
@@ -224,11 +223,11 @@ class DerivedTables(GapTables):
 
     def snapshot(self, session: int, name: str) -> bytes | None:
         sql = "SELECT data FROM {s}.snapshots WHERE session = %(session)s AND name = %(name)s ORDER BY part"
-        parts = [row[0] for row in self.run(sql, session, {"name": text(name)})]
+        parts = [row[0] for row in self.run(sql, session, {"name": name})]
         return b"".join(parts) if parts else None
 
     def insert_summary(self, session: int, summary: Summary) -> None:
-        values = summary_values(FORM, summary)
+        values = summary_values(summary)
         named = dict(zip(_SUMMARY, values, strict=True))
         self.run(_INSERT_SUMMARY, session, {**named, "checksum": checksum_of(values)})
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from shared_core.errors import StoreError
 from shared_core.records import Record, Segment, Stretch
 from shared_core.stores.gaps import NUMBERS, Range, missing, without
-from shared_core.stores.postgres.texts import damaged, plain
+from shared_core.stores.postgres.damage import damaged
 from shared_core.stores.postgres.transactions import columns
 from shared_core.stores.postgres.tree_tables import TreeTables
 from shared_core.stores.row_values import lost_messages
@@ -64,7 +64,7 @@ class GapTables(TreeTables):
 
     def _loss(self, session: int, segment: int, lost: Sequence[Range]) -> StoreError:
         found = self.run(_BEFORE[segment == NUMBERS], session, {"segment": segment, "start": lost[0][0]})
-        return lost_messages(damaged, self.session_key(session), plain(found[0][0]) if found else None)
+        return lost_messages(damaged, self.session_key(session), found[0][0] if found else None)
 
 
 def holes(records: Sequence[Record], first: int, last: int) -> dict[int, list[Range]]:

@@ -1,7 +1,6 @@
 """What a question reads together: several statements that see one moment, in one round trip."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from shared_core.records import (
@@ -21,7 +20,6 @@ from shared_core.records import (
 from shared_core.stores.gaps import Range, by_segment, missing
 from shared_core.stores.postgres.gap_tables import holes, holes_of
 from shared_core.stores.postgres.message_tables import AT, COLUMNS, MessageTables, found_by, record_of
-from shared_core.stores.postgres.texts import FORM, plain, text
 from shared_core.stores.postgres.transactions import Statement, columns
 from shared_core.stores.postgres.tree_tables import SEGMENT_COLUMNS, STATE, read_segment, read_state
 from shared_core.stores.row_values import read_vector
@@ -103,7 +101,6 @@ _MAIN_LINES = (
 )
 
 _NOTHING = SessionState(None, 0, 0)
-_vector_row = partial(read_vector, FORM)
 
 
 class JointReads(MessageTables):
@@ -187,7 +184,7 @@ class JointReads(MessageTables):
     def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
         """Return what `Store.main_news` returns."""
         ranges = columns([(session, *numbers) for session, numbers in wanted.items()], ("sessions", "afters", "uptos"))
-        given = {**ranges, "main": MAIN, "name": FORM.optional(space)}
+        given = {**ranges, "main": MAIN, "name": space}
         asked = (_MAIN_HEADS, _MAIN_LINES, _MAIN_SPACES, _MAIN_RECORDS, *(() if space is None else (_MAIN_VECTORS,)))
         heads, *others = self.together([Statement(sql, None, given) for sql in asked])
         lines, spaces, records, vectors = (by_session(rows) for rows in (*others, *([[]] if space is None else [])))
@@ -198,9 +195,9 @@ class JointReads(MessageTables):
             found[session] = MainNews(
                 read,
                 [read_segment(session, row[1:]) for row in lines.get(session, ())],
-                [plain(name) for _, name in spaces.get(session, ())],
+                [name for _, name in spaces.get(session, ())],
                 list(map(record_of, records.get(session, ()))),
-                [_vector_row(row[1:]) for row in vectors.get(session, ())],
+                [read_vector(row[1:]) for row in vectors.get(session, ())],
             )
         return found
 
@@ -221,9 +218,9 @@ class JointReads(MessageTables):
 
     def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
         """Return what `Store.known_vectors` returns."""
-        rows = [(*position, text(hash_)) for position, hash_ in hashes.items()]
-        values = {**columns(rows, ("segments", "depths", "hashes")), "name": text(space)}
-        found = [_vector_row(row[1:]) for row in self.run(_KNOWN_VECTORS, session, values)]
+        rows = [(*position, hash_) for position, hash_ in hashes.items()]
+        values = {**columns(rows, ("segments", "depths", "hashes")), "name": space}
+        found = [read_vector(row[1:]) for row in self.run(_KNOWN_VECTORS, session, values)]
         texts = set(hashes.values())
         return [row for row in found if row[1] in texts]
 
@@ -235,7 +232,7 @@ def _asked(session: int, query: Query) -> list[Statement]:
             return [_state_of(session, query.branch)]
         case Line():
             named = isinstance(query.head, str)
-            head = {"branch": text(str(query.head))} if isinstance(query.head, str) else query.head._asdict()
+            head = {"branch": str(query.head)} if isinstance(query.head, str) else query.head._asdict()
             values = {"known": list(query.known), "newest": max(query.newest, 0), **head}
             head_sql = _BRANCH if named else _POSITION
             asked = [Statement(sql.replace("{head}", head_sql), session, values) for sql in (_LINE, _TAIL)]
@@ -245,7 +242,7 @@ def _asked(session: int, query: Query) -> list[Statement]:
 
 
 def _state_of(session: int, branch: str | None) -> Statement:
-    return Statement(STATE, session, {"branch": FORM.optional(branch)})
+    return Statement(STATE, session, {"branch": branch})
 
 
 def by_session(rows: Sequence[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:

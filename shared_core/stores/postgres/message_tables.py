@@ -26,13 +26,13 @@ from shared_core.records import (
     title_of,
 )
 from shared_core.stores.gaps import by_segment, missing, runs
+from shared_core.stores.postgres.damage import damaged
 from shared_core.stores.postgres.gap_tables import GapTables, holes, holes_of
-from shared_core.stores.postgres.texts import FORM, after_all, plain, text
 from shared_core.stores.postgres.transactions import Statement, columns
 from shared_core.stores.postgres.tree_tables import SEGMENTS, read_segment
 from shared_core.stores.row_values import TEXTS, checksum_of, message_values, read_record, shown_record, span_of
 
-record_of = partial(read_record, FORM)
+record_of = partial(read_record, damaged)
 """Return the record in a row of `COLUMNS`; StoreError if the row is damaged."""
 
 _NAMES = (
@@ -128,7 +128,7 @@ class MessageTables(GapTables):
     """Messages, what they sum up, and ids that are not stored again."""
 
     def get(self, session: int, ids: Sequence[str]) -> list[Record]:
-        return self._records(BY_ID, session, {"ids": list(map(text, ids))}) if ids else []
+        return self._records(BY_ID, session, {"ids": list(ids)}) if ids else []
 
     def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
         records = self._records(AT, session, columns(positions, ("segments", "depths")))
@@ -173,7 +173,7 @@ class MessageTables(GapTables):
     def stored(self, session: int) -> list[tuple[Position, str]]:
         """Return what `Store.stored` returns. No checksum is looked at."""
         sql = "SELECT segment, depth, id FROM {s}.messages WHERE session = %(session)s ORDER BY seq"
-        return [(Position(segment, depth), plain(id_)) for segment, depth, id_ in self.run(sql, session)]
+        return [(Position(segment, depth), id_) for segment, depth, id_ in self.run(sql, session)]
 
     def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
         found = self.run(_COVERS, session, {"segments": list(segments)})
@@ -181,14 +181,14 @@ class MessageTables(GapTables):
 
     def newest_question(self, session: int, stretch: Stretch) -> Newest | None:
         found = self.run(_NEWEST_QUESTION, session, stretch._asdict())
-        return Newest(plain(found[0][0]), found[0][1]) if found else None
+        return Newest(found[0][0], found[0][1]) if found else None
 
     def count(self, session: int, stretches: Collection[Stretch]) -> int:
         """Return how many messages some stretches hold."""
         return int(self.run(_COUNT, session, columns(list(stretches), ("segments", "starts", "uptos")))[0][0])
 
     def turn_number(self, session: int, turn_id: str, upto: Position) -> int | None:
-        found = self.run(_TURN_NUMBER, session, {**upto._asdict(), "turn_id": text(turn_id)})
+        found = self.run(_TURN_NUMBER, session, {**upto._asdict(), "turn_id": turn_id})
         return found[0][0] if found else None
 
     def insert_records(
@@ -216,13 +216,13 @@ class MessageTables(GapTables):
 
     def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
         sql = "SELECT id FROM {s}.tombstones WHERE session = %(session)s AND id = ANY(%(ids)s::text[])"
-        return {plain(id_) for (id_,) in self.run(sql, session, {"ids": list(map(text, ids))})} if ids else set()
+        return {id_ for (id_,) in self.run(sql, session, {"ids": list(ids)})} if ids else set()
 
     def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
         more = "" if after is None else "AND id > %(after)s "
         sql = f"SELECT id FROM {{s}}.tombstones WHERE session = %(session)s {more}ORDER BY id LIMIT %(limit)s"
-        found = self.run(sql, session, {"after": FORM.optional(after), "limit": max(limit, 0)})
-        return [plain(id_) for (id_,) in found]
+        found = self.run(sql, session, {"after": after, "limit": max(limit, 0)})
+        return [id_ for (id_,) in found]
 
     def insert_tombstones(self, session: int, ids: Sequence[str]) -> None:
         sql = (
@@ -231,7 +231,7 @@ class MessageTables(GapTables):
             "ON CONFLICT DO NOTHING"
         )
         if ids:
-            self.run(sql, session, {"ids": list(map(text, ids))})
+            self.run(sql, session, {"ids": list(ids)})
 
     def overview(self, user_ids: Collection[str | None], limit: int) -> list[SessionInfo]:
         """Return what `Store.overview` returns, in two statements."""
@@ -239,7 +239,7 @@ class MessageTables(GapTables):
         infos = [(_info(row), row[0]) for row in found]
         page = sorted(infos, key=lambda one: (one[0].last, one[1]), reverse=True)[: max(limit, 0)]
         asked = self.run(_TITLES, None, {"sessions": [key for _, key in page]}) if page else []
-        shown = {row[0]: record for row in asked if (record := shown_record(FORM, row))}
+        shown = {row[0]: record for row in asked if (record := shown_record(damaged, row))}
         titles = {key: title_of(record.message.content) for key, record in shown.items()}
         return [replace(info, title=info.title or titles.get(key)) for info, key in page]
 
@@ -250,12 +250,12 @@ def found_by(session: int, criterion: Criterion) -> Statement:
         case After():
             return Statement(_AFTER, session, {"seq": criterion.seq, "limit": max(criterion.limit, 0)})
         case InTurn():
-            return Statement(_TURN, session, {"turn_id": text(criterion.turn_id)})
+            return Statement(_TURN, session, {"turn_id": criterion.turn_id})
         case Pinned():
             return Statement(_PINNED, session, {})
         case IdPrefix():
-            low = text(criterion.prefix)
-            high = after_all(low)
+            low = criterion.prefix
+            high = _after_all(low)
             below = "" if high is None else "AND m.id < %(high)s "
             sql = f"{_SELECT}AND m.id >= %(low)s {below}ORDER BY m.seq LIMIT %(limit)s"
             return Statement(sql, session, {"low": low, "high": high, "limit": max(criterion.limit, 0)})
@@ -270,7 +270,7 @@ def found_by(session: int, criterion: Criterion) -> Statement:
 
 def rows_of(session: int, records: Sequence[Record]) -> list[tuple[Any, ...]]:
     """Return the rows of messages, all columns in order."""
-    rows = [message_values(FORM, session, record) for record in records]
+    rows = [message_values(session, record) for record in records]
     prints = [None if record.alone else fingerprint(record.message) for record in records]
     return [(*row, checksum_of(row), found_by) for row, found_by in zip(rows, prints, strict=True)]
 
@@ -292,15 +292,14 @@ def naming_faults(rows: Sequence[tuple[Any, ...]]) -> Iterator[None]:
     except ProgramLimitExceeded as error:
         longest = max((row[4] for row in rows), key=len)
         raise StoreError(
-            f"message {plain(longest)[:100]!r} cannot be stored: its id is too long: {error.diag.message_primary}"
+            f"message {longest[:100]!r} cannot be stored: its id is too long: {error.diag.message_primary}"
         ) from error
 
 
 def _info(row: tuple[Any, ...]) -> SessionInfo:
     _, user_id, session_id, messages, branches, first, last, title = row
     times = span_of(first, last)
-    named = FORM.optional_plain(title)
-    return SessionInfo(plain(session_id), FORM.optional_plain(user_id), messages, branches, *times, named)
+    return SessionInfo(session_id, user_id, messages, branches, *times, title)
 
 
 def parts_of(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
@@ -310,9 +309,7 @@ def parts_of(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]
     for row in rows:
         own = sum(len(value or "") for value in row[-TEXTS - 2 : -2])
         if own > _LARGEST // 4 and any(len((value or "").encode()) > _LARGEST for value in row[-TEXTS - 2 : -2]):
-            raise StoreError(
-                f"message {plain(row[4])[:100]!r} cannot be stored: a text may have {_LARGEST:,} bytes at most"
-            )
+            raise StoreError(f"message {row[4][:100]!r} cannot be stored: a text may have {_LARGEST:,} bytes at most")
         if part and size + own > _TOGETHER:
             yield part
             part, size = [], 0
@@ -320,3 +317,12 @@ def parts_of(rows: Sequence[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]
         size += own
     if part:
         yield part
+
+
+def _after_all(prefix: str) -> str | None:
+    """Return the least text, by code points, that comes after all that begin with a prefix; None if there is none."""
+    for end in range(len(prefix), 0, -1):
+        last = ord(prefix[end - 1])
+        if last < 0x10FFFF:
+            return prefix[: end - 1] + chr(0xE000 if last == 0xD7FF else last + 1)
+    return None

@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import Any
 
 from shared_core.stores.postgres.postgres_schema import MIGRATIONS
-from shared_core.stores.postgres.texts import plain
 from shared_core.stores.postgres.transactions import Statements
 
 _OWN = {"{live}": "true", "{sessions}": "{s}.names"}
@@ -37,9 +36,6 @@ class PostgresInspector:
         for mark, own in _OWN.items():
             sql = sql.replace(mark, own)
         return self._statements.run(sql, session, values)
-
-    def plain(self, value: str | bytes) -> str:
-        return plain(str(value))
 
     def size(self) -> int:
         """See `Inspector`. Other schemas of the database are counted, too."""

@@ -60,8 +60,7 @@ MIGRATIONS: list[Migration] = [
             # Ids of messages, segments and branches are counted in the row of their session. This counts what has to be
             # unique in the database.
             "CREATE SEQUENCE {s}.numbers AS bigint",
-            # Two sessions that swap names need a name in between: no text that somebody gives has a mark like the one
-            # used for these, see `texts.MARK`.
+            # Two sessions that swap names need a name in between: see `_BETWEEN` in `tree_tables`.
             """CREATE TABLE {s}.names (
                 session bigint NOT NULL PRIMARY KEY,
                 user_id text COLLATE "C",

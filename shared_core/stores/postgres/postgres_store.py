@@ -250,7 +250,6 @@ class PostgresStore(IndexedStore):
 
 
 def _schema_name(name: str) -> str:
-    encoded = name_value("schema", name).encode("utf-8", "surrogatepass")
-    if len(encoded) > _NAME_BYTES or "\0" in name or any("\ud800" <= one <= "\udfff" for one in name):
+    if len(name_value("schema", name).encode()) > _NAME_BYTES:
         raise ValueError(f"schema={name!r}: expected a name of at most {_NAME_BYTES} bytes that PostgreSQL can hold")
     return name

@@ -5,7 +5,6 @@ from typing import Any
 from shared_core.errors import StoreError
 from shared_core.stores.postgres.connections import Connection
 from shared_core.stores.postgres.postgres_schema import NAMES, RECORD, TABLES
-from shared_core.stores.postgres.texts import text
 from shared_core.stores.postgres.transactions import Schema
 
 _NOBODY = "n"
@@ -24,7 +23,7 @@ _GRANTED = (
 
 def setting_of(user_id: str | None) -> str:
     """Return what a transaction is told about the user it is for; None: nobody's sessions."""
-    return _NOBODY if user_id is None else f"u{text(user_id)}"
+    return _NOBODY if user_id is None else f"u{user_id}"
 
 
 def check_security(connection: Connection, schema: Schema, label: str, *, wanted: bool) -> None:

@@ -20,13 +20,16 @@ from shared_core.records import (
 )
 from shared_core.store import ALL
 from shared_core.stores import row_values
-from shared_core.stores.postgres.texts import FORM, MARK, plain, text
+from shared_core.stores.postgres.damage import damaged
 from shared_core.stores.postgres.transactions import Statement, Statements
 from shared_core.stores.row_values import check_row, checksum_of, position_values, read_ref, segment_values
 from shared_core.stores.rows import BranchEnd, IndexedRows
 
-_check = partial(check_row, FORM)
-read_segment = partial(row_values.read_segment, FORM)
+_BETWEEN = "renamed"
+"""Begins the names of sessions that swap their names, in between."""
+
+_check = partial(check_row, damaged)
+read_segment = partial(row_values.read_segment, damaged)
 """Return the segment in a row of `SEGMENT_COLUMNS`; StoreError if it is damaged."""
 
 # Not IS NOT DISTINCT FROM, for which PostgreSQL uses no index.
@@ -166,7 +169,7 @@ class TreeTables(IndexedRows):
 
     def session(self, user_id: str | None, session_id: str) -> int | None:
         sql = _SESSION_OF_NOBODY if user_id is None else _SESSION
-        found = self.run(sql, None, {"user": FORM.optional(user_id), "name": text(session_id)})
+        found = self.run(sql, None, {"user": user_id, "name": session_id})
         return found[0][0] if found else None
 
     def sessions(self, user_ids: Collection[str | None] | None, after: int = 0, limit: int = 2**31) -> list[SessionKey]:
@@ -177,24 +180,24 @@ class TreeTables(IndexedRows):
     def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
         more = "user_id > %(after)s" if after is not None else "user_id IS NOT NULL"
         sql = f"SELECT DISTINCT user_id FROM {{s}}.names WHERE {more} ORDER BY user_id LIMIT %(limit)s"
-        found = self.run(sql, None, {"after": FORM.optional(after), "limit": max(limit, 0)})
-        return [plain(user) for (user,) in found]
+        found = self.run(sql, None, {"after": after, "limit": max(limit, 0)})
+        return [user for (user,) in found]
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
-        found = self.run(f"{_SESSIONS}WHERE session_id = %(name)s ORDER BY session", None, {"name": text(session_id)})
+        found = self.run(f"{_SESSIONS}WHERE session_id = %(name)s ORDER BY session", None, {"name": session_id})
         return [_session_key(row) for row in found]
 
     def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
         by_words = isinstance(message, int)
         sql = _HOLDING.replace('m.id = %(wanted)s COLLATE "C"', "m.fingerprint = %(wanted)s") if by_words else _HOLDING
-        values = {"wanted": message if isinstance(message, int) else text(message)}
+        values = {"wanted": message}
         found = self._of_users(sql, values, [user_id], "session")
         return [_session_key(row) for row in found]
 
     def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
         """See `Rows`. A mark is the oldest transaction that was running, and the time when the server was started."""
         if since is not None:
-            given = {"user": FORM.optional(user_id), "since": since[0], "main": MAIN}
+            given = {"user": user_id, "since": since[0], "main": MAIN}
             whose = _OF_USER[user_id is None]  # `names` tells; the other narrows the search
             sql = _CHANGED.replace("{user}", whose.format("owner")).replace("{named}", whose.format("user_id"))
             rows = self.run(sql, None, given)
@@ -205,7 +208,7 @@ class TreeTables(IndexedRows):
         return self._all_of(user_id)
 
     def _all_of(self, user_id: str | None) -> MainChanges:
-        users = {"users": [text(user_id)] if user_id is not None else [], "nobody": user_id is None}
+        users = {"users": [user_id] if user_id is not None else [], "nobody": user_id is None}
         asked = Statement(f"{_MAIN_STATES}{_OF_USERS}ORDER BY n.session", None, _MAIN_VALUES | users)
         (moment,), rows = self.together([Statement(_MOMENT, None, {}), asked])
         return MainChanges([_session_state(row) for row in rows], moment, True)
@@ -216,7 +219,7 @@ class TreeTables(IndexedRows):
         """Return the rows of a query on sessions that belong to some users, oldest first; None: everybody's."""
         if user_ids is None:
             return self.run(f"{sql}ORDER BY {order}", None, values)
-        named = {"users": [text(one) for one in user_ids if one is not None], "nobody": None in user_ids}
+        named = {"users": [one for one in user_ids if one is not None], "nobody": None in user_ids}
         return self.run(f"{sql}{_OF_USERS}ORDER BY {order}", None, {**values, **named})
 
     def session_keys(self) -> list[int]:
@@ -225,9 +228,9 @@ class TreeTables(IndexedRows):
 
     def insert_session(self, user_id: str | None, session_id: str) -> int | None:
         sql = "INSERT INTO {s}.names VALUES ({next}, %(user)s, %(name)s) ON CONFLICT DO NOTHING RETURNING session"
-        found = self.run(sql, None, {"user": FORM.optional(user_id), "name": text(session_id)})
+        found = self.run(sql, None, {"user": user_id, "name": session_id})
         for (session,) in found:
-            self.run(_INSERT_SESSION, session, {"user": FORM.optional(user_id)})
+            self.run(_INSERT_SESSION, session, {"user": user_id})
             return int(session)
         return None
 
@@ -238,12 +241,12 @@ class TreeTables(IndexedRows):
     def rename_sessions(self, names: Mapping[int, str]) -> None:
         sql = "UPDATE {s}.names SET session_id = %(name)s WHERE session = %(session)s"
         for session in names if len(names) > 1 else ():
-            self.run(sql, session, {"name": f"{MARK} {session}"})
+            self.run(sql, session, {"name": f"{_BETWEEN} {session}"})
         for session, name in names.items():
-            self.run(sql, session, {"name": text(name)})
+            self.run(sql, session, {"name": name})
 
     def state(self, session: int, branch: str | None) -> SessionState | None:
-        return read_state(session, branch, self.run(STATE, session, {"branch": FORM.optional(branch)}))
+        return read_state(session, branch, self.run(STATE, session, {"branch": branch}))
 
     def raise_version(self, session: int) -> None:
         self.run(_RAISE_VERSION, session)
@@ -271,16 +274,16 @@ class TreeTables(IndexedRows):
         self.run(_COUNT_SEGMENT, session, {"segment": segment.segment})
 
     def end(self, session: int, branch: str) -> BranchEnd | None:
-        found = self.run(_END, session, {"branch": text(branch)})
+        found = self.run(_END, session, {"branch": branch})
         if not found:
             return None
         last_seq, _, segment, depth, checksum, tip, forgetful = found[0]
-        head = head_of(session, text(branch), segment, depth, checksum, tip)
+        head = head_of(session, branch, segment, depth, checksum, tip)
         return BranchEnd(head, tip, depth is None, last_seq, forgetful)
 
     def branches(self, session: int) -> list[Branch]:
         found = self.run(_BRANCHES, session)
-        return [Branch(plain(name), head_of(session, name, *columns)) for name, *columns in found]
+        return [Branch(name, head_of(session, name, *columns)) for name, *columns in found]
 
     def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
         row = branch_row(session, name, head.segment, None if attached else head.depth)
@@ -288,10 +291,10 @@ class TreeTables(IndexedRows):
 
     def detach_branches(self, session: int, segments: Collection[int]) -> None:
         for name, segment, depth in self.run(_ATTACHED, session, {"segments": list(segments)}):
-            self.put_branch(session, plain(name), Position(segment, depth))
+            self.put_branch(session, name, Position(segment, depth))
 
     def rename_branch(self, session: int, name: str, to: str) -> None:
-        names = {"name": text(name), "to": text(to)}
+        names = {"name": name, "to": to}
         where = "WHERE session = %(session)s AND name = %(name)s"
         for row in self.run(
             f"SELECT session, %(to)s::text, segment, depth FROM {{s}}.branches {where}", session, names
@@ -303,24 +306,24 @@ class TreeTables(IndexedRows):
                 "UPDATE {s}.refs SET name = %(to)s, checksum = %(checksum)s "
                 "WHERE session = %(session)s AND ref = %(ref)s"
             )
-            self.run(sql, session, {"to": text(to), "ref": ref, "checksum": checksum_of(own)})
+            self.run(sql, session, {"to": to, "ref": ref, "checksum": checksum_of(own)})
 
     def drop_branch(self, session: int, name: str) -> None:
         sql = "DELETE FROM {s}.branches WHERE session = %(session)s AND name = %(name)s"
-        self.run(sql, session, {"name": text(name)})
+        self.run(sql, session, {"name": name})
 
     def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = ALL) -> list[Ref]:
         named = "" if name is None else "AND name = %(name)s "
-        values = {"kind": kind, "limit": max(limit, 0), "name": FORM.optional(name)}
+        values = {"kind": kind, "limit": max(limit, 0), "name": name}
         found = self.run(f"{_REFS}{named}ORDER BY ref DESC LIMIT %(limit)s", session, values)
-        return [read_ref(FORM, session, row) for row in found]
+        return [read_ref(damaged, session, row) for row in found]
 
     def insert_ref(self, session: int, ref: Ref) -> None:
         positions = (*position_values(ref.position), *position_values(ref.base))
-        row = (session, ref.kind, text(ref.name), *positions, text(ref.note))
+        row = (session, ref.kind, ref.name, *positions, ref.note)
         names = ("kind", "name", "segment", "depth", "base_segment", "base_depth", "note")
         values = dict(zip(names, row[1:], strict=True))
-        created_at = text(ref.created_at) if ref.created_at else f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+        created_at = ref.created_at or f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
         self.run(_INSERT_REF, session, {**values, "created_at": created_at, "checksum": checksum_of(row)})
 
     def drop_ref(self, session: int, number: int) -> bool:
@@ -330,27 +333,27 @@ class TreeTables(IndexedRows):
 
 def branch_row(session: int, name: str, segment: int, depth: int | None) -> tuple[Any, ...]:
     """Return the session, name, segment, depth and checksum of a branch, as they are stored."""
-    row = (session, text(name), segment, depth)
+    row = (session, name, segment, depth)
     return (*row, checksum_of(row))
 
 
 def read_state(session: int, branch: str | None, rows: Sequence[tuple[Any, ...]]) -> SessionState | None:
     """Return the state in the rows of `STATE`; None if there are none, StoreError if the branch is damaged."""
     for last_seq, epoch, version, segment, depth, checksum, tip in rows:
-        head = None if segment is None else head_of(session, text(branch or ""), segment, depth, checksum, tip)
+        head = None if segment is None else head_of(session, branch or "", segment, depth, checksum, tip)
         return SessionState(head, last_seq, epoch, version)
     return None
 
 
 def head_of(session: int, name: str, segment: int, depth: int | None, checksum: int, tip: int) -> Position:
     """Return where a branch ends, from its row and the tip of its segment; StoreError if the row is damaged."""
-    _check("branch", plain(name), checksum, (session, name, segment, depth))
+    _check("branch", name, checksum, (session, name, segment, depth))
     return Position(segment, tip if depth is None else depth)
 
 
 def _session_key(row: tuple[Any, ...]) -> SessionKey:
     session, user_id, session_id = row
-    return SessionKey(session, FORM.optional_plain(user_id), plain(session_id))
+    return SessionKey(session, user_id, session_id)
 
 
 def _session_state(row: tuple[Any, ...]) -> tuple[SessionKey, SessionState]:

@@ -29,22 +29,6 @@ from shared_core.stores.sqlite.sqlite_schema import MIGRATIONS, Migration
 from shared_core.stores.sqlite.wal import check_log
 
 
-def text(value: str) -> str | bytes:
-    """Return a text as SQLite can hold it: bytes if it has lone surrogates, for which UTF-8 has no form."""
-    if value.isascii():
-        return value
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return value.encode("utf-8", "surrogatepass")
-    return value
-
-
-def plain(value: str | bytes) -> str:
-    """Return the text that was given to `text`."""
-    return value if isinstance(value, str) else value.decode("utf-8", "surrogatepass")
-
-
 @contextmanager
 def transaction(connection: sqlite3.Connection, *, write: bool) -> Iterator[None]:
     """Enter a transaction; it is committed when the block ends, and rolled back if an exception leaves it.

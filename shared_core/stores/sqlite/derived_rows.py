@@ -16,9 +16,9 @@ from shared_core.stores.row_values import (
     vector_checksum,
 )
 from shared_core.stores.rows import SummaryReach
-from shared_core.stores.sqlite.connection import note_scrub_due, plain, text
-from shared_core.stores.sqlite.damage import lenient, note
-from shared_core.stores.sqlite.tree_rows import FORM, TreeRows
+from shared_core.stores.sqlite.connection import note_scrub_due
+from shared_core.stores.sqlite.damage import damaged, note
+from shared_core.stores.sqlite.tree_rows import TreeRows
 
 _PART = 16 * 2**20
 """Bytes of a snapshot in one row; SQLite refuses values of a gigabyte, and copies a value whole."""
@@ -102,52 +102,50 @@ _COUNTS = (
 )
 
 
-_vector_row = partial(read_vector, FORM)
-_summary = partial(read_summary, FORM)
+_summary = partial(read_summary, damaged)
 
 
 class DerivedRows(TreeRows):
     """What is made from messages and goes with them."""
 
     def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
-        name = text(space)
-        self.connection.execute(_PUT_SPACE, (session, name))
-        rows = [(*position, text(hash_), vector) for position, hash_, vector in vectors]
-        self.connection.executemany(_PUT_VECTOR, [(session, name, *row, vector_checksum(*row)) for row in rows])
+        self.connection.execute(_PUT_SPACE, (session, space))
+        rows = [(*position, hash_, vector) for position, hash_, vector in vectors]
+        self.connection.executemany(_PUT_VECTOR, [(session, space, *row, vector_checksum(*row)) for row in rows])
 
     def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
-        return list(map(_vector_row, self.fetch(_VECTORS_AT, (session, text(space), json.dumps(positions)))))
+        return list(map(read_vector, self.fetch(_VECTORS_AT, (session, space, json.dumps(positions)))))
 
     def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
-        return list(map(_vector_row, self.fetch(_VECTORS_AFTER, (session, text(space), *after, max(limit, 0)))))
+        return list(map(read_vector, self.fetch(_VECTORS_AFTER, (session, space, *after, max(limit, 0)))))
 
     def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
         found: list[VectorRow] = []
         with self.one_moment():
             for hash_ in hashes:
-                rows = map(_vector_row, self.fetch(_VECTOR_OF, (session, text(space), text(hash_))))
+                rows = map(read_vector, self.fetch(_VECTOR_OF, (session, space, hash_)))
                 found += [row for row in rows if row[1] == hash_]
         return found
 
     def spaces(self, session: int) -> list[str]:
-        return [plain(row[0]) for row in self.connection.execute(_SPACES, (session,))]
+        return [row[0] for row in self.connection.execute(_SPACES, (session,))]
 
     def put_snapshot(self, session: int, name: str, data: bytes) -> None:
-        view, key = memoryview(data), text(name)
+        view = memoryview(data)
         # At least one part, so that an empty snapshot is not taken for none.
-        parts = [(session, key, n, view[n * _PART : (n + 1) * _PART]) for n in range(len(data) // _PART + 1)]
-        self.connection.execute("DELETE FROM snapshots WHERE session = ? AND name = ?", (session, key))
+        parts = [(session, name, n, view[n * _PART : (n + 1) * _PART]) for n in range(len(data) // _PART + 1)]
+        self.connection.execute("DELETE FROM snapshots WHERE session = ? AND name = ?", (session, name))
         self.connection.executemany("INSERT INTO snapshots VALUES (?, ?, ?, ?)", parts)
 
     def snapshot(self, session: int, name: str) -> bytes | None:
         sql = "SELECT data FROM snapshots WHERE session = ? AND name = ? ORDER BY part"
-        parts = [row[0] for row in self.connection.execute(sql, (session, text(name)))]
+        parts = [row[0] for row in self.connection.execute(sql, (session, name))]
         return b"".join(parts) if parts else None
 
     def insert_summary(self, session: int, summary: Summary) -> None:
         key = self.take_text_keys(1)
-        self.connection.execute("INSERT INTO texts VALUES (?, NULL, ?, NULL)", (key, text(summary.text)))
-        values = summary_values(FORM, summary)
+        self.connection.execute("INSERT INTO texts VALUES (?, NULL, ?, NULL)", (key, summary.text))
+        values = summary_values(summary)
         self.connection.execute(_INSERT_SUMMARY, (session, *values[1:], key, checksum_of(values)))
 
     def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
@@ -187,15 +185,15 @@ class DerivedRows(TreeRows):
     def _erase_message(self, session: int, position: Position) -> tuple[Position, int] | None:
         """Erase a message; return its position and its number, None if there is none."""
         key = (session, *position)
-        with lenient(self.connection):  # it may be erased because it is damaged
-            row = self.connection.execute("SELECT id, text, seq FROM messages " + _AT, key).fetchone()
+        row = self.connection.execute("SELECT text, seq FROM messages " + _AT, key).fetchone()
         if row is None:
             return None
-        self.connection.execute("INSERT INTO tombstones VALUES (?, ?)", (session, text(plain(row[0]))))
+        # Its id is not read, because it may be erased for being damaged.
+        self.connection.execute("INSERT INTO tombstones SELECT session, id FROM messages " + _AT, key)
         self.connection.execute("DELETE FROM messages " + _AT, key)
         self.connection.execute(_BLANK_VECTORS, key)
-        self.connection.execute(_BLANK_TEXT, (row[1],))
-        return position, row[2]
+        self.connection.execute(_BLANK_TEXT, (row[0],))
+        return position, row[1]
 
     def _note_erased(self, session: int, erased: Sequence[tuple[Position, int]]) -> None:
         for segment, depths in by_segment(position for position, _ in erased).items():

@@ -23,9 +23,8 @@ from shared_core.records import (
 )
 from shared_core.stores.gaps import NUMBERS, Range, by_segment, missing, runs
 from shared_core.stores.row_values import TEXTS, checksum_of, lost_messages, message_values, read_record
-from shared_core.stores.sqlite.connection import plain, text
 from shared_core.stores.sqlite.damage import damaged, lenient, note, unexplained
-from shared_core.stores.sqlite.tree_rows import FORM, TreeRows
+from shared_core.stores.sqlite.tree_rows import TreeRows
 
 COLUMNS = (
     "m.session, m.segment, m.depth, m.seq, m.id, m.turn_id, m.turn_no, m.role, m.created_at, m.stays, m.counter, "
@@ -33,7 +32,7 @@ COLUMNS = (
 )
 """The columns that `record_of` reads, of `messages AS m` left-joined with `texts AS t`."""
 
-record_of = partial(read_record, FORM)
+record_of = partial(read_record, damaged)
 """Return the record in a row of `COLUMNS`; StoreError if the row is damaged."""
 
 
@@ -67,12 +66,11 @@ _BY_ID = _SELECT.replace("messages AS m", "messages AS m INDEXED BY messages_id"
 _LOOKED_UP = 100
 """Ids looked up in one statement, which takes a fifth of what one for each does."""
 
-# A range instead of LIKE: nothing is a wildcard, and the index is used. No UTF-8 has a byte 0xFF. Ids with lone
-# surrogates are stored as bytes, which compare as larger than every text.
+# A range instead of LIKE: nothing is a wildcard, and the index is used. No UTF-8 has a byte 0xFF.
 _BY_PREFIX = (
     f"SELECT {COLUMNS} FROM messages AS m LEFT JOIN texts AS t USING (text) WHERE m.session = ?1 AND m.id IN "
-    "(SELECT id FROM messages WHERE session = ?1 AND id >= CAST(?2 AS TEXT) AND id < CAST(?3 AS TEXT) UNION ALL "
-    "SELECT id FROM messages WHERE session = ?1 AND id >= ?2 AND id < ?3) ORDER BY m.seq LIMIT ?4"
+    "(SELECT id FROM messages WHERE session = ?1 AND id >= CAST(?2 AS TEXT) AND id < CAST(?3 AS TEXT)) "
+    "ORDER BY m.seq LIMIT ?4"
 )
 
 # Without being told, SQLite takes a session for so small that it looks at all of its messages; and it does so too where
@@ -144,16 +142,16 @@ class MessageRows(TreeRows):
 
     def _looked_up(self, session: int, ids: Sequence[str]) -> list[Record]:
         marks = ", ".join("?" * len(ids))
-        return self._records(f"{_BY_ID}AND m.id IN ({marks})", (session, *map(text, ids)))
+        return self._records(f"{_BY_ID}AND m.id IN ({marks})", (session, *ids))
 
     def stored(self, session: int) -> list[tuple[Position, str]]:
         """See `Store`. No checksum is looked at."""
         with lenient(self.connection):
             rows = self.connection.execute(_STORED, (session,)).fetchall()
-        return [(Position(segment, depth), plain(id_)) for segment, depth, id_ in rows]
+        return [(Position(segment, depth), id_) for segment, depth, id_ in rows]
 
     def check_absent(self, session: int, ids: Collection[str]) -> None:
-        wanted = json.dumps([id_ for id_ in ids if isinstance(text(id_), str)])
+        wanted = json.dumps(list(ids))
         for sql, why in zip(_LEFT_OF, ("it is missing in an index", "only an index still has it"), strict=True):
             row = self.connection.execute(sql, (session, wanted)).fetchone()
             if row is not None:
@@ -189,11 +187,11 @@ class MessageRows(TreeRows):
             case After():
                 return self._after(session, criterion.seq, criterion.limit)
             case InTurn():
-                return self._records(_TURN, (session, text(criterion.turn_id)))
+                return self._records(_TURN, (session, criterion.turn_id))
             case Pinned():
                 return self._records(_PINNED, (session,))
             case IdPrefix():
-                low = criterion.prefix.encode("utf-8", "surrogatepass")
+                low = criterion.prefix.encode()
                 return self._records(_BY_PREFIX, (session, low, low + b"\xff", max(criterion.limit, 0)))
             case MadeFrom():
                 return self._made_from(session, criterion.positions)
@@ -232,7 +230,7 @@ class MessageRows(TreeRows):
 
     def _loss(self, session: int, segment: int, lost: Sequence[Range]) -> StoreError:
         row = self.connection.execute(_BEFORE_LOSS[segment == NUMBERS], (session, segment, lost[0][0])).fetchone()
-        return lost_messages(damaged, self.session_key(session), None if row is None else plain(row[0]))
+        return lost_messages(damaged, self.session_key(session), row and row[0])
 
     def _made_from(self, session: int, positions: Sequence[Position]) -> list[Record]:
         found: dict[Position, Record] = {}
@@ -253,7 +251,7 @@ class MessageRows(TreeRows):
 
     def newest_question(self, session: int, stretch: Stretch) -> Newest | None:
         row = self.connection.execute(_NEWEST_QUESTION, (session, *stretch)).fetchone()
-        return None if row is None else Newest(plain(row[0]), row[1])
+        return None if row is None else Newest(row[0], row[1])
 
     def count(self, session: int, stretches: Collection[Stretch]) -> int:
         """See `Rows`. No text is read."""
@@ -261,14 +259,14 @@ class MessageRows(TreeRows):
             return sum(int(self.connection.execute(_COUNT, (session, *one)).fetchone()[0]) for one in stretches)
 
     def turn_number(self, session: int, turn_id: str, upto: Position) -> int | None:
-        row = self.connection.execute(_TURN_NUMBER, (session, text(turn_id), *upto)).fetchone()
+        row = self.connection.execute(_TURN_NUMBER, (session, turn_id, *upto)).fetchone()
         return None if row is None else int(row[0])
 
     def insert_records(
         self, session: int, records: Sequence[Record], covers: Sequence[tuple[Position, Stretch]] = ()
     ) -> None:
         key = self.take_text_keys(len(records))
-        rows = [message_values(FORM, session, record) for record in records]
+        rows = [message_values(session, record) for record in records]
         texts = [text_row(number, row) for number, row in enumerate(rows, key)]
         pairs = enumerate(zip(rows, records, strict=True), key)
         messages = [message_row(number, row, record) for number, (row, record) in pairs]
@@ -290,17 +288,17 @@ class MessageRows(TreeRows):
 
     def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
         sql = "SELECT 1 FROM tombstones WHERE session = ? AND id = ?"
-        return {id_ for id_ in ids if self.connection.execute(sql, (session, text(id_))).fetchone()}
+        return {id_ for id_ in ids if self.connection.execute(sql, (session, id_)).fetchone()}
 
     def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
         more = "" if after is None else "AND id > ?2 "
         sql = f"SELECT id FROM tombstones WHERE session = ?1 {more}ORDER BY id LIMIT ?3"
-        values = (session, None if after is None else text(after), max(limit, 0))
-        return [plain(row[0]) for row in self.connection.execute(sql, values)]
+        values = (session, after, max(limit, 0))
+        return [row[0] for row in self.connection.execute(sql, values)]
 
     def insert_tombstones(self, session: int, ids: Iterable[str]) -> None:
         self.connection.executemany(
             "INSERT INTO tombstones SELECT ?1, ?2 WHERE NOT EXISTS "
             "(SELECT 1 FROM messages WHERE session = ?1 AND id = ?2) ON CONFLICT DO NOTHING",
-            [(session, text(id_)) for id_ in ids],
+            [(session, id_) for id_ in ids],
         )

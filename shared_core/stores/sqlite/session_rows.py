@@ -7,10 +7,9 @@ from dataclasses import replace
 from shared_core.messages import Message
 from shared_core.records import SessionInfo, title_of
 from shared_core.stores.row_values import shown_record, span_of
-from shared_core.stores.sqlite.connection import plain, text
 from shared_core.stores.sqlite.damage import damaged
 from shared_core.stores.sqlite.message_rows import COLUMNS
-from shared_core.stores.sqlite.tree_rows import FORM, TreeRows
+from shared_core.stores.sqlite.tree_rows import TreeRows, check_names
 
 # The first and the last message are ends of an index, and the count reads that index alone.
 _OF_SESSION = "FROM messages AS m INDEXED BY messages_seq WHERE m.session = s.session"
@@ -47,7 +46,7 @@ def overview(rows: TreeRows, user_ids: Collection[str | None], limit: int) -> li
     page = found[: max(limit, 0)]
     said: dict[int, list[Message]] = {key: [] for _, key in page}
     for row in rows.fetch(_SHOWN, (json.dumps(list(said)),)):
-        if record := shown_record(FORM, row):
+        if record := shown_record(damaged, row):
             said[row[0]].append(record.message)
     return [_titled(info, said[key]) for info, key in page]
 
@@ -58,7 +57,7 @@ def _titled(info: SessionInfo, said: Sequence[Message]) -> SessionInfo:
 
 
 def _sessions(rows: TreeRows, user_ids: Collection[str | None]) -> Iterator[tuple[SessionInfo, int]]:
-    users: list[tuple[str | bytes | None, ...]] = [(None if one is None else text(one),) for one in set(user_ids)]
+    users: list[tuple[str | None, ...]] = [(one,) for one in set(user_ids)]
     condition = "WHERE s.user_id IS ?" if users else ""
     for values in users or [()]:
         for key, *fields in rows.fetch(_SESSIONS + condition, values):
@@ -67,12 +66,12 @@ def _sessions(rows: TreeRows, user_ids: Collection[str | None]) -> Iterator[tupl
 
 
 def _info(
-    user_id: str | bytes | None, session_id: str | bytes, messages: int, branches: int, first: str, last: str,
-    title: str | bytes | None,
+    user_id: str | None, session_id: str, messages: int, branches: int, first: str, last: str,
+    title: str | None,
 ) -> SessionInfo:  # fmt: skip
+    check_names(user_id, session_id, title)
     try:
         times = span_of(first, last)
     except ValueError as error:
         raise damaged(f"a time of session {session_id!r}", str(error)) from error
-    user, named = (None if one is None else plain(one) for one in (user_id, title))
-    return SessionInfo(plain(session_id), user, messages, branches, *times, named)
+    return SessionInfo(session_id, user_id, messages, branches, *times, title)

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from shared_core.stores.sqlite.connection import migrate, plain
+from shared_core.stores.sqlite.connection import migrate
 from shared_core.stores.sqlite.wal import look_into
 
 _LISTED = 20
@@ -73,9 +73,6 @@ class SQLiteInspector:
         for mark, own in _OWN.items():
             sql = sql.replace(mark, own)
         return self._connection.execute(_VALUE.sub(r":\1", sql), {"session": session, **values}).fetchall()
-
-    def plain(self, value: str | bytes) -> str:
-        return plain(value)
 
     def size(self) -> int:
         """See `Inspector`. The write-ahead log is not counted."""

@@ -22,7 +22,6 @@ from shared_core.records import (
 )
 from shared_core.store import ALL
 from shared_core.stores.row_values import (
-    RowForm,
     check_row,
     checksum_of,
     position_values,
@@ -31,13 +30,10 @@ from shared_core.stores.row_values import (
     segment_values,
 )
 from shared_core.stores.rows import BranchEnd, IndexedRows
-from shared_core.stores.sqlite.connection import plain, text, transaction
+from shared_core.stores.sqlite.connection import transaction
 from shared_core.stores.sqlite.damage import damaged, is_undecodable, lenient
 
-FORM = RowForm(text, plain, damaged)
-"""How SQLite holds texts, and what it says about damage."""
-
-_check = partial(check_row, FORM)
+_check = partial(check_row, damaged)
 
 _HOLDS = "EXISTS (SELECT 1 FROM messages AS m WHERE m.session = sessions.session AND m.{column} = ?)"
 
@@ -163,15 +159,15 @@ class TreeRows(IndexedRows):
     def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
         more = "user_id > ?2" if after is not None else "user_id NOT NULL"
         sql = f"SELECT DISTINCT user_id FROM sessions WHERE {more} ORDER BY user_id LIMIT ?1"
-        values = (max(limit, 0), *(() if after is None else (text(after),)))
-        return [plain(row[0]) for row in self.connection.execute(sql, values)]
+        values = (max(limit, 0), *(() if after is None else (after,)))
+        return [row[0] for row in self.connection.execute(sql, values)]
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
         sql = "SELECT session, user_id, session_id FROM sessions WHERE session_id = ? ORDER BY session"
-        return [_session_key(*row) for row in self.connection.execute(sql, (text(session_id),))]
+        return [_session_key(*row) for row in self.connection.execute(sql, (session_id,))]
 
     def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
-        column, value = ("fingerprint", message) if isinstance(message, int) else ("id", text(message))
+        column, value = ("fingerprint", message) if isinstance(message, int) else ("id", message)
         sql = f"SELECT session, user_id, session_id FROM sessions WHERE {_HOLDS.format(column=column)}"
         return [_session_key(*row) for row in self._of_users(sql, (value,), [user_id])]
 
@@ -184,10 +180,10 @@ class TreeRows(IndexedRows):
         with self.one_moment():
             text_key, changed = self.connection.execute(_MOMENT).fetchone()
             if undoable or since is None or not _few(text_key - since[0], changed - since[1], since[2]):
-                found = self._of_users(_MAIN_STATES, (text(MAIN), *ROOT), [user_id])
+                found = self._of_users(_MAIN_STATES, (MAIN, *ROOT), [user_id])
                 states = [(_session_key(*row[:3]), _state(Position(*row[6:]), *row[3:6])) for row in found]
                 return MainChanges(states, None if undoable else (text_key, changed, len(states)), True)
-            values = (text(MAIN), *since[:2], None if user_id is None else text(user_id))
+            values = (MAIN, *since[:2], user_id)
             rows = self.connection.execute(_CHANGED, values).fetchall()
         heads = (None if row[6] is None else Position(*row[6:]) for row in rows)
         states = [(_session_key(*row[:3]), _state(head, *row[3:6])) for row, head in zip(rows, heads, strict=True)]
@@ -200,7 +196,7 @@ class TreeRows(IndexedRows):
         end = "ORDER BY session LIMIT ?"
         if user_ids is None:
             return self.connection.execute(f"{sql} {end}", (*values, limit)).fetchall()
-        users = [None if user is None else text(user) for user in user_ids]
+        users = list(user_ids)
         rows = (self.connection.execute(f"{sql} AND user_id IS ? {end}", (*values, user, limit)) for user in users)
         with self.one_moment():
             return sorted({row[0]: row for some in rows for row in some}.values())[:limit]
@@ -210,8 +206,7 @@ class TreeRows(IndexedRows):
         return [row[0] for row in self.connection.execute(sql)]
 
     def insert_session(self, user_id: str | None, session_id: str) -> int | None:
-        user = None if user_id is None else text(user_id)
-        values = (ident_of(user_id, session_id), user, text(session_id))
+        values = (ident_of(user_id, session_id), user_id, session_id)
         sql = (
             "INSERT INTO sessions (ident, user_id, session_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING "
             "RETURNING session"
@@ -226,22 +221,20 @@ class TreeRows(IndexedRows):
 
     def rename_sessions(self, names: Mapping[int, str]) -> None:
         keys = [self.session_key(session) for session in names]
-        rows = [
-            (ident_of(one.user_id, names[one.key]), text(names[one.key]), one.key) for one in keys if one is not None
-        ]
+        rows = [(ident_of(one.user_id, names[one.key]), names[one.key], one.key) for one in keys if one is not None]
         # No `ident` is a bare number: two sessions may swap their names, and none meets the other's on the way.
         self.connection.executemany("UPDATE sessions SET ident = session WHERE session = ?", [row[2:] for row in rows])
         self.connection.executemany("UPDATE sessions SET ident = ?, session_id = ? WHERE session = ?", rows)
 
     def state(self, session: int, branch: str | None) -> SessionState | None:
-        row = self.connection.execute(_STATE, (session, None if branch is None else text(branch))).fetchone()
+        row = self.connection.execute(_STATE, (session, branch)).fetchone()
         if row is None:
             return None
         last_seq, epoch, changes, segment, depth, own_depth, checksum, whole = row
         if not whole:
             raise damaged(f"the newest message of session number {session}", "it is missing")
         if segment is not None:
-            _check("branch", branch, checksum, (session, text(branch or ""), segment, own_depth))
+            _check("branch", branch, checksum, (session, branch or "", segment, own_depth))
         return _state(None if segment is None else Position(segment, depth), last_seq, epoch, changes)
 
     def raise_version(self, session: int) -> None:
@@ -249,11 +242,11 @@ class TreeRows(IndexedRows):
 
     def segment(self, session: int, segment: int) -> Segment | None:
         row = self.connection.execute(f"{_SEGMENTS}AND g.segment = ?", (session, segment)).fetchone()
-        return None if row is None else read_segment(FORM, session, row)
+        return None if row is None else read_segment(damaged, session, row)
 
     def segments(self, session: int, after: int, limit: int) -> list[Segment]:
         sql = f"{_SEGMENTS}AND g.segment > ? ORDER BY g.segment LIMIT ?"
-        return [read_segment(FORM, session, row) for row in self.fetch(sql, (session, after, max(limit, 0)))]
+        return [read_segment(damaged, session, row) for row in self.fetch(sql, (session, after, max(limit, 0)))]
 
     def raise_number(self, session: int, seq: int) -> None:
         sql = "UPDATE sessions SET least_seq = max(least_seq, ?2) WHERE session = ?1"
@@ -268,18 +261,18 @@ class TreeRows(IndexedRows):
         self.connection.execute(_PUT_SEGMENT, (*values, segment.tip, checksum_of(values)))
 
     def end(self, session: int, branch: str) -> BranchEnd | None:
-        row = self.connection.execute(_END, (session, text(branch))).fetchone()
+        row = self.connection.execute(_END, (session, branch)).fetchone()
         if row is None:
             return None
         segment, depth, tip, attached, checksum, last_seq, forgetful, self._text_key = row
-        _check("branch", branch, checksum, (session, text(branch), segment, None if attached else depth))
+        _check("branch", branch, checksum, (session, branch, segment, None if attached else depth))
         return BranchEnd(Position(segment, depth), tip, bool(attached), last_seq, bool(forgetful))
 
     def branches(self, session: int) -> list[Branch]:
         found = []
         for name, segment, depth, attached, checksum in self.fetch(_BRANCHES, (session,)):
             _check("branch", name, checksum, (session, name, segment, None if attached else depth))
-            found.append(Branch(plain(name), Position(segment, depth)))
+            found.append(Branch(name, Position(segment, depth)))
         return found
 
     def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
@@ -288,39 +281,40 @@ class TreeRows(IndexedRows):
         if session not in self._ordinals:
             self._ordinals[session] = int(self.connection.execute(_LAST_ORDINAL, (session,)).fetchone()[0])
         self._ordinals[session] += 1
-        row = (session, text(name), head.segment, depth)
+        row = (session, name, head.segment, depth)
         self.connection.execute(_PUT_BRANCH, (*row, self._ordinals[session], checksum_of(row)))
 
     def detach_branches(self, session: int, segments: Collection[int]) -> None:
         wanted = (session, json.dumps(list(segments)))
         for name, segment, depth in self.connection.execute(_ATTACHED, wanted).fetchall():
-            self.put_branch(session, plain(name), Position(segment, depth))
+            self.put_branch(session, name, Position(segment, depth))
 
     def rename_branch(self, session: int, name: str, to: str) -> None:
         found = "SELECT session, ?3, segment, depth FROM branches WHERE session = ?1 AND name = ?2"
-        for row in self.fetch(found, (session, text(name), text(to))):
+        for row in self.fetch(found, (session, name, to)):
             sql = "UPDATE branches SET name = ?, checksum = ? WHERE session = ? AND name = ?"
-            self.connection.execute(sql, (row[1], checksum_of(row), session, text(name)))
+            self.connection.execute(sql, (row[1], checksum_of(row), session, name))
         found = (
             "SELECT session, kind, ?3, segment, depth, base_segment, base_depth, note, ref FROM refs "
             "WHERE session = ?1 AND name = ?2 AND kind IN ('move', 'stash', 'head')"
         )
-        rows = self.fetch(found, (session, text(name), text(to)))
+        rows = self.fetch(found, (session, name, to))
         values = [(row[2], checksum_of(row[:-1]), row[-1]) for row in rows]
         self.connection.executemany("UPDATE refs SET name = ?, checksum = ? WHERE ref = ?", values)
 
     def drop_branch(self, session: int, name: str) -> None:
-        self.connection.execute("DELETE FROM branches WHERE session = ? AND name = ?", (session, text(name)))
+        self.connection.execute("DELETE FROM branches WHERE session = ? AND name = ?", (session, name))
 
     def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = ALL) -> list[Ref]:
         wanted = "AND kind = ? " if name is None else "AND kind = ? AND name = ? "
-        values = (session, kind, *(() if name is None else (text(name),)), max(limit, 0))
-        return [read_ref(FORM, session, row) for row in self.fetch(f"{_REFS}{wanted}ORDER BY ref DESC LIMIT ?", values)]
+        values = (session, kind, *(() if name is None else (name,)), max(limit, 0))
+        rows = self.fetch(f"{_REFS}{wanted}ORDER BY ref DESC LIMIT ?", values)
+        return [read_ref(damaged, session, row) for row in rows]
 
     def insert_ref(self, session: int, ref: Ref) -> None:
         positions = (*position_values(ref.position), *position_values(ref.base))
-        created_at = text(ref.created_at) if ref.created_at else None
-        values = (session, ref.kind, text(ref.name), *positions, text(ref.note))
+        created_at = ref.created_at or None
+        values = (session, ref.kind, ref.name, *positions, ref.note)
         self.connection.execute(_INSERT_REF, (*values, checksum_of(values), created_at))
 
     def drop_ref(self, session: int, number: int) -> bool:
@@ -328,9 +322,9 @@ class TreeRows(IndexedRows):
         return bool(self.connection.execute(sql, (session, number)).rowcount)
 
 
-def ident_of(user_id: str | None, session_id: str) -> str | bytes:
+def ident_of(user_id: str | None, session_id: str) -> str:
     """Return a text that no other (user_id, session_id) has."""
-    return text(json.dumps([user_id, session_id], ensure_ascii=False))
+    return json.dumps([user_id, session_id], ensure_ascii=False)
 
 
 def _state(head: Position | None, last_seq: int, epoch: int, changes: int) -> SessionState:
@@ -343,5 +337,12 @@ def _few(texts: int, changes: int, sessions: int) -> bool:
     return min(texts, changes) >= 0 and texts + changes <= _FEW + _FEW_EACH * sessions
 
 
-def _session_key(session: int, user: bytes | str | None, session_id: bytes | str) -> SessionKey:
-    return SessionKey(session, None if user is None else plain(user), plain(session_id))
+def _session_key(session: int, user: str | None, session_id: str) -> SessionKey:
+    check_names(user, session_id)
+    return SessionKey(session, user, session_id)
+
+
+def check_names(*names: object) -> None:
+    """Raise StoreError if a name of a session, which has no checksum, is no text."""
+    if not all(isinstance(name, str | None) for name in names):
+        raise damaged("the name of a session", f"{names!r} are no texts")

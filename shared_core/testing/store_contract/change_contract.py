@@ -72,7 +72,7 @@ class ChangeContract:
     def test_whoever_asks_for_changes_knows_what_is_on_every_main(self, store: Store) -> None:
         """After every kind of change, whether it was asked before each or not for a while."""
         sessions = [Session(store, name, "ann") for name in "abc"]
-        others = [Session(store, "a", user) for user in (None, "\ud800", "bob")]
+        others = [Session(store, "a", user) for user in (None, "\ue000", "bob")]
         for one in (*sessions, *others):
             one.append(MAIN, drafts("u1", "a1", "u2", "a2"))
         often, rarely, nobody = Follower(store, "ann"), Follower(store, "ann"), Follower(store, None)

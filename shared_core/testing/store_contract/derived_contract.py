@@ -86,7 +86,7 @@ class SummaryContract:
         session.append("side", drafts("u3"), at=Position(0, 1))
         side = session.tree.branches["side"]
         one, three = summary("one", Position(0, 1)), summary("three", Position(0, 3))
-        odd = Summary("NUL \0, \ud800 and <|end|>\n", Position(0, 1), side, "", 0, datetime(2020, 1, 1, tzinfo=UTC))
+        odd = Summary("BEL \a, \ue000 and <|end|>\n", Position(0, 1), side, "", 0, datetime(2020, 1, 1, tzinfo=UTC))
         elsewhere = summary("elsewhere", side)
         for kept in (one, three, odd, elsewhere):
             assert store.keep(key, kept, 0) is True

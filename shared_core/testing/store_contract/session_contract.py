@@ -38,19 +38,19 @@ class SessionContract:
     def test_sessions_are_described(self, store: Store) -> None:
         """Counts, the times of the ends, and the first words of the user; the one added to last comes first."""
         told = {}
-        for user, name in ((None, "a"), ("ann", "a"), ("ann", "b"), ("ann", "empty"), ("\ud800", "\udfff")):
+        for user, name in ((None, "a"), ("ann", "a"), ("ann", "b"), ("ann", "empty"), ("\ue000", "\uf8ff")):
             told[user, name] = store.create_session(user, name)
         store.append(told[None, "a"], MAIN, [_said("s", 5, "rules", "system"), _said("u", 6, " What\n\tis it? ")])
         store.append(told["ann", "a"], MAIN, [_said("u1", 1, "one"), _said("a1", 3, "two", "assistant")])
         store.append(told["ann", "a"], "side", [_said("u2", 2, "later, of an earlier time")], at=Position(0, 0))
         store.change(told["ann", "a"], [Create("third", Position(0, 0))])
         store.append(told["ann", "b"], MAIN, [_said("a", 7, "nobody asked", "assistant")])
-        store.append(told["\ud800", "\udfff"], MAIN, [_said("u", 7, "x\x00y \ud800" + "z" * 500)])
+        store.append(told["\ue000", "\uf8ff"], MAIN, [_said("u", 7, "x\x01y \ue000" + "z" * 500)])
         nobody = SessionInfo("a", None, 2, 1, _after(5), _after(6), "What is it?")
         first = SessionInfo("a", "ann", 3, 3, _after(1), _after(2), "one")
         second = SessionInfo("b", "ann", 1, 1, _after(7), _after(7), None)
-        title = "x\x00y \ud800" + "z" * (TITLE_CHARACTERS - 6) + "…"
-        odd = SessionInfo("\udfff", "\ud800", 1, 1, _after(7), _after(7), title)
+        title = "x\x01y \ue000" + "z" * (TITLE_CHARACTERS - 6) + "…"
+        odd = SessionInfo("\uf8ff", "\ue000", 1, 1, _after(7), _after(7), title)
         assert store.overview() == [odd, second, nobody, first]
         assert store.overview("ann") == [second, first]
         assert store.overview(None) == [nobody]
@@ -60,7 +60,7 @@ class SessionContract:
 
     def test_users_and_sessions_are_read_by_pages(self, store: Store) -> None:
         """Of every size; users in one order, nobody left out, and those without sessions are none."""
-        names = [None, "ann", "Ann", "", "\ud800", "\U0001f600", "\uffff", "ann", None, "bob"]
+        names = [None, "ann", "Ann", "", "\ue000", "\U0001f600", "\uffff", "ann", None, "bob"]
         keys = [store.create_session(user, f"s{number}") for number, user in enumerate(names)]
         everything, users = store.sessions(), store.users()
         assert [one.key for one in everything] == keys
@@ -107,7 +107,7 @@ class SessionContract:
         """It stands for the first question, until it is taken away or all is forgotten."""
         key = store.create_session(None, "a")
         store.append(key, MAIN, [_said("u1", 1, "text")])
-        for given, shown in [("Porto", "Porto"), ("\ud800 trip", "\ud800 trip"), (None, "text"), ("Faro", "Faro")]:
+        for given, shown in [("Porto", "Porto"), ("\ue000 trip", "\ue000 trip"), (None, "text"), ("Faro", "Faro")]:
             give_title(store, key, given)
             assert [info.title for info in store.overview()] == [shown]
         store.forget(key, [Position(0, 0)], branches=True)
@@ -116,7 +116,7 @@ class SessionContract:
 
     def test_the_states_of_main_are_those_of_sessions_that_have_messages_there(self, store: Store) -> None:
         """A session whose messages are all on other branches is left out, and so is one without messages."""
-        keys = [store.create_session(user, str(number)) for number, user in enumerate(["ann", None, "ann", "\ud800"])]
+        keys = [store.create_session(user, str(number)) for number, user in enumerate(["ann", None, "ann", "\ue000"])]
         store.create_session("ann", "empty")
         for key in keys:
             store.append(key, MAIN, drafts("u1", "a1"))
@@ -127,7 +127,7 @@ class SessionContract:
         store.forget(keys[2], [Position(0, 1)])
         expected = [(one, store.state(one.key, MAIN)) for one in store.sessions() if one.key in keys]
         assert [one.key for one, _ in expected] == keys
-        for user, own in (("ann", expected[::2]), (None, expected[1:2]), ("\ud800", expected[3:]), ("nobody", [])):
+        for user, own in (("ann", expected[::2]), (None, expected[1:2]), ("\ue000", expected[3:]), ("nobody", [])):
             assert store.main_changes(user).states == own
 
     def test_a_renamed_session_keeps_everything(self, store: Store) -> None:
@@ -135,7 +135,7 @@ class SessionContract:
         key, other = store.create_session("ann", "old"), store.create_session("bob", "new")
         store.append(key, MAIN, drafts("u1", "a1"))
         records, state = store.find(key, After(0, ALL)), store.state(key, MAIN)[:3]
-        for name in ("new", "\ud800", "", '"]', "new", "new"):
+        for name in ("new", "\ue000", "", '"]', "new", "new"):
             store.rename_session(key, name)
             assert (store.session("ann", "old"), store.session("ann", name)) == (None, key)
             assert [one for one in store.sessions() if one.key == key] == [(key, "ann", name)]
