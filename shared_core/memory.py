@@ -242,7 +242,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
     @suggests_names
     def follow(
         self, messages: Sequence[MessageLike], *, after: FollowedHistory | None = None, removed: Removed = "keep",
-        since: str | None = None,
+        since: str | None = None, rewritten: bool = False,
     ) -> FollowedHistory:  # fmt: skip
         """Store what is new in a history that a client sends again with each request, and check out its end.
 
@@ -265,20 +265,23 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
                 not missed.
             since: with `"leave_out"`, the id of a message of the history: all that is stored before it stays, such as
                 what a summary replaced. What the history says before it, such as that summary, is not stored.
+            rewritten: whether the client may have written answers anew, all of which are stored as they came: an
+                answer without an id that says what none of its turn does, and after which the history goes on, is the
+                stored one that stands there.
 
         Returns:
             The whole history, with the ids under which its messages are stored.
         """
         given = self._stripped(message_list(messages))
         one_of("removed", removed, get_args(Removed))
-        return self._follow(given, after or FollowedHistory(), removed, since)[0]
+        return self._follow(given, after or FollowedHistory(), removed, since, rewritten)[0]
 
     @reported("follow", lambda watch, result: watch.told(result[1]))
     def _follow(
-        self, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None
+        self, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None, rewritten: bool
     ) -> tuple[FollowedHistory, list[Message]]:
         with self._lock:
-            history, stored = follow(self._checkout, messages, after, removed, since)
+            history, stored = follow(self._checkout, messages, after, removed, since, rewritten)
             self._indexes.note_stored()
             return history, stored
 

@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from shared_core.history.followed import Followed, FollowedHistory
 from shared_core.history.forms import Forms
-from shared_core.history.normal_form import says_the_same
+from shared_core.history.normal_form import normal_form, says_the_same, whatever_is_answered
 from shared_core.messages import Message
 from shared_core.records import MAIN, Branch, Position, Record
 from shared_core.session.live import LiveSession
@@ -53,17 +53,19 @@ class Line:
         said: the history, without its system prompt.
         start: the stored message that the history continues. None: it begins the conversation.
         whole: whether the history is the whole conversation.
+        rewritten: whether the client may have written answers anew.
     """
 
     def __init__(
         self, live: LiveSession, new_id: Callable[[], str], said: Sequence[Message], start: Record | None,
-        *, whole: bool,
+        *, whole: bool, rewritten: bool = False,
     ) -> None:  # fmt: skip
         self.live = live
         self.new_id = new_id
         self.said = said
         self.start = start
         self.whole = whole
+        self.rewritten = rewritten
         self.forms = Forms(live, said, 0 if whole else CHECKED)
 
     def followed(self, anchor: Anchor | None) -> Followed | None:
@@ -162,10 +164,24 @@ class Line:
 
         As many messages without ids as are missing in the store were forgotten; a client may lack them, too.
         """
-        if upto and (not gap or self.said[upto - 1].id is not None) and self.forms.is_one(upto - 1, record):
+        if upto and (not gap or self.said[upto - 1].id is not None) and self._stands_for(upto - 1, record):
             return upto - 1
         first = max(0, self._first_left(upto, gap) - 1)
         return next((at for at in range(first, upto) if self.forms.is_one(at, record)), None)
+
+    def _stands_for(self, index: int, record: Record) -> bool:
+        """Return whether a message of a history is the stored one that stands there, or an answer written anew.
+
+        The history goes on after an answer that is known. One that says what another answer of the turn says is that.
+        """
+        if self.forms.is_one(index, record):
+            return True
+        message, stored = self.said[index], record.message
+        if not self.rewritten or message.id is not None or message.role != "assistant" or index + 1 == len(self.said):
+            return False
+        if whatever_is_answered(normal_form(message)) != whatever_is_answered(normal_form(stored)):
+            return False
+        return all(one.message.turn_id != stored.turn_id for one in self.forms.of(index))
 
     def _first_left(self, upto: int, gap: int) -> int:
         """Return the index of the first of the messages before one of the history that may all be left out."""
@@ -269,7 +285,7 @@ class Line:
         for path in (self.live.path, *(self.live.path_to(branch.head) for branch in branches)):
             ahead = self.along(path, path.index_of(record.position) + 1) if path.covers(record.position) else ()
             found = next((one for _, one in ahead if one is not None), None)
-            if found is not None and self.forms.is_one(index, found):
+            if found is not None and self._stands_for(index, found):
                 return found
         return None
 

@@ -9,7 +9,7 @@ from shared_core.errors import StaleHeadError
 from shared_core.history.followed import Followed, FollowedHistory
 from shared_core.history.forms import families, saying
 from shared_core.history.line import CHECKED, Line, end_of, newest_path
-from shared_core.history.normal_form import NormalForm, fingerprint, normal_forms
+from shared_core.history.normal_form import NormalForm, fingerprint, normal_forms, whatever_is_answered
 from shared_core.messages import Message
 from shared_core.records import InTurn, Position, Record
 from shared_core.session.checkout import Checkout, if_unmoved, no_changes
@@ -25,8 +25,9 @@ REPEATED = 3
 
 
 def follow(
-    checkout: Checkout, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None
-) -> tuple[FollowedHistory, list[Message]]:
+    checkout: Checkout, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None,
+    rewritten: bool,
+) -> tuple[FollowedHistory, list[Message]]:  # fmt: skip
     """Store what is new in a history and check out its end; see `InfiniteMemory.follow`.
 
     Returns:
@@ -34,18 +35,19 @@ def follow(
     """
     while True:
         try:
-            return _follow(checkout, messages, after, removed, since)
+            return _follow(checkout, messages, after, removed, since, rewritten)
         except StaleHeadError:  # another process added to the branch since the history was matched with it
             continue
 
 
 def _follow(
-    checkout: Checkout, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None
-) -> tuple[FollowedHistory, list[Message]]:
+    checkout: Checkout, messages: Sequence[Message], after: FollowedHistory, removed: Removed, since: str | None,
+    rewritten: bool,
+) -> tuple[FollowedHistory, list[Message]]:  # fmt: skip
     """Do it once; StaleHeadError if the branch moved meanwhile: what others said there may belong to another branch."""
     live = checkout.live
     live.sync()
-    followed = Matcher(live, checkout.writer.stamps.id).follow(messages, after, removed, since)
+    followed = Matcher(live, checkout.writer.stamps.id, rewritten=rewritten).follow(messages, after, removed, since)
     if followed.at is not None:
         checkout.stand_at(followed.at)
         checkout.writer.open_turn = followed.turn
@@ -68,6 +70,7 @@ class Matcher:
     |---|---|
     | a message with a stored id and text | the stored one, if what is said before it is, too |
     | one without an id | the stored one that says the same (`normal_form`), if all before it does |
+    | an answer without an id that nothing says, and more after it; `rewritten` | the stored answer that stands there |
     | an answer with an unknown id | the stored one that says the same there: `add` stored it |
     | a stored id with another text | an edited message: a branch, with copies of what comes after it |
     | a forgotten id; as many messages without ids as are missing there | left out, but for the newest question |
@@ -85,11 +88,13 @@ class Matcher:
     Args:
         live: the session.
         new_id: returns an id for a new message.
+        rewritten: whether the client may have written answers anew. Then all of them are stored as they came.
     """
 
-    def __init__(self, live: LiveSession, new_id: Callable[[], str]) -> None:
+    def __init__(self, live: LiveSession, new_id: Callable[[], str], *, rewritten: bool = False) -> None:
         self.live = live
         self.new_id = new_id
+        self.rewritten = rewritten
 
     def follow(
         self, messages: Sequence[Message], after: FollowedHistory, removed: Removed = "keep", since: str | None = None
@@ -113,15 +118,18 @@ class Matcher:
         if kept is None:
             return self._followed(said, known)
         first = len(said_of(messages[:kept]))
-        replaced = Line(self.live, self.new_id, said[:first], None, whole=True).forms
+        replaced = self._line(said[:first], None).forms
         ids = [next((one.message.id for one in replaced.of(n) if said[n].id), None) for n in range(first)]
-        rest = Line(self.live, self.new_id, said[first:], None, whole=True)
+        rest = self._line(said[first:], None)
         anchored = next((one for n in range(len(rest.said)) if (one := self._form_beside(rest, n, known))), None)
         followed = rest.after(None, []) if anchored is None else self._followed(rest.said, rest.before(anchored))
         return replace(followed, history=FollowedHistory((*ids, *followed.history.ids)))
 
+    def _line(self, said: Sequence[Message], start: Record | None, *, whole: bool = True) -> Line:
+        return Line(self.live, self.new_id, said, start, whole=whole, rewritten=self.rewritten)
+
     def _followed(self, said: Sequence[Message], start: Record | None) -> Followed:
-        line = Line(self.live, self.new_id, said, start, whole=True)
+        line = self._line(said, start)
         followed = line.followed(line.anchor())
         assert followed is not None  # a whole history begins the conversation
         return followed
@@ -142,7 +150,7 @@ class Matcher:
     def _part(self, messages: Sequence[Message], after: FollowedHistory) -> Followed:
         """Match a history of which the client may have left out the beginning."""
         said = said_of(messages)
-        line = Line(self.live, self.new_id, said, self._newest_of(after.split()[0]), whole=False)
+        line = self._line(said, self._newest_of(after.split()[0]), whole=False)
         if not after and self._repeats_a_question(line):
             return self._continue(line, *self._active_path())
         followed = line.followed(line.anchor())
@@ -243,6 +251,8 @@ class Matcher:
         """
         old, sent = normal_forms(record.message for record in tail), normal_forms(line.said)
         count = overlap(old, sent)
+        if not count and self.rewritten and line.said[-1:] and line.said[-1].role != "assistant":
+            count = overlap([*map(whatever_is_answered, old)], [*map(whatever_is_answered, sent)])
         first, count = (len(tail) - count, count) if count else longest_match(old, sent)
         if not count:
             at = None if path is self.live.path else path.head

@@ -43,6 +43,12 @@ def says_the_same(one: Message, other: Message) -> bool:
     return normal_form(one) == normal_form(other)
 
 
+def whatever_is_answered(form: NormalForm) -> NormalForm:
+    """Return the form of a message; of an answer, without what it says: clients may write it anew."""
+    role, _, calls, answered = form
+    return (role, "", tuple((id_, name, "") for id_, name, _ in calls), answered) if role == "assistant" else form
+
+
 def fingerprint(message: Message) -> int | None:
     """Return a digest of what one message says, and of nothing said before it; None for a part of a system prompt.
 

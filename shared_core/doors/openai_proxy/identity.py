@@ -6,11 +6,6 @@ from uuid import uuid4
 
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.serving.bearer_tokens import ANY_USER
-from shared_core.history.normal_form import fingerprint, normal_forms, says_the_same
-from shared_core.messages import Message
-from shared_core.records import After, Says, SessionKey
-from shared_core.session.turns import said_of
-from shared_core.store import Store
 
 USER_HEADERS = ("x-user-id", "x-openwebui-user-id")
 SESSION_HEADERS = ("x-session-id", "x-openwebui-chat-id")
@@ -28,18 +23,6 @@ LONGEST_RESPONSE_ID = 2048
 
 UNSET = frozenset({"", "null", "none", "undefined", "new"})
 """What programs send if they have no name yet: a template that is filled with nothing, or a new chat's."""
-
-ALIKE = 8
-"""How many conversations of a user that hold the same message are told apart; the newest."""
-
-LOOKED_FOR = 8
-"""How many messages at the end of a history conversations are looked up by."""
-
-READ_FIRST = 16
-"""How many messages are read to tell how a conversation begins."""
-
-COMPARED = 64
-"""How many messages at the end of a history are looked up in each conversation that begins like it."""
 
 Headers = Sequence[tuple[str, str]]
 
@@ -123,58 +106,6 @@ def checked_name(name: str, value: str, longest: int = LONGEST_NAME) -> str | No
     if len(value) > longest or not value.isprintable() or "{{" in value:
         raise Refused(400, f"{name}: expected 1 to {longest} characters that can be printed, and no {{{{")
     return value
-
-
-# Conversations that no request names
-
-
-def session_like(store: Store, user_id: str | None, messages: Sequence[Message]) -> str | None:
-    """Return the conversation of a user that holds most of a history; None: none begins like it.
-
-    Of those that hold equally much of it, the one that ends where the history does is taken, and then the oldest.
-    """
-    said = said_of(messages)
-    answered = next((n for n, message in enumerate(said, 1) if message.role == "assistant"), None)
-    best: tuple[tuple[int, bool], str] | None = None
-    for one in sessions_saying(store, user_id, said[: _known_upto(said)])[-ALIKE:] if answered is not None else ():
-        first = said_of(record.message for record in store.find(one.key, After(0, READ_FIRST)))
-        if not _begins_like(first, said[:answered]) and not store.state(one.key).epoch:
-            continue
-        wanted = [print_ for print_ in map(fingerprint, said[-COMPARED:]) if print_ is not None]
-        fit = len(store.find(one.key, Says(wanted, 1))), _ends_in(store, one.key, said[-COMPARED:])
-        if best is None or fit > best[0]:
-            best = fit, one.session_id
-    return None if best is None else best[1]
-
-
-def _begins_like(first: Sequence[Message], said: Sequence[Message]) -> bool:
-    """Return whether a conversation begins with an exchange; `first` are its first messages."""
-    return len(first) >= len(said) and all(map(says_the_same, first, said))
-
-
-def _ends_in(store: Store, session: int, said: Sequence[Message]) -> bool:
-    """Return whether the newest messages of a conversation stand together in a history."""
-    newest = store.find(session, After(max(0, store.state(session).last_seq - LOOKED_FOR), LOOKED_FOR))
-    end, sent = normal_forms(said_of(record.message for record in newest)), normal_forms(said)
-    return any(end == sent[upto - len(end) : upto] for upto in range(len(end), len(sent) + 1))
-
-
-def _known_upto(said: Sequence[Message]) -> int:
-    """Return how many messages there are up to the newest answer; what follows it is new."""
-    return max((n for n, message in enumerate(said, 1) if message.role == "assistant"), default=0)
-
-
-def sessions_saying(store: Store, user_id: str | None, said: Sequence[Message]) -> list[SessionKey]:
-    """Return the conversations of a user that hold one of the newest of some messages, a rare one; the oldest first."""
-    best: list[SessionKey] = []
-    for message in said[: -LOOKED_FOR - 1 : -1]:
-        wanted = fingerprint(message)
-        found = store.sessions_with(user_id, wanted) if wanted is not None else []
-        if found and (not best or len(found) < len(best)):
-            best = found
-        if 0 < len(best) <= ALIKE:
-            break
-    return sorted(best, key=lambda one: one.key)
 
 
 def new_session() -> str:

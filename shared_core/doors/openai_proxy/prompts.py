@@ -10,13 +10,14 @@ from types import MappingProxyType
 from typing import Any
 
 from shared_core.doors.openai_proxy.asides import Asides
-from shared_core.doors.openai_proxy.identity import new_session, session_like
+from shared_core.doors.openai_proxy.identity import new_session
 from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.doors.openai_proxy.protocol import ApiRequest
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.openai_proxy.response_ids import answer_named, keep_name, messages_with, to_be_named
 from shared_core.errors import BudgetError
 from shared_core.events import EventHook, MemoryEvent
+from shared_core.history.conversations import session_like
 from shared_core.history.followed import FollowedHistory
 from shared_core.history.normal_form import says_the_same
 from shared_core.memory import InfiniteMemory
@@ -175,8 +176,9 @@ class Prompts:
                         context = self._context(memory, request)
             except BudgetError as error:
                 return replace(_over_limit(request, error), user=user, session=session, history=history)
+            sent = _sent(context, request, history, memory.count)
         return Prompted(
-            _sent(context, request, history), user, session, history, (), context.report.to_dict() if report else None,
+            sent, user, session, history, (), context.report.to_dict() if report else None,
             self._noted(request, context, user, session),
         )  # fmt: skip
 
@@ -195,7 +197,7 @@ class Prompts:
                 context = self._context(memory, request)
             except BudgetError as error:
                 return replace(_over_limit(request, error), user=user, said=said)
-        sent = _sent(context, request, history)
+            sent = _sent(context, request, history, memory.count)
         return Prompted(
             sent, user, said=said, report=context.report.to_dict() if report else None,
             number=self._noted(request, context, user, None),
@@ -268,8 +270,8 @@ def _followed(
 ) -> FollowedHistory:
     """Store what is new in a request, after a response if it names one."""
     if after is not None:
-        return memory.follow(request.messages, after=after)
-    history = memory.follow(request.messages, removed="keep" if named else "leave_out")
+        return memory.follow(request.messages, after=after, rewritten=True)
+    history = memory.follow(request.messages, removed="keep" if named else "leave_out", rewritten=True)
     if named and all(message.role != "assistant" for message in request.messages):
         # The client sends only what is new: answers of two requests at once belong to one branch.
         history = replace(history, branch=memory.branch)
@@ -332,10 +334,13 @@ def _as_sent(request: ApiRequest) -> tuple[Any, ...]:
     return tuple(chain(*request.sent))
 
 
-def _sent(context: Context, request: ApiRequest, history: FollowedHistory) -> tuple[Any, ...]:
+def _sent(
+    context: Context, request: ApiRequest, history: FollowedHistory, count: Callable[[Message], int]
+) -> tuple[Any, ...]:
     """Return the messages of a prompt as the API writes them; what the client sent itself goes on as it was sent.
 
-    The memory keeps what it knows of a message. A client may send more, such as fields of its provider.
+    The memory keeps what it knows of a message. A client may send more, such as fields of its provider, and an answer
+    in its own words.
     """
     if all(message.role != "user" for message in context.messages):
         return _as_sent(request)  # nothing is asked that a prompt could be built for
@@ -345,11 +350,12 @@ def _sent(context: Context, request: ApiRequest, history: FollowedHistory) -> tu
     sent: list[Any] = []
     for message, made in zip(context.messages, request.entries(context), strict=True):
         said, raw = own.get(message.id or "", (None, ()))
-        sent += raw if said is not None and _unchanged(message, said) else made
+        sent += raw if said is not None and _goes_on(message, said, count) else made
     return tuple(sent)
 
 
-def _unchanged(message: Message, said: Message) -> bool:
-    """Return whether a message of a prompt is what the client said: nothing is put beside it, and nothing left out."""
-    nothing_beside = message.grounding is None and said.grounding is None
-    return nothing_beside and says_the_same(message, said) and message.media_tokens == said.media_tokens
+def _goes_on(message: Message, said: Message, count: Callable[[Message], int]) -> bool:
+    """Return whether a message of a prompt is sent as the client said it: nothing is put beside it, or left out."""
+    if message.grounding is not None or said.grounding is not None or message.media_tokens != said.media_tokens:
+        return False
+    return says_the_same(message, said) or (said.role == "assistant" and count(said) <= count(message))

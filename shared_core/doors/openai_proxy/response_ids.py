@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from shared_core.display import short
-from shared_core.doors.openai_proxy.identity import sessions_saying
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.openai_proxy.responses_items import ids_of
+from shared_core.history.conversations import sessions_saying
 from shared_core.history.followed import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message

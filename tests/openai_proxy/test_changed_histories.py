@@ -1,0 +1,113 @@
+"""The rules of docs/serve.md: whatever a client changes in what it sends again, a talk is one line of one session."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from shared_core import SessionPool
+from shared_core.doors.openai_proxy.app import create_app
+from shared_core.doors.openai_proxy.upstream import Upstream
+from shared_core.store import Store
+from shared_core.testing import HashingEmbedder
+from tests.openai_proxy.test_rewritten_answers import shape
+
+Answer = dict[str, Any]
+Post = Callable[[list[Answer]], Answer]
+
+
+class Model:
+    """Thinks, answers in Markdown, calls a tool for each third question, and says something else each time."""
+
+    def __init__(self) -> None:
+        self.said = 0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        newest = json.loads(request.content)["messages"][-1]
+        asked = newest["role"] == "user"
+        number = int(newest["content"].split()[1] if asked else newest["tool_call_id"].split("-")[0])
+        self.said += 1
+        text = f"**Answer {number}** of `{self.said}`: the ferry leaves at {number} and comes back.  \n"
+        message: Answer = {"role": "assistant", "content": f"<think>\nHm.\n</think>\n\n{text}"}
+        if asked and number % 3 == 2:
+            function = {"name": "time", "arguments": '{"port": "Oslo", "day": 3}'}
+            calls = [{"id": f"{number}-{self.said}", "type": "function", "function": function}]
+            message = {"role": "assistant", "content": None, "tool_calls": calls}
+        return httpx.Response(200, json={"id": "c", "choices": [{"index": 0, "message": message}]})
+
+
+def with_text(change: Callable[[str], str]) -> Callable[[Answer], Answer]:
+    return lambda answer: {**answer, "content": change(answer["content"])} if answer.get("content") else answer
+
+
+def without_thought(text: str) -> str:
+    return text.partition("</think>")[2]
+
+
+def with_arguments(written: str) -> Callable[[Answer], Answer]:
+    def change(answer: Answer) -> Answer:
+        calls = [
+            {**call, "function": {**call["function"], "arguments": written}} for call in answer.get("tool_calls", ())
+        ]
+        return {**answer, "content": answer.get("content") or "", "tool_calls": calls} if calls else answer
+
+    return change
+
+
+CHANGES: dict[str, Callable[[Answer], Answer]] = {
+    "nothing": lambda answer: answer,
+    "space": with_text(str.strip),
+    "thoughts": with_text(without_thought),
+    "parts": lambda answer: {**answer, "content": [{"type": "text", "text": answer["content"] or ""}]},
+    "JSON of arguments": with_arguments('{"day":3,"port":"Oslo"}'),
+    "arguments": with_arguments('{"port": "Oslo"}'),
+    "markup": with_text(lambda text: re.sub(r"[*`]", "", without_thought(text))),
+    "its end": with_text(lambda text: without_thought(text)[: len(without_thought(text)) // 2]),
+    "another text": with_text(lambda _: "Zusammengefasst: die Abfahrt und die Rückkehr."),
+}
+"""What clients do to an answer before they send it again."""
+
+
+@contextmanager
+def asking(store: Store, *, named: bool) -> Iterator[Post]:
+    """Yield what sends a history through the memory, and returns the answer."""
+    pool = SessionPool(store, embedder=HashingEmbedder())
+    app = create_app(pool, Upstream("http://model.invalid/v1", transport=httpx.MockTransport(Model())))
+    headers = {"x-session-id": "talk"} if named else {}
+    with TestClient(app, base_url="http://127.0.0.1", headers=headers) as http:
+
+        def post(messages: list[Answer]) -> Answer:
+            told = http.post("/v1/chat/completions", json={"model": "m", "messages": messages})
+            message: Answer = told.raise_for_status().json()["choices"][0]["message"]
+            return message
+
+        yield post
+
+
+def turn(post: Post, said: list[Answer], question: str, change: Callable[[Answer], Answer], window: int = 0) -> None:
+    """Ask, answer a call, and note the answers as the client writes them."""
+    said.append({"role": "user", "content": question})
+    while True:
+        answer = post(said[-window:])
+        said.append(change(answer))
+        if not answer.get("tool_calls"):
+            return
+        said.append({"role": "tool", "tool_call_id": answer["tool_calls"][0]["id"], "content": "at nine"})
+
+
+WAYS = [(change, named, 0) for change in CHANGES for named in (True, False)] + [(one, True, 5) for one in CHANGES]
+# Who names no conversation keeps half of the words of the first answer.
+
+
+@pytest.mark.parametrize(("change", "named", "window"), [way for way in WAYS if way[:2] != ("another text", False)])
+def test_a_talk_is_one_line(store: Store, change: str, *, named: bool, window: int) -> None:
+    said: list[Answer] = []
+    with asking(store, named=named) as post:
+        for number in range(10):
+            turn(post, said, f"Question {number} of mine", CHANGES[change], window)
+    assert shape(store) == [(len(said), ["main"])]
