@@ -3,17 +3,20 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from shared_core import SessionPool
+from shared_core import InfiniteMemory, SessionPool
 from shared_core.doors.openai_proxy.app import create_app
 from shared_core.doors.openai_proxy.upstream import Upstream
 from shared_core.store import Store
+from shared_core.stores import SQLiteStore
 from shared_core.testing import HashingEmbedder
 from tests.openai_proxy.test_rewritten_answers import shape
 
@@ -100,6 +103,13 @@ def turn(post: Post, said: list[Answer], question: str, change: Callable[[Answer
         said.append({"role": "tool", "tool_call_id": answer["tool_calls"][0]["id"], "content": "at nine"})
 
 
+def lines(store: Store) -> tuple[list[str], int]:
+    """Return what is said on the line that everybody sees without naming a branch, and how many branches there are."""
+    (info,) = store.overview(None)
+    with InfiniteMemory(store, session_id=info.session_id) as memory:
+        return [one.content for one in memory.messages() if one.role == "user"], len(memory.branches())
+
+
 WAYS = [(change, named, 0) for change in CHANGES for named in (True, False)] + [(one, True, 5) for one in CHANGES]
 # Who names no conversation keeps half of the words of the first answer.
 
@@ -111,3 +121,29 @@ def test_a_talk_is_one_line(store: Store, change: str, *, named: bool, window: i
         for number in range(10):
             turn(post, said, f"Question {number} of mine", CHANGES[change], window)
     assert shape(store) == [(len(said), ["main"])]
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["ask", "ask", "regenerate", "edit"]), st.sampled_from([*CHANGES]), st.integers(0, 3)),
+    min_size=3, max_size=8,
+)  # fmt: skip
+
+
+@settings(max_examples=25)
+@given(steps=steps, named=st.booleans())
+def test_only_edits_and_answers_asked_anew_are_branches(steps: list[tuple[str, str, int]], *, named: bool) -> None:
+    """The line that was answered last is the conversation, whatever branches there are."""
+    said: list[Answer] = []
+    with closing(SQLiteStore(":memory:")) as store, asking(store, named=named) as post:
+        turn(post, said, "Question 0 of mine", CHANGES["space"])
+        branches = 1
+        for number, (step, change, back) in enumerate(steps, 1):
+            asked = [n for n, one in enumerate(said) if one["role"] == "user"]
+            question = f"Question {number} of mine"
+            if step != "ask" and len(asked) > 1:
+                at = asked[max(1, len(asked) - 1 - back)]
+                question = said[at]["content"] if step == "regenerate" else question
+                del said[at:]
+                branches += 1
+            turn(post, said, question, CHANGES[change])
+            assert lines(store) == ([one["content"] for one in said if one["role"] == "user"], branches)

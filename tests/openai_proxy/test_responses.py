@@ -149,7 +149,7 @@ def test_an_older_response_is_gone_on_after_on_a_branch(store: Store) -> None:
         ask(client, "By train", previous_response_id=other.id)
     (info,) = store.overview(None)
     assert info.branches == 3
-    assert texts(store, info.session_id) == ["Where to?", "I see 1.", "To Porto", "I see 3."]
+    assert texts(store, info.session_id) == ["Where to?", "I see 1.", "To Faro", "I see 3.", "By train", "I see 5."]
 
 
 def test_a_response_of_another_user_or_of_none_is_refused(store: Store) -> None:

@@ -238,6 +238,8 @@ class Prompts:
             with self._alone(prompted.session, prompted.user) as memory:
                 answer = to_be_named(store, memory, answer)
                 keep_name(memory, answer, memory.follow(answer, after=prompted.history))
+                if memory.branch is not None:  # else the answer was known, and the conversation has gone on
+                    memory.make_main()
             return prompted.session
         if not prompted.said:
             return None
