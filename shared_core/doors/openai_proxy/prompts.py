@@ -176,7 +176,7 @@ class Prompts:
                         context = self._context(memory, request)
             except BudgetError as error:
                 return replace(_over_limit(request, error), user=user, session=session, history=history)
-            sent = _sent(context, request, history, memory.count)
+            sent = _sent(context, request, history)
         return Prompted(
             sent, user, session, history, (), context.report.to_dict() if report else None,
             self._noted(request, context, user, session),
@@ -197,7 +197,7 @@ class Prompts:
                 context = self._context(memory, request)
             except BudgetError as error:
                 return replace(_over_limit(request, error), user=user, said=said)
-            sent = _sent(context, request, history, memory.count)
+            sent = _sent(context, request, history)
         return Prompted(
             sent, user, said=said, report=context.report.to_dict() if report else None,
             number=self._noted(request, context, user, None),
@@ -336,9 +336,7 @@ def _as_sent(request: ApiRequest) -> tuple[Any, ...]:
     return tuple(chain(*request.sent))
 
 
-def _sent(
-    context: Context, request: ApiRequest, history: FollowedHistory, count: Callable[[Message], int]
-) -> tuple[Any, ...]:
+def _sent(context: Context, request: ApiRequest, history: FollowedHistory) -> tuple[Any, ...]:
     """Return the messages of a prompt as the API writes them; what the client sent itself goes on as it was sent.
 
     The memory keeps what it knows of a message. A client may send more, such as fields of its provider, and an answer
@@ -352,12 +350,12 @@ def _sent(
     sent: list[Any] = []
     for message, made in zip(context.messages, request.entries(context), strict=True):
         said, raw = own.get(message.id or "", (None, ()))
-        sent += raw if said is not None and _goes_on(message, said, count) else made
+        sent += raw if said is not None and _goes_on(message, said) else made
     return tuple(sent)
 
 
-def _goes_on(message: Message, said: Message, count: Callable[[Message], int]) -> bool:
+def _goes_on(message: Message, said: Message) -> bool:
     """Return whether a message of a prompt is sent as the client said it: nothing is put beside it, or left out."""
     if message.grounding is not None or said.grounding is not None or message.media_tokens != said.media_tokens:
         return False
-    return says_the_same(message, said) or (said.role == "assistant" and count(said) <= count(message))
+    return says_the_same(message, said) or (said.role == "assistant" and len(said.content) <= len(message.content))
