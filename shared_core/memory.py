@@ -221,7 +221,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         and is no longer sent. Adding the current one again changes nothing. A pinned system message is sent always.
 
         Args:
-            messages: one message or several, oldest first. OpenAI's dicts are accepted, see `Message.from_openai`.
+            messages: one message or several, oldest first. Dicts and replies of OpenAI's and Anthropic's
+                clients are accepted, see `Message.from_openai` and `from_anthropic`.
             turn: the id of the turn that the first replies join. None: the turn that this object opened last, or the
                 newest turn of the branch. Pass it if several threads share one object.
 
@@ -255,7 +256,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         end of the history is stored as a new message, because its words may have been said again.
 
         Args:
-            messages: the history, oldest first; with `after`, only the messages that follow it. OpenAI's dicts are
+            messages: the history, oldest first; with `after`, only the messages that follow it. What `add` takes is
                 accepted; items of the Responses API that the model said at once count as one message.
             after: what an earlier call returned, cut to the part that has not changed since: `history.upto(count)`.
             removed: what happens to stored messages that the history lacks. `"keep"`: the client trimmed them; they

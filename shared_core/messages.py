@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from shared_core.display import explained, short
+from shared_core.formats.anthropic import is_anthropic, read_anthropic
 from shared_core.formats.fields import ROLE_NAMES, MessageFields, Role, own_copy
 from shared_core.formats.openai_chat import write_chat
 from shared_core.formats.openai_responses import message_groups, read_group, write_items
@@ -319,6 +320,30 @@ class Message(_Value):
         """
         return message_of(read_group([_plain(item)]))
 
+    @classmethod
+    def from_anthropic(cls, item: Mapping[str, Any] | BaseModel) -> "Message":
+        """Return the message that a dict or a reply of Anthropic's means.
+
+        Blocks that have no field here, such as thoughts with their signatures, are kept in the payload, and
+        `Context.to_anthropic` sends them back where a tool loop needs them. `media_tokens` is an estimate of what
+        pictures, files and thoughts cost. The dict may also hold `id`, `created_at`, `turn_id`, `grounding`, `pinned`
+        and `media_tokens`.
+
+        Args:
+            item: a `Message` of the SDK, or a dict with `role` and `content`.
+
+        Raises:
+            ValueError: the role is unknown, a block is invalid, or it holds several results, which are a message each:
+                `InfiniteMemory.add` takes them.
+        """
+        given = _plain(item)
+        content = given.get("content")
+        blocks = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        found = read_anthropic({**given, "content": blocks})
+        if len(found) != 1:
+            raise ValueError(f"it holds {len(found)} messages: pass it to add(), which stores each of them")
+        return message_of(found[0])
+
     def to_openai(self) -> dict[str, Any]:
         """Return the message for a request to OpenAI's chat completions, with its grounding before its text.
 
@@ -397,7 +422,7 @@ def content_of(message: Message) -> Mapping[str, Any]:
 
 
 MessageLike = Message | Mapping[str, Any] | BaseModel
-"""A message, a dict in one of OpenAI's formats, or an object of its SDK."""
+"""A message, a dict in one of OpenAI's formats or in Anthropic's, or an object of their SDKs."""
 
 
 def fields_of(message: Message) -> MessageFields:
@@ -423,7 +448,10 @@ def message_of(fields: MessageFields) -> Message:
 
 def one_message(message: MessageLike) -> Message:
     """Return a message; TypeError or ValueError, as for `message_list`, if it is none."""
-    return message if isinstance(message, Message) else Message.from_openai(message)
+    if isinstance(message, Message):
+        return message
+    given = _plain(message)
+    return Message.from_anthropic(given) if is_anthropic(given) else Message.from_openai(given)
 
 
 def message_list(messages: Any) -> list[Message]:
@@ -433,15 +461,23 @@ def message_list(messages: Any) -> list[Message]:
         TypeError: something is neither a message nor a dict.
         ValueError: a dict is no message of OpenAI's. The error names its index and what is wrong.
     """
-    if isinstance(messages, Message | Mapping | BaseModel):
-        return [one_message(messages)]
+    if isinstance(messages, Message):
+        return [messages]
+    if isinstance(messages, Mapping | BaseModel):
+        one = _plain(messages)
+        return [*map(message_of, read_anthropic(one))] if is_anthropic(one) else [Message.from_openai(one)]
     if isinstance(messages, str) or not isinstance(messages, Iterable):
         raise _not_a_message(messages)
     given = [one if isinstance(one, Message) else _plain(one) for one in messages]
     found: list[Message] = []
     for index, group in message_groups(given):
         try:
-            found.append(group[0] if isinstance(group[0], Message) else message_of(read_group(group)))
+            if isinstance(group[0], Message):
+                found.append(group[0])
+            elif is_anthropic(group[0]):
+                found += map(message_of, read_anthropic(group[0]))
+            else:
+                found.append(message_of(read_group(group)))
         except ValueError as error:
             raise ValueError(f"messages[{index}]: {error}") from None
     return found

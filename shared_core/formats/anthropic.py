@@ -1,4 +1,4 @@
-"""Requests of Anthropic's Messages API, written from the fields of messages."""
+"""Messages of Anthropic's Messages API, as fields and back."""
 
 import base64
 import json
@@ -9,8 +9,21 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from shared_core.display import short
-from shared_core.formats.fields import CallFields, MessageFields, write_each
-from shared_core.formats.parts import CHAT_PARTS, chat_parts, check_parts, part_text, with_name
+from shared_core.formats.fields import CallFields, MessageFields, own_copy, role_named, write_each
+from shared_core.formats.openai_chat import OWN_FIELDS
+from shared_core.formats.parts import (
+    ANTHROPIC_FORMAT,
+    CHAT_PARTS,
+    FILE_TOKENS,
+    IMAGE_TOKENS,
+    chat_parts,
+    chat_text,
+    check_parts,
+    fitted,
+    part_text,
+    text_of,
+    with_name,
+)
 
 IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
@@ -21,22 +34,136 @@ _NOT_IN_IDS = re.compile(r"[^a-zA-Z0-9_-]")
 OPENING = "[The conversation begins.]"
 """What a user says before a greeting, because Anthropic's API has refused requests that begin with an assistant's."""
 
+THOUGHTS = ("thinking", "redacted_thinking")
+"""Blocks that must be sent back, signed as they are, until the calls that follow them are answered for good."""
+
+_OF_API = ("server_tool_use", "mcp_tool_use", "container_upload", "search_result")
+_UNSENT = ("cache_control", "parsed_output")
+"""Fields of blocks that no later request has: marks are put where its own cache ends."""
+
 Block = dict[str, Any]
 
+# Reading
 
-def write_anthropic(messages: Sequence[MessageFields]) -> dict[str, Any]:
+
+def is_anthropic(given: Any) -> bool:
+    """Return whether a value is a message of Anthropic's: a reply, or a dict with blocks that only this API has."""
+    content = given.get("content") if isinstance(given, Mapping) else None
+    if not isinstance(content, list):
+        return False
+    reply = given.get("type") == "message" and given.get("role") == "assistant" and ("stop_reason" in given or content)
+    return any(map(_own, content)) or bool(reply and all(_kind(block) == "text" for block in content))
+
+
+def _kind(block: Any) -> str:
+    return str(block.get("type")) if isinstance(block, Mapping) else ""
+
+
+def _own(block: Any) -> bool:
+    """Return whether a block is of a kind that no other API has."""
+    kind = _kind(block)
+    if kind in ("image", "document"):
+        return isinstance(block.get("source"), Mapping)
+    return kind in ("tool_use", *THOUGHTS, *_OF_API) or kind.endswith("tool_result")
+
+
+def read_anthropic(item: Mapping[str, Any]) -> list[MessageFields]:
+    """Return the fields of the messages that a message of Anthropic's means: each result of a call is one of its own.
+
+    The id of a reply is left out, since a message gets an id of its own.
+
+    Raises:
+        ValueError: the role is unknown, or a block is invalid.
+    """
+    role = role_named(item.get("role"))
+    found: list[MessageFields] = []
+    run: list[Block] = []
+    for number, block in enumerate(item["content"]):
+        if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
+            raise ValueError(f'content[{number}] is {short(block)}; expected a block with "type"')
+        clean = {key: value for key, value in block.items() if value is not None and key not in _UNSENT}
+        if clean["type"] != "tool_result":
+            run.append(clean)
+            continue
+        found += [_said(role, run)] if run else []
+        found.append(_result(clean))
+        run = []
+    found += [_said(role, run)] if run or not found else []
+    own: Any = {key: item[key] for key in (*OWN_FIELDS, "created_at") if item.get(key) is not None}
+    found[-1].update({} if item.get("type") == "message" else own)
+    return found
+
+
+def _said(role: str, blocks: Sequence[Block]) -> MessageFields:
+    fields: MessageFields = {
+        "role": role,
+        "content": text_of([block for block in blocks if block["type"] == "text"]),
+        "tool_calls": [_call(block) for block in blocks if block["type"] == "tool_use"],
+        "media_tokens": sum(map(_tokens, blocks)),
+    }
+    if [*_text_blocks(fields["content"]), *map(_tool_use, fields["tool_calls"])] != list(blocks):
+        fields["payload"] = {"format": ANTHROPIC_FORMAT, "data": {"content": own_copy(list(blocks))}}
+    return fields
+
+
+def _call(block: Block) -> CallFields:
+    if not isinstance(block.get("id"), str) or not isinstance(block.get("name"), str):
+        raise ValueError(f'the tool_use {short(block)} is invalid; expected "id", "name" and "input"')
+    arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
+    return {"id": block["id"], "name": block["name"], "arguments": arguments}
+
+
+def _result(block: Block) -> MessageFields:
+    if not isinstance(block.get("tool_use_id"), str):
+        raise ValueError('a tool_result has no "tool_use_id"; expected the id of the call it answers')
+    content = block.get("content", "")
+    parts = [chat_text(content)] if isinstance(content, str) else content
+    fields: MessageFields = {
+        "role": "tool",
+        "content": text_of([part for part in parts if _kind(part) == "text"]),
+        "tool_call_id": block["tool_use_id"],
+        "media_tokens": sum(map(_tokens, parts)),
+    }
+    data: dict[str, Any] = {"is_error": True} if block.get("is_error") else {}
+    data |= {"content": own_copy(parts)} if any(_kind(part) != "text" for part in parts) else {}
+    return fields | {"payload": {"format": ANTHROPIC_FORMAT, "data": data}} if data else fields
+
+
+def _tokens(block: Any) -> int:
+    """Return what a block costs beside the text that is said: a picture, a file, or thoughts, at three characters."""
+    kind = _kind(block)
+    if kind == "image":
+        return IMAGE_TOKENS
+    if kind in THOUGHTS:
+        return len(str(block.get("thinking") or block.get("data") or "")) // 3 + 1
+    if kind == "document":
+        source = block.get("source") or {}
+        return len(str(source.get("data"))) // 3 + 1 if source.get("type") == "text" else FILE_TOKENS
+    return 0
+
+
+# Writing
+
+
+def write_anthropic(messages: Sequence[MessageFields], *, open_turn: int | None = None) -> dict[str, Any]:
     """Return messages as the arguments `system` and `messages` of a request.
 
     System messages are joined; without any, `system` is missing. Tool results are blocks of the user's, and what one
     role says in a row is one message. The text of somebody with a name begins with the name. A message without text is
-    left out, because the API refuses blank text.
+    left out, because the API refuses blank text. Thoughts are sent in the open turn only, where its calls need them.
+
+    Args:
+        messages: the messages.
+        open_turn: the index after the newest user message. None: it is found.
 
     Raises:
         ValueError: a message holds sound, a file or a call that the API has no form for.
     """
     system = write_each(messages, lambda fields: _system(fields) if fields["role"] == "system" else [])
     calls = _CallIds()
-    turns = write_each(messages, lambda fields: [] if fields["role"] == "system" else _turn(fields, calls))
+    since = _open_turn(messages) if open_turn is None else open_turn
+    indexes = iter(range(len(messages)))
+    turns = write_each(messages, lambda fields: _turn(fields, calls, whole=next(indexes) >= since))
     merged: list[dict[str, Any]] = []
     for turn in turns:
         if merged and merged[-1]["role"] == turn["role"]:
@@ -45,6 +172,10 @@ def write_anthropic(messages: Sequence[MessageFields]) -> dict[str, Any]:
             merged.append(turn)
     request: dict[str, Any] = {"messages": [{**turn, "content": _short_form(turn["content"])} for turn in merged]}
     return {"system": "\n\n".join(block["text"] for block in system), **request} if system else request
+
+
+def _open_turn(messages: Sequence[MessageFields]) -> int:
+    return max((index + 1 for index, fields in enumerate(messages) if fields["role"] == "user"), default=0)
 
 
 def anthropic_request(
@@ -59,7 +190,8 @@ def anthropic_request(
     """
     request = write_anthropic(messages)
     if mark is not None:
-        request = _marked(request, write_anthropic(messages[:stable]), mark)
+        beginning = write_anthropic(messages[:stable], open_turn=_open_turn(messages))
+        request = _marked(request, beginning, mark)
     if request["messages"] and request["messages"][0]["role"] == "assistant":
         request["messages"].insert(0, {"role": "user", "content": OPENING})
     return request
@@ -129,19 +261,56 @@ def _system(fields: MessageFields) -> list[Block]:
     return blocks
 
 
-def _turn(fields: MessageFields, calls: _CallIds) -> list[dict[str, Any]]:
-    """Return the message as one of the API's, with blocks; none if it says nothing."""
+def _turn(fields: MessageFields, calls: _CallIds, *, whole: bool) -> list[dict[str, Any]]:
+    """Return the message as one of the API's, with blocks; none if it says nothing, or is the system's."""
+    if fields["role"] == "system":
+        return []
     if fields["role"] == "tool":
         result = {"type": "tool_result", "tool_use_id": calls.of_result(fields.get("tool_call_id") or "")}
-        return [{"role": "user", "content": [result | {"content": _short_form(_blocks(fields)) or ""}]}]
-    blocks = _blocks(with_name(fields))
+        result |= {"content": _short_form(_blocks(fields)) or ""}  # type: ignore[dict-item]
+        result |= {"is_error": True} if _own_data(fields).get("is_error") else {}  # type: ignore[dict-item]
+        return [{"role": "user", "content": [result]}]
     if fields["role"] == "assistant":
-        if any(block["type"] != "text" for block in blocks):
-            raise ValueError("an assistant's message can hold no images and files in Anthropic's format")
-        _check_voice(fields)
         made = fields.get("tool_calls", ())
-        blocks += map(_tool_use, made, calls.of_calls([call["id"] for call in made]))
+        uses = [*map(_tool_use, made, calls.of_calls([call["id"] for call in made]))]
+        blocks = _given_blocks(fields, uses) if whole else None
+        blocks = [*_spoken_blocks(fields), *uses] if blocks is None else blocks
+    else:
+        blocks = _blocks(with_name(fields))
     return [{"role": fields["role"], "content": blocks}] if blocks else []
+
+
+def _own_data(fields: MessageFields) -> Mapping[str, Any]:
+    """Return what was kept of a message of this API."""
+    payload = fields.get("payload")
+    own = payload is not None and payload["format"] == ANTHROPIC_FORMAT and isinstance(payload["data"], Mapping)
+    return payload["data"] if payload is not None and own else {}
+
+
+def _given_blocks(fields: MessageFields, uses: Sequence[Block]) -> list[Block] | None:
+    """Return the blocks of a reply as they were given, with thoughts; None if it has none, or says something else."""
+    given = [dict(block) for block in _own_data(fields).get("content") or () if _kind(block)]
+    thoughts = [block for block in given if block["type"] in THOUGHTS]
+    if not thoughts and not any(block["type"] in _OF_API for block in given):
+        return None
+    said = [block for block in given if block["type"] == "text"]
+    if text_of(said) != fields["content"] or sum(block["type"] == "tool_use" for block in given) != len(uses):
+        return [*thoughts, *_spoken_blocks(fields), *uses]
+    written = iter(uses)
+    kept = [block for block in given if block["type"] != "text" or block["text"].strip()]
+    return [next(written) if block["type"] == "tool_use" else block for block in kept]
+
+
+def _spoken_blocks(fields: MessageFields) -> list[Block]:
+    blocks = _blocks(with_name(fields))
+    if any(block["type"] != "text" for block in blocks):
+        raise ValueError("an assistant's message can hold no images and files in Anthropic's format")
+    _check_voice(fields)
+    return blocks
+
+
+def _text_blocks(text: str) -> list[Block]:
+    return [{"type": "text", "text": text}] if text.strip() else []
 
 
 def _check_voice(fields: MessageFields) -> None:
@@ -151,7 +320,7 @@ def _check_voice(fields: MessageFields) -> None:
         raise ValueError("a spoken answer without a transcript has no form in Anthropic's format")
 
 
-def _tool_use(call: CallFields, id_: str) -> Block:
+def _tool_use(call: CallFields, id_: str | None = None) -> Block:
     try:
         given = json.loads(call["arguments"] or "{}")
     except (ValueError, RecursionError):
@@ -161,10 +330,14 @@ def _tool_use(call: CallFields, id_: str) -> Block:
             f"the arguments of the call {call['id']!r} are {short(call['arguments'])}; "
             "Anthropic's format takes a JSON object only"
         )
-    return {"type": "tool_use", "id": id_, "name": call["name"], "input": given}
+    return {"type": "tool_use", "id": call["id"] if id_ is None else id_, "name": call["name"], "input": given}
 
 
 def _blocks(fields: MessageFields) -> list[Block]:
+    own = [block for block in _own_data(fields).get("content") or () if _kind(block) in ("text", "image", "document")]
+    if own and fields["role"] != "assistant":
+        given = fitted(own, fields["content"], chat_text)
+        return [dict(block) for block in given if block["type"] != "text" or block["text"].strip()]
     parts = chat_parts(fields)
     blocks = [{"type": "text", "text": parts}] if isinstance(parts, str) else [_block(part) for part in parts]
     return [block for block in blocks if block["type"] != "text" or block["text"].strip()]

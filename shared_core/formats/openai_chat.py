@@ -65,6 +65,9 @@ def read_chat(item: Mapping[str, Any]) -> MessageFields:
 
 def check_chat(item: Mapping[str, Any]) -> None:
     """Raise ValueError if a message has no content, or parts that chat completions do not have."""
+    if "choices" in item or item.get("object") == "response":
+        part = "completion.choices[0].message" if "choices" in item else "response.output"
+        raise ValueError(f"a whole reply is no message; pass {part}")
     check_parts(item.get("content"), CHAT_PARTS)
     beside = ("tool_calls", "function_call", "refusal", "audio")
     if "role" in item and "content" not in item and "text" not in item and not any(item.get(key) for key in beside):

@@ -140,8 +140,6 @@ def _check(item: Mapping[str, Any]) -> None:
     if kind not in ITEMS and not is_call(item) and not is_output(item):
         raise ValueError(f"unknown item type {short(kind)}; expected a message with a role, or {', '.join(ITEMS)}")
     if kind == "message":
-        if "stop_reason" in item:
-            raise ValueError("a reply of Anthropic's is not read; store Message.assistant(text, tool_calls=...)")
         if item.get("role") not in ITEM_ROLES:
             raise ValueError(f"unknown role {short(item.get('role'))}; expected one of {', '.join(ITEM_ROLES)}")
         if item.get("content") is None:

@@ -1,5 +1,6 @@
 """The content of a message as parts: texts, images, sound and files in the forms of OpenAI's two APIs."""
 
+import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,10 @@ were: parts, the role "developer", calls with more than a name and arguments.
 
 RESPONSES_FORMAT = "openai-responses/1"
 """The payload format for items of the Responses API: "items" is the list of those that one message was made of."""
+
+ANTHROPIC_FORMAT = "anthropic/1"
+"""The payload format for blocks of Anthropic's Messages API: "content" is a list of them, and "is_error" marks the
+result of a call that failed."""
 
 CHAT_PARTS = ("text", "image_url", "input_audio", "file", "refusal")
 RESPONSES_PARTS = ("input_text", "output_text", "input_image", "input_file", "refusal")
@@ -157,7 +162,7 @@ def chat_parts(fields: MessageFields) -> str | list[Any]:
     payload, text = fields.get("payload"), fields["content"]
     if payload is None:
         return text
-    if payload["format"] not in (OPENAI_FORMAT, RESPONSES_FORMAT):
+    if payload["format"] not in (OPENAI_FORMAT, RESPONSES_FORMAT, ANTHROPIC_FORMAT):
         if fields.get("media_tokens"):
             raise ValueError(f"its images, sound or files are kept in the form of {payload['format']!r} only")
         return text
@@ -165,14 +170,35 @@ def chat_parts(fields: MessageFields) -> str | list[Any]:
     if not isinstance(given, list):
         return text
     parts = [chat_part(part) for part in fitted(given, text, chat_text)]
-    plain = payload["format"] == RESPONSES_FORMAT and all(part["type"] == "text" for part in parts)
+    plain = payload["format"] != OPENAI_FORMAT and all(part["type"] == "text" for part in parts)
     return text if plain else parts
 
 
 def _given_content(payload: PayloadFields) -> Any:
     """Return the content that a payload of OpenAI's keeps; None if it keeps none."""
     data = payload["data"] if isinstance(payload["data"], Mapping) else {}
+    if payload["format"] == ANTHROPIC_FORMAT:
+        return [*filter(None, map(_part_of_block, data.get("content") or ()))]
     return data.get("content") if payload["format"] == OPENAI_FORMAT else items_content(data.get("items") or ())
+
+
+def _part_of_block(block: Any) -> dict[str, Any] | None:
+    """Return a block of Anthropic's as a part of a chat; None if nobody says it, such as a thought or a call."""
+    kind, source = (block.get("type"), block.get("source")) if isinstance(block, Mapping) else (None, None)
+    if kind == "text":
+        return chat_text(block["text"])
+    if kind not in ("image", "document") or not isinstance(source, Mapping):
+        return None
+    data = source.get("url") if source.get("type") == "url" and kind == "image" else None
+    if source.get("type") == "base64":
+        data = f"data:{source['media_type']};base64,{source['data']}"
+    elif source.get("type") == "text":
+        data = f"data:text/plain;base64,{base64.b64encode(str(source['data']).encode()).decode()}"
+    if data is None:
+        raise ValueError(f"the source {short(source)} of Anthropic's has no form in another API")
+    if kind == "image":
+        return {"type": "image_url", "image_url": {"url": data}}
+    return {"type": "file", "file": {"file_data": data, "filename": str(block.get("title") or "document")}}
 
 
 def items_content(items: Sequence[Mapping[str, Any]]) -> Any:

@@ -28,8 +28,8 @@ def quote(said: Sequence[Message]) -> Message:
 class ChatServer:
     """Answers chat completions, the Responses API and Anthropic's Messages API, at a port of this machine.
 
-    It runs inside a `with` block, in a thread. Chat completions are streamed word by word if the request says so; the
-    other APIs refuse such a request.
+    It runs inside a `with` block, in a thread. Chat completions and Anthropic's messages are streamed word by word if
+    the request says so; the Responses API refuses such a request.
 
     Args:
         answer: returns the answer to the messages of a request. It may call tools. Called in other threads.
@@ -91,18 +91,8 @@ def _said(body: Mapping[str, Any]) -> list[Message]:
     given = body.get("input", body.get("messages"))
     if isinstance(given, str):
         return [Message.user(given)]
-    if "max_tokens" not in body or "input" in body:
-        return message_list(given)
-    turns = [{"role": "system", "content": body.get("system", [])}, *given]
-    return [message for turn in turns for message in _of_blocks(turn["role"], turn["content"])]
-
-
-def _of_blocks(role: str, content: Any) -> list[Message]:
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    results = [block for block in blocks if block["type"] == "tool_result"]
-    texts = [block["text"] for block in blocks if block["type"] == "text"]
-    answered = [Message.tool(str(block["content"]), block["tool_use_id"]) for block in results]
-    return [*answered, *([Message.model_validate({"role": role, "content": "\n".join(texts)})] if texts else [])]
+    system = [{"role": "system", "content": body["system"]}] if "system" in body else []
+    return message_list([*system, *given])
 
 
 # Responses
@@ -111,15 +101,18 @@ def _of_blocks(role: str, content: Any) -> list[Message]:
 def _respond(server: ChatServer, path: str, body: dict[str, Any]) -> tuple[int, str, str]:
     """Return the status, the type of the content and the content that answer a request."""
     streamed = body.get("stream", False)
-    if streamed and not path.endswith("/chat/completions"):
-        return 400, "application/json", _error("only chat completions are streamed here: leave out stream=True")
+    if streamed and path.endswith("/responses"):
+        return 400, "application/json", _error("the Responses API is not streamed here: leave out stream=True")
     reply = server.reply(path, body)
     if reply is None:
         return 404, "application/json", _error("unknown path")
     if not streamed:
         return 200, "application/json", json.dumps(reply)
-    events = [*map(json.dumps, _chunks(reply)), "[DONE]"]
-    return 200, "text/event-stream", "".join(f"data: {event}\n\n" for event in events)
+    if path.endswith("/messages"):
+        sent = [f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in _events(reply)]
+    else:
+        sent = [f"data: {event}\n\n" for event in (*map(json.dumps, _chunks(reply)), "[DONE]")]
+    return 200, "text/event-stream", "".join(sent)
 
 
 def _error(message: str) -> str:
@@ -138,6 +131,27 @@ def _chunks(reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
     made = {"id": reply["id"], "object": "chat.completion.chunk", "created": reply["created"], "model": reply["model"]}
     for delta, end in zip([*deltas, {}], ends, strict=True):
         yield made | {"choices": [{"index": 0, "delta": delta, "finish_reason": end, "logprobs": None}]}
+
+
+def _events(reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the pieces of a message of Anthropic's: its blocks, texts word by word, and why it ends."""
+    ends = {key: reply[key] for key in ("stop_reason", "stop_sequence")}
+    yield {"type": "message_start", "message": {**reply, "content": [], "stop_reason": None}}
+    for index, block in enumerate(reply["content"]):
+        if block["type"] == "text":
+            deltas = [{"type": "text_delta", "text": word} for word in re.findall(r"\s*\S+|\s+$", block["text"])]
+            block = {"type": "text", "text": ""}
+        elif block["type"] == "tool_use":
+            deltas = [{"type": "input_json_delta", "partial_json": json.dumps(block["input"])}]
+            block = {**block, "input": {}}
+        else:
+            deltas = []
+        yield {"type": "content_block_start", "index": index, "content_block": block}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    yield {"type": "message_delta", "delta": ends, "usage": reply["usage"]}
+    yield {"type": "message_stop"}
 
 
 def _completion(answer: Message) -> dict[str, Any]:

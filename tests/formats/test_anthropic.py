@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import Context, ContextReport, Message, ToolCall
+from shared_core import Context, ContextReport, InfiniteMemory, Message, ToolCall
 from tests.formats.requests import PDF, PNG, chat_dicts, check_anthropic, messages
 
 PICTURE = {"type": "image_url", "image_url": {"url": PNG}}
@@ -182,3 +182,107 @@ def test_a_mark_is_where_the_part_ends_that_the_next_prompt_begins_with() -> Non
     result = {"type": "tool_result", "tool_use_id": "c1", "content": "18 degrees", "cache_control": MARK}
     assert marked(5)["messages"][-1]["content"] == [result, {"type": "text", "text": "And tomorrow?"}]
     assert marked(6)["messages"][-1]["content"][-1] == {"type": "text", "text": "And tomorrow?", "cache_control": MARK}
+
+
+# Reading: what the client returns, and what people send it
+
+THOUGHT = {"type": "thinking", "thinking": "I look it up.", "signature": "c2lnbmVk"}
+USE = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Porto"}}
+RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "18 degrees"}
+USAGE = {"input_tokens": 1, "output_tokens": 1}
+
+
+def reply(*blocks: dict[str, Any]) -> Any:
+    """Return a reply as the client makes it."""
+    from anthropic.types import Message as Reply  # this takes a second
+
+    said = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": list(blocks)}
+    return Reply.model_validate(said | {"stop_reason": "end_turn", "stop_sequence": None, "usage": USAGE})
+
+
+def sent(memory: InfiniteMemory) -> list[dict[str, Any]]:
+    made = memory.context().to_anthropic()
+    check_anthropic(made)
+    messages: list[dict[str, Any]] = made["messages"]
+    return messages
+
+
+def test_thoughts_are_sent_back_with_their_signature_until_the_turn_is_over() -> None:
+    with InfiniteMemory(embedder="words") as memory:
+        memory.add(Message.user("Weather in Porto?"))
+        memory.add(reply(THOUGHT, {"type": "text", "text": "I look."}, USE))
+        memory.add({"role": "user", "content": [RESULT]})
+        in_loop = [THOUGHT, {"type": "text", "text": "I look."}, USE]
+        assert sent(memory)[1:] == [{"role": "assistant", "content": in_loop}, {"role": "user", "content": [RESULT]}]
+        marked = memory.context().to_anthropic(cache_control={"type": "ephemeral"})
+        check_anthropic(marked)
+        memory.add(reply({**THOUGHT, "thinking": "Done."}, {"type": "text", "text": "18 degrees."}))
+        memory.add({"role": "user", "content": "And tomorrow?"})
+        assert [message["content"] for message in sent(memory)] == [
+            "Weather in Porto?", in_loop[1:], [RESULT], "18 degrees.", "And tomorrow?",
+        ]  # fmt: skip
+        assert [message.role for message in memory.messages()] == ["user", "assistant", "tool", "assistant", "user"]
+        assert memory.newest(4)[0].media_tokens > 0, "thoughts take part of the budget"
+        assert "thinking" not in str(memory.context().to_openai())
+
+
+def test_a_plain_reply_is_a_plain_message() -> None:
+    said = Message.from_anthropic(reply({"type": "text", "text": "Porto."}))
+    assert said == Message.assistant("Porto.")
+    assert Message.from_anthropic({"role": "user", "content": "Hi.", "id": "u"}) == Message.user("Hi.", id="u")
+    called = Message.from_anthropic({"role": "assistant", "content": reply(USE).content})
+    assert called.tool_calls == (CALL,)
+    assert called.payload is None
+    with pytest.raises(ValueError, match=r"2 messages: pass it to add\(\)"):
+        Message.from_anthropic({"role": "user", "content": [RESULT, {"type": "text", "text": "and?"}]})
+    with pytest.raises(ValueError, match='no "tool_use_id"'):
+        Message.from_anthropic({"role": "user", "content": [{"type": "tool_result"}]})
+    with pytest.raises(ValueError, match=r"content\[0\] is 'x'"):
+        Message.from_anthropic({"role": "user", "content": ["x", RESULT]})
+
+
+def test_results_and_a_question_in_one_message_are_stored_one_by_one() -> None:
+    picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw=="}}
+    failed = RESULT | {"tool_use_id": "c2", "is_error": True, "content": [{"type": "text", "text": "No."}, picture]}
+    marked = {"type": "text", "text": "Why?", "cache_control": {"type": "ephemeral"}}
+    with InfiniteMemory(embedder="words") as memory:
+        memory.add([Message.user("Look."), reply(USE, {**USE, "id": "c2"})])
+        tool, other, question = memory.add({"role": "user", "content": [RESULT, failed, marked], "id": "u2"})
+        assert [tool.role, other.content, other.media_tokens > 0, question.id] == ["tool", "No.", True, "u2"]
+        (*_, user) = sent(memory)
+        assert user["content"] == [RESULT, failed, {"type": "text", "text": "Why?"}]
+        assert other.to_openai()["content"][1]["image_url"]["url"].startswith("data:image/png;base64,iVB")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "base64", "media_type": "application/pdf", "data": "JVBERi0="},
+        {"type": "text", "media_type": "text/plain", "data": "Once upon a time."},
+        {"type": "url", "url": "https://example.org/a.pdf"},
+    ],
+)
+def test_a_document_is_sent_as_it_was_given(source: dict[str, Any]) -> None:
+    given = [{"type": "document", "source": source, "title": "tale"}, {"type": "text", "text": "What is it about?"}]
+    with InfiniteMemory(embedder="words") as memory:
+        (message,) = memory.add({"role": "user", "content": given})
+        assert (message.content, message.media_tokens > 0) == ("What is it about?", True)
+        assert sent(memory) == [{"role": "user", "content": given}]
+        if source["type"] == "url":
+            with pytest.raises(ValueError, match="no form in another API"):
+                memory.context().to_openai()
+        else:
+            assert memory.context().to_openai()[0]["content"][0]["type"] == "file"
+
+
+def test_searches_of_the_api_are_kept_within_their_turn() -> None:
+    search = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "Porto"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+    with InfiniteMemory(embedder="words") as memory:
+        memory.add([Message.user("Search."), reply(search, found, {"type": "text", "text": "Found."}, USE)])
+        memory.add({"role": "user", "content": [RESULT]})
+        assert [block["type"] for block in sent(memory)[1]["content"]] == [
+            "server_tool_use", "web_search_tool_result", "text", "tool_use",
+        ]  # fmt: skip
+        memory.add([Message.assistant("Done."), Message.user("Thanks.")])
+        assert [block["type"] for block in sent(memory)[1]["content"]] == ["text", "tool_use"]

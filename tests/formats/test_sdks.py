@@ -82,6 +82,29 @@ def test_a_tool_loop_with_the_responses_api(server: ChatServer, client: OpenAI, 
     check_responses(server.requests[-1]["input"])
 
 
+def _result(used: Any) -> dict[str, Any]:
+    result = {"type": "tool_result", "tool_use_id": used.id, "content": weather(str(used.input["town"]))}
+    return {"role": "user", "content": [result]}
+
+
+def test_streams_of_both_clients_are_stored_whole(server: ChatServer, client: OpenAI, memory: InfiniteMemory) -> None:
+    from anthropic import Anthropic
+
+    with client.chat.completions.stream(model="m", messages=memory.context().to_openai()) as stream:
+        completion = stream.get_final_completion().choices[0].message
+    (first,) = memory.add(completion)
+    memory.add([Message.tool("sunny", call.id) for call in first.tool_calls])
+    with Anthropic(base_url=server.url, api_key="none", max_retries=0) as claude:
+        with claude.messages.stream(model="m", max_tokens=50, **memory.context().to_anthropic()) as pieces:
+            assert "".join(pieces.text_stream) == "sunny, sunny"
+            memory.add(pieces.get_final_message())
+        memory.add({"role": "user", "content": "Again?"})
+        with claude.messages.stream(model="m", max_tokens=50, **memory.context().to_anthropic()) as again:
+            memory.add(again.get_final_message())
+    assert said(memory) == [QUESTION, "", "sunny", "sunny", "sunny, sunny", "Again?", "sunny, sunny"]
+    assert [message.payload for message in memory.newest(3)] == [None, None, None], "as of a reply that is not streamed"
+
+
 def test_a_tool_loop_with_anthropic(server: ChatServer, memory: InfiniteMemory) -> None:
     from anthropic import Anthropic  # this takes a second
 
@@ -90,12 +113,8 @@ def test_a_tool_loop_with_anthropic(server: ChatServer, memory: InfiniteMemory) 
             request = memory.context().to_anthropic()
             check_anthropic(request)
             reply = client.messages.create(model="m", max_tokens=50, **request)
-            used = [block for block in reply.content if block.type == "tool_use"]
-            calls = tuple(ToolCall(id=one.id, name=one.name, arguments=json.dumps(one.input)) for one in used)
-            text = "".join(block.text for block in reply.content if block.type == "text")
-            memory.add(Message.assistant(text, tool_calls=calls))
-            results: list[Any] = [Message.tool(weather(str(one.input["town"])), one.id) for one in used]
-            memory.add(results)
+            memory.add(reply)
+            memory.add([_result(block) for block in reply.content if block.type == "tool_use"])
     assert said(memory) == TALK
     assert [request["system"] for request in server.requests] == ["Be brief.", "Be brief."]
     assert [message["role"] for message in server.requests[-1]["messages"]] == ["user", "assistant", "user"]

@@ -76,6 +76,7 @@ PAGES = {
         "Which boat is this? 85\nTrue\n",
         "Noted. I was shown 2 messages.\nYou said: My locker code is 4471.\n",
         "Noted. I was shown 2 messages.\nYou said: My locker code is 4471.\n",
+        "It is sunny in Porto.\n['user', 'assistant', 'tool', 'assistant']\n",
     ],
 }
 """A part of what each block of a page prints."""

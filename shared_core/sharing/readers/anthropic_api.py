@@ -12,7 +12,9 @@ from typing import Any
 
 from shared_core.display import short
 from shared_core.errors import InputFileError
+from shared_core.formats.anthropic import THOUGHTS
 from shared_core.formats.fields import Role
+from shared_core.formats.parts import ANTHROPIC_FORMAT
 from shared_core.messages import Message, ToolCall
 from shared_core.sharing.format import LineError
 from shared_core.sharing.readers.conversation import (
@@ -25,11 +27,7 @@ from shared_core.sharing.readers.conversation import (
     time_of,
 )
 
-ANTHROPIC_FORMAT = "anthropic/1"
-"""The payload format for blocks and fields that `Message` has no field for."""
-
 CALLS = {"tool_use", "server_tool_use", "mcp_tool_use"}
-THOUGHTS = {"thinking", "redacted_thinking"}
 SOURCES = {"image", "document"}
 
 _READ = {"role", "content", "id", "type", "created_at", "timestamp"}
@@ -165,7 +163,9 @@ def _blocks(content: Any) -> list[Any]:
 
 def _is_own_kind(block: Mapping[str, Any]) -> bool:
     kind = str(block.get("type"))
-    return kind in CALLS | THOUGHTS or _is_result(kind) or (kind in SOURCES and isinstance(block.get("source"), dict))
+    return (
+        kind in {*CALLS, *THOUGHTS} or _is_result(kind) or (kind in SOURCES and isinstance(block.get("source"), dict))
+    )
 
 
 def read_anthropic(name: str, whole: Any, entries: Iterable[tuple[str, Any]]) -> Conversation:
