@@ -44,11 +44,11 @@ demo: $(VENV)/core.stamp
 	@mkdir -p $(dir $(DEMO_STORE))
 	$(COMMAND) import $(CONVERSATION)
 	@echo
-	$(COMMAND) ask "$(QUESTION_1)"
+	$(COMMAND) explain "$(QUESTION_1)"
 	@echo
-	$(COMMAND) ask "$(QUESTION_2)"
+	$(COMMAND) explain "$(QUESTION_2)"
 	@echo
-	$(COMMAND) ask "$(QUESTION_3)"
+	$(COMMAND) explain "$(QUESTION_3)"
 	@echo
 	$(COMMAND) fork azores
 	$(COMMAND) add --branch azores "And if we went to the Azores next spring?"

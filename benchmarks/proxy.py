@@ -132,13 +132,13 @@ def served(store: Path, model: Process) -> Iterator[Process]:
 
 _RUNNER = """
 import os, sys
-from shared_core.doors.cli import printing, serve_command
-say = serve_command.say
+from shared_core.doors.cli import printing, serve_commands
+say = serve_commands.say
 def told(text):
     say(text)
     out = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(out, 1), os.dup2(out, 2)
-serve_command.say = told
+serve_commands.say = told
 from shared_core.doors.cli.command import run
 sys.exit(run(sys.argv[2:]))
 """

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ValidationError
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
 
 # In errors
 
@@ -31,14 +32,14 @@ def shown(name: str, value: object) -> str:
     return f"{name}={short(value)}"
 
 
-def explained(value: type[BaseModel], error: ValidationError) -> str:
+def explained(value: "type[BaseModel]", error: "ValidationError") -> str:
     """Return what is wrong with the fields of a value and what is expected, in one line for each of the first three."""
     problems = list(_problems(value, error))
     more = [f"and {len(problems) - 3} more"] if len(problems) > 3 else []
     return f"{value.__name__}: " + "\n".join([*problems[:3], *more])
 
 
-def _problems(value: type[BaseModel], error: ValidationError) -> Iterator[str]:
+def _problems(value: "type[BaseModel]", error: "ValidationError") -> Iterator[str]:
     for one in error.errors(include_url=False):
         name, kind, given = _name(one["loc"]), one["type"], one["input"]
         if kind == "missing":

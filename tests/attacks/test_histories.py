@@ -14,7 +14,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from shared_core.doors.cli.command import run
-from shared_core.doors.cli.examples import EXAMPLES
+from shared_core.doors.cli.command_list import COMMANDS
 from tests.attacks.hostile_history import OBEYED, Attacker, check_prompt, named_errors
 
 SOAK = bool(os.environ.get("SOAK"))
@@ -77,12 +77,15 @@ def commands(attacker: Attacker, folder: Path) -> list[list[str]]:
     (folder / "talk.json").write_text(json.dumps([{"role": "user", "content": one, "name": other}]))
     page, copy = str(folder / "page.html"), str(folder / f"copy-{attacker.chance.random()}.db")
     lines = [
-        *(["log"], ["log", "--graph"], ["stats"], ["branches"], ["tags"], ["sessions"], ["sessions", "--all-users"]),
+        *(["log"], ["log", "--graph"], ["show", one], ["stats"], ["status"], ["branches"], ["tag"]),
+        *(["sessions"], ["sessions", "--all-users"]),
         *(["reflog"], ["stash", "list"], ["stash", "push", "--note", one], ["stash", "pop"]),
         *(["stash", "apply"], ["stash", "drop"], ["view", "--out", page], ["doctor"], ["backup", copy]),
         ["restore", copy], ["copy", copy, f"{copy}.2"],
-        *(["search", one], ["ask", one], ["ask", one, "--full"], ["add", one, "--name", other], ["diff", one, other]),
-        *(["fork", one], ["checkout", one], ["tag", one], ["delete-tag", one], ["rename", one, other], ["merge", one]),
+        *(["search", one], ["explain", one], ["explain", one, "--full"], ["add", one, "--name", other]),
+        ["diff", one, other],
+        *(["fork", one], ["checkout", one], ["tag", one], ["tag", one, "--delete"], ["rename", one, other]),
+        ["merge", one],
         *(["delete-branch", one], ["cherry-pick", one], ["rebase", one], ["reset", one], ["undo"]),
         *(["forget", "--id", one, "--dry-run"], ["forget", "--before", "2100-01-01", "--dry-run"]),
         *(["completion", "bash"], ["download"], ["rename-session", one, other], ["title", one]),
@@ -91,7 +94,7 @@ def commands(attacker: Attacker, folder: Path) -> list[list[str]]:
         ["evaluate", "--questions", str(folder / "questions.jsonl")],
         *(["mcp", "--http", "--host", one], ["serve", "--host", one]),  # refused: other machines may reach it
     ]  # fmt: skip
-    assert {line[0] for line in lines} == {name.split()[0] for name in EXAMPLES}
+    assert {line[0] for line in lines} == {*COMMANDS}
     return lines
 
 

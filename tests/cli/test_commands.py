@@ -32,7 +32,7 @@ TALK: list[dict[str, Any]] = [
     {"role": "user", "content": "ok", "id": "ok-1", "created_at": "2025-03-05T10:00:00Z"},
     {"role": "user", "content": "ok", "id": "ok-2", "created_at": "2025-03-05T10:00:30Z"},
 ]
-READERS = [["ask", "x"], ["log"], ["forget", "--all", "--yes"]]
+READERS = [["explain", "x"], ["log"], ["forget", "--all", "--yes"]]
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -99,12 +99,12 @@ def test_the_main_path_begins_in_a_real_process(talk: str, call: Call) -> None:
     assert "9 new messages, 0 known, 0 forgotten earlier" in first.stdout
     assert "4 turns, from 2025-03-01 to 2025-03-05" in first.stdout
 
-    code, asked, err = call("ask", "What is my favourite landmark?", "--store", "a.db", "--max-tokens", "2000")
+    code, asked, err = call("explain", "What is my favourite landmark?", "--store", "a.db", "--max-tokens", "2000")
     assert (code, err) == (0, "")
     assert asked.startswith("[S")
     assert "tokens (" in asked
 
-    _, prompt, _ = call("ask", "What is my favourite landmark?", "--store", "a.db", "--prompt")
+    _, prompt, _ = call("explain", "What is my favourite landmark?", "--store", "a.db", "--prompt")
     assert prompt.startswith("[system]\n")
     assert "[user]\n" in prompt
     assert prompt.endswith("What is my favourite landmark?\n\n")
@@ -119,7 +119,7 @@ def test_the_main_path_begins_in_a_real_process(talk: str, call: Call) -> None:
         ["2025-03-05", "10:00", "user", "ok-2", "ok"],
     ]
     assert call("forget", "--id", "ok-1", "--yes", "--store", "a.db")[1] == "forgot 1 message\n"
-    assert call("stats", "--store", "a.db")[0] == 0
+    assert call("status", "--store", "a.db")[0] == 0
     assert "\x1b" not in first.stdout + asked + found + log
 
 
@@ -154,7 +154,9 @@ def test_importing_twice_adds_nothing(talk: str, call: Call) -> None:
 def test_ask_gives_a_request_and_a_report_and_stores_nothing(stored: str, call: Call) -> None:
     before = call("log", "--json")[1]
     question = "What is my favourite landmark?"
-    code, out, err = call("ask", question, "--json", "--top-k", "3", "--embedder", "words", "--placement", "messages")
+    code, out, err = call(
+        "explain", question, "--json", "--top-k", "3", "--embedder", "words", "--placement", "messages"
+    )
     answer = json.loads(out)
     assert (code, err) == (0, "")
     assert answer.keys() == {"messages", "report"}
@@ -175,7 +177,7 @@ def test_ask_draws_panels_on_a_terminal(stored: str, call: Call, monkeypatch: py
     monkeypatch.setenv("TERM", "xterm-256color")
     if not colour:
         monkeypatch.setenv("NO_COLOR", "1")
-    out = call("ask", "What is my favourite landmark?", "--prompt")[1]
+    out = call("explain", "What is my favourite landmark?", "--prompt")[1]
     assert "╭─ system" in re.sub(r"\x1b\[[0-9;]*m", "", out)
     assert ("\x1b[" in out) is colour
     assert "calls book(" in out
@@ -183,7 +185,7 @@ def test_ask_draws_panels_on_a_terminal(stored: str, call: Call, monkeypatch: py
 
 def test_ask_marks_what_it_found(here: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     assert call("import", lines_of(here / "many.jsonl", 200))[0] == 0
-    asked = ["ask", "which remark was number 7?", "--max-tokens", "800"]
+    asked = ["explain", "which remark was number 7?", "--max-tokens", "800"]
     short, full, both = call(*asked)[1], call(*asked, "--full")[1], call(*asked, "--prompt", "--full")[1]
     report = json.loads(call(*asked, "--json")[1])["report"]
     best = max(line["score"] for line in report["lines"] if line["included"] and line["score"] is not None)
@@ -212,6 +214,38 @@ def test_search_is_ranked_and_can_be_narrowed(stored: str, call: Call) -> None:
     assert all(hit["created_at"] >= "2025-03-02" for hit in late)
     early = json.loads(call("search", "Belém Tower", "--until", "2025-03-01T09:01:30Z", "--json")[1])
     assert TALK[2]["content"] not in [hit["content"] for hit in early]
+
+
+def test_a_message_is_shown_whole_and_the_status_says_where_one_is(stored: str, call: Call) -> None:
+    assert call("show") == (0, "id       ok-2\nrole     user\nsaid at  2025-03-05T10:00:30+00:00\n\nok\n", "")
+    assert json.loads(call("show", "ok-1", "--json")[1])["id"] == "ok-1"
+    code, _, err = call("show", "nothing")
+    assert (code, "no branch or message 'nothing'" in err) == (2, True)
+    call("fork", "side", "--at", "ok-1")
+    told = json.loads(call("status", "--json")[1])
+    assert (told["store"], told["session"], told["branch"], told["newest"]) == ("chat.db", "default", "side", "ok-1")
+    assert (told["messages"], told["title"]) == (9, TALK[1]["content"])
+    assert call("status")[1].endswith("2025-03-05 10:00  user       ok-1  ok\n")
+
+
+def test_explain_takes_what_a_program_sets(stored: str, call: Call) -> None:
+    request = json.loads(call("explain", "Which tower?", "--system", "Be brief.", "--recall", "precise", "--json")[1])
+    assert request["messages"][0]["content"].startswith("Be brief.")
+    assert call("explain", "Which tower?", "--recall", "sometimes")[0] == 2
+
+
+def test_a_user_without_a_session_means_all_of_the_users_conversations(call: Call) -> None:
+    for session, said in (("old", "My locker code is 4471."), ("new", "Good morning.")):
+        with InfiniteMemory("chat.db", session_id=session, user_id="ann") as memory:
+            memory.add([Message.user(said), Message.assistant("Noted.")])
+    question = ("explain", "What is my locker code?", "--prompt", "--user", "ann")
+    assert "4471" in call(*question)[1]
+    assert "4471" in call(*question, "--session", "new", "--scope", "user")[1]
+    assert "4471" not in call(*question, "--session", "new")[1]
+    assert call("search", "locker code", "--user", "ann")[1].split()[1] == "old"
+    code, _, err = call(*question, "--scope", "user", "--branch", "main")
+    assert (code, "leave out --branch" in err) == (2, True)
+    assert call("explain", "x", "--user", "eve")[0] == 1
 
 
 def test_log_and_its_json_can_be_imported_again(stored: str, here: Path, call: Call) -> None:
@@ -250,7 +284,7 @@ def test_a_warning_is_one_line(stored: str, call: Call, monkeypatch: pytest.Monk
         raise ValueError("and so\nis the rest")
 
     monkeypatch.setattr(InfiniteMemory, "context", context)
-    code, out, err = call("ask", "x")
+    code, out, err = call("explain", "x")
     assert (code, out) == (2, "")
     assert err == "infinite-memory: warning: the model is broken\ninfinite-memory: and so is the rest\n"
 
@@ -314,7 +348,7 @@ def test_text_cannot_command_the_terminal(here: Path, call: Call) -> None:
     bad = [{"role": "user", "content": "a\x1b[2Jb\r\nc\x07", "name": "eve\x1b", "id": "id\x1b"}]
     (here / "bad.json").write_text(json.dumps(bad))
     assert call("import", "bad.json")[0] == 0
-    for command in (["log"], ["search", "b c"], ["ask", "b c"], ["forget", "--all", "--dry-run"]):
+    for command in (["log"], ["search", "b c"], ["explain", "b c"], ["forget", "--all", "--dry-run"]):
         code, out, err = call(*command)
         assert code == 0
         assert not {"\x1b", "\x07", "\r"} & set(out + err)
@@ -349,7 +383,7 @@ def parted(here: Path) -> None:
         (["rename", "side", "aside"], "renamed 'side' to 'aside'", {"branches": ["main", "aside"], "tags": []}),
         (["delete-branch", "side"], "to take it back: undo --branch main", {"branches": ["main"], "tags": []}),
         (["tag", "v1"], "tagged main as 'v1'", {"branches": ["main", "side"], "tags": ["v1"]}),
-        (["tags"], "", []),
+        (["tag"], "", []),
         (["reset", "bbbb"], "to take it back: undo --branch main", {"branches": ["main", "side"], "tags": []}),
         (["reflog"], "", []),
         (["diff", "side"], "both: up to bbbb\nonly side: 1 message\n<", {
@@ -392,7 +426,7 @@ def test_a_stash_goes_and_comes_back(call: Call) -> None:
     assert "main@{1}" in moves[0]
     assert call("reset", "main@{9}")[0] == 2
     call("tag", "v1")
-    assert call("delete-tag", "v1")[1] == "deleted 'v1'\n"
+    assert call("tag", "v1", "--delete")[1] == "deleted 'v1'\n"
 
 
 @pytest.mark.usefixtures("parted")

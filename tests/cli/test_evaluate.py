@@ -57,7 +57,7 @@ def test_tables_for_people(call: Call) -> None:
 
 
 def test_json_for_programs(call: Call) -> None:
-    code, out, err = call("chat.db", "--questions", "mine.jsonl", "--json", "--with", "embedder=words")
+    code, out, err = call("--questions", "mine.jsonl", "--json", "--with", "embedder=words")
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["settings"][0]["all"]["evidence"]["mean"] == 1
@@ -70,7 +70,10 @@ def test_json_for_programs(call: Call) -> None:
     [
         ("", "say what to ask: --questions FILE (see --help)"),
         ("--questions none.jsonl", "'none.jsonl' cannot be read: No such file or directory"),
-        ("none.db --questions mine.jsonl", "no store at 'none.db': create one with infinite-memory chat, add or"),
+        (
+            "--store none.db --questions mine.jsonl",
+            "no store at 'none.db': create one with infinite-memory chat, add or",
+        ),
         ("--questions mine.jsonl --session other", "line 1: no session 'other' with a branch 'main'"),
         ("--questions mine.jsonl --try recal=precise", "did you mean 'recall'?"),
         ("--questions mine.jsonl --try clock=1", "clock=1: expected a function, () -> datetime"),

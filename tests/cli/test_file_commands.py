@@ -1,6 +1,7 @@
 """The commands export and import: files to share, whole stores, and clear words for what cannot be done."""
 
 import json
+import shlex
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -74,7 +75,7 @@ def test_a_whole_store_is_one_file(call: Call) -> None:
     assert json.loads(call("export", "all.jsonl", "--all", "--json")[1])["messages"] == 9
     code, out, _ = call("import", "all.jsonl", "--store", "new.db")
     assert (code, out.splitlines()[0][:-7]) == (0, "all.jsonl -> new.db: 9 new messages in 4 sessions")
-    assert sorted(out.splitlines()[1:]) == [
+    assert sorted(out.splitlines()[1:-2]) == [
         "a: 1 new message", "b: 1 new message", "b: 1 new message", "default: 6 new messages",
     ]  # fmt: skip
     again = call("import", "all.jsonl", "--store", "new.db")[1].splitlines()
@@ -102,11 +103,11 @@ def test_an_export_of_chats_is_many_sessions(call: Call) -> None:
     code, out, err = call("import", "chats.zip", "--store", "new.db")
     assert (code, err) == (0, "")
     assert out.splitlines()[0][:-7] == "chats.zip -> new.db: 5 new messages in 2 sessions"
-    assert out.splitlines()[1:] == [
+    assert out.splitlines()[1:-2] == [
         "c1 Ferries: 4 new messages; left out: 1 image, 1 attachment without text, 1 step of reasoning",
         "c2 Hello: 1 new message",
     ]
-    assert set(out.splitlines()[1:]) <= set((ROOT / "docs" / "import.md").read_text(encoding="utf-8").splitlines())
+    assert set(out.splitlines()[1:-2]) <= set((ROOT / "docs" / "import.md").read_text(encoding="utf-8").splitlines())
     assert call("import", "chats.zip", "--store", "new.db")[1].splitlines()[1:] == ["nothing new in 2 sessions"]
     out = call("import", "chats.zip", "--store", "new.db", "--chat", "Ferries", "--session", "mine")[1]
     assert out.splitlines()[:2] == [
@@ -119,7 +120,21 @@ def test_an_export_of_chats_is_many_sessions(call: Call) -> None:
     assert (code, "it has 'c1' (Ferries), 'c2' (Hello)" in err, "session=" in err) == (2, True, False)
     chosen = ("--embedder", "static", "--chat", "c1", "--chat", "c2")
     assert call("import", "chats.zip", "--store", "third.db", *chosen)[0] == 0
-    assert json.loads(call("stats", "--store", "third.db", "--session", "c1", "--json")[1])["embedders"]
+    assert json.loads(call("status", "--store", "third.db", "--session", "c1", "--json")[1])["embedders"]
+
+
+@pytest.mark.parametrize(
+    "where", [(), ("--user", "ann's"), ("--session", "a b"), ("--store", "new db"), ("--chat", "c1")]
+)
+def test_an_import_says_what_to_type_next_and_it_works(call: Call, where: tuple[str, ...]) -> None:
+    out = call("import", str(DATA / "chatgpt.json"), *where, *(("--chat", "c1") if "--session" in where else ()))[1]
+    lines = [line.removeprefix("next: ") for line in out.splitlines() if line.startswith("next: ")]
+    assert len(lines) == 2
+    for line in lines:
+        program, *words = shlex.split(line)
+        code, out, err = call(*words)
+        assert (program, code, err) == ("infinite-memory", 0, "")
+        assert out
 
 
 def test_an_invalid_chat_is_skipped_if_that_is_wanted(call: Call) -> None:
@@ -129,7 +144,7 @@ def test_an_invalid_chat_is_skipped_if_that_is_wanted(call: Call) -> None:
     code, _, err = call("import", "chats.json", "--store", "new.db")
     assert (code, "conversation 1: message 1: unknown role 'nobody'" in err, Path("new.db").exists()) == (2, True, True)
     code, out, _ = call("import", "chats.json", "--store", "new.db", "--skip-invalid")
-    _, skipped, stored, rest = out.splitlines()
+    _, skipped, stored, rest, *_ = out.splitlines()
     assert (code, stored.endswith("002: 2 new messages"), rest) == (1, True, "nothing new in 1 session")
     assert skipped.startswith(
         "skipped 7d1f6c1e-0000-4000-9000-000000000001 Ferries to Brac: 'chats.json', conversation 1"
@@ -148,12 +163,12 @@ def test_an_interrupted_import_says_what_is_stored(call: Call, monkeypatch: pyte
         patch.setattr(foreign, "TOGETHER", 1)
         patch.setattr(file_commands, "import_sessions", interrupted)
         code, out, err = call("import", str(DATA / "chatgpt.json"), "--store", "new.db")
-    assert (code, len(out.splitlines()), out.splitlines()[1][:26]) == (1, 2, "c1 Ferries: 4 new messages")
+    assert (code, len(out.splitlines()), out.splitlines()[1][:26]) == (1, 4, "c1 Ferries: 4 new messages")
     assert err == (
         "infinite-memory: interrupted: 1 session is stored as a whole; run the command again for the others\n"
     )
     out = call("import", str(DATA / "chatgpt.json"), "--store", "new.db")[1]
-    assert out.splitlines()[1:] == ["c2 Hello: 1 new message", "nothing new in 1 session"]
+    assert out.splitlines()[1:3] == ["c2 Hello: 1 new message", "nothing new in 1 session"]
 
 
 @pytest.mark.parametrize(
@@ -192,5 +207,5 @@ def test_a_damaged_file_is_one_line_and_changes_nothing(call: Call) -> None:
     code, out, err = call("import", "chat.jsonl", "--session", "new")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "nothing was stored: ask for a new copy of the file" in err
-    code, _, err = call("stats", "--session", "new")
+    code, _, err = call("status", "--session", "new")
     assert (code, "no session 'new' in 'chat.db'; there is 'default'" in err) == (1, True)

@@ -3,7 +3,8 @@
 import io
 import re
 import shlex
-from collections.abc import Iterator
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,10 @@ from typer.main import get_command
 
 from shared_core import InfiniteMemory, Message
 from shared_core.doors.cli.command import app, run
-from shared_core.doors.cli.examples import EXAMPLES
+from shared_core.doors.cli.command_list import COMMANDS
+from tests.support.documents import ROOT
 
 GROUP: Any = get_command(app)
-
-
-def commands(group: Any = GROUP, before: str = "") -> Iterator[tuple[str, Any]]:
-    """Every command with its full name, groups included."""
-    for name, command in group.commands.items():
-        yield f"{before}{name}", command
-        yield from commands(command, f"{before}{name} ") if hasattr(command, "commands") else ()
-
-
-COMMANDS = dict(commands())
 
 
 @pytest.fixture(autouse=True)
@@ -37,41 +29,61 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_help_lists_every_command_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
     for args in ([], ["-h"], ["--help"]):
         assert run(args) == 0
-        listed = capsys.readouterr().out.partition("\nCommands:\n")[2]
-        for name in GROUP.commands:
-            (line,) = (line for line in listed.splitlines() if line.startswith(f"  {name} "))
-            assert line.endswith(".")
-            assert not line.endswith("...")
+        listed = capsys.readouterr().out.partition("\nEveryday:\n")[2]
+        assert re.findall(r"^(\w+):$", listed, flags=re.MULTILINE) == ["Branches", "Store", "Servers"]
+        for name, (_, summary) in COMMANDS.items():
+            assert re.search(rf"^  {name} +{re.escape(summary)}$", listed, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_of_a_command_fits_80_columns_and_ends_in_an_example(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*name.split(), "-h"]) == 0
-    text, _, examples = capsys.readouterr().out.rpartition("\n  Example")
-    assert all(len(line) <= 80 for line in text.splitlines())
-    lines = examples.splitlines()[1:]
-    assert lines
-    assert all(line.startswith("    ") and f"infinite-memory {name.split()[0]}" in line for line in lines)
+def test_help_of_a_command_fits_80_columns_and_has_an_example(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([name, "-h"]) == 0
+    text = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in text.splitlines() if line not in examples(text))
+    assert text.split("\n\n")[1].replace("\n ", "") == f"  {COMMANDS[name][1]}"
+    assert examples(text)
+    assert all(f"infinite-memory {name}" in line for line in examples(text))
     assert not re.search(r"<\w+( range)?>", text.partition("Options:")[2].replace("<str>", "")), (
         "an option needs a metavar"
     )
 
 
-def test_an_example_is_a_valid_command_line(subtests: pytest.Subtests) -> None:
-    rows: list[tuple[str, str]] = [(name, line) for name in COMMANDS for line in EXAMPLES.get(name, ())]
-    for name, line in rows:
-        with subtests.test(name=name, line=line):
-            words = shlex.split(line.partition("infinite-memory ")[2] or line.partition(" >> ")[0])
-            command, parents = GROUP, GROUP.make_context("infinite-memory", [], resilient_parsing=True)
-            while words and hasattr(command, "commands"):
-                command = command.get_command(parents, words.pop(0))
-            with command.make_context(name, words, parent=parents) as context:
-                assert not context.args
+def examples(text: str) -> list[str]:
+    """The command lines below the word Example or Examples."""
+    return re.split(r"\n\n", re.split(r"\n  Examples?:\n", text)[1])[0].splitlines()
+
+
+def test_an_example_is_a_valid_command_line(capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests) -> None:
+    parents = GROUP.make_context("infinite-memory", [], resilient_parsing=True)
+    for name in COMMANDS:
+        run([name, "-h"])
+        for line in examples(capsys.readouterr().out):
+            with subtests.test(name=name, line=line):
+                first, *words = shlex.split(line.partition("infinite-memory ")[2].partition(" >> ")[0])
+                command = GROUP.get_command(parents, first)
+                with command.make_context(name, words, parent=parents) as context:
+                    assert not context.args
+
+
+@pytest.mark.parametrize(
+    ("line", "most", "without"),
+    [
+        ("--help", 10, {"numpy", "pydantic", "rich"}),
+        ("log --help", 160, {"shared_core.doors.view", "shared_core.evaluation", "starlette"}),
+    ],
+)
+def test_help_imports_next_to_nothing(line: str, most: int, without: set[str]) -> None:
+    """Seconds differ between machines; what is imported does not."""
+    code = "import sys; from shared_core.doors.cli.command import run; run(sys.argv[1:]); print(*sys.modules)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *line.split()], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    modules = ran.stdout.splitlines()[-1].split()
+    assert sum(name.startswith("shared_core") for name in modules) <= most
+    assert not without & {*modules}
 
 
 # Completion

@@ -10,8 +10,7 @@ from rich.cells import cell_len
 
 from shared_core import InfiniteMemory, Message
 from shared_core.doors.cli.command import run
-from shared_core.doors.cli.printed_lines import Lines
-from shared_core.doors.cli.printing import message_line
+from shared_core.doors.cli.printing import Lines, message_line
 
 ID = "0123456789abcdef0123456789abcdef"
 LONG = "The tokenizer never gets past a tab.\n" * 3
@@ -44,7 +43,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 
 LISTS = [
-    ["log"], ["log", "--graph"], ["branches"], ["tags"], ["search", "tokenizer tab"], ["stash", "list"], ["reflog"],
+    ["log"], ["log", "--graph"], ["branches"], ["tag"], ["search", "tokenizer tab"], ["stash", "list"], ["reflog"],
     ["diff", ID],
 ]  # fmt: skip
 

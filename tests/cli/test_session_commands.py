@@ -81,7 +81,7 @@ def test_a_terminal_shows_the_beginning_of_a_random_session_and_takes_it(
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert call("sessions", "--user", "bob")[1].splitlines()[1].startswith(f"{whole[:8]}         2 ")
-    assert call("search", "Noted", "--all-sessions", *bob)[1].split()[1] == whole[:8]
+    assert call("search", "Noted", "--scope", "user", *bob)[1].split()[1] == whole[:8]
     assert call("add", "Where?", *bob)[0] == 0
     assert json.loads(call("view", "--json", *bob)[1])["session"] == whole
     assert json.loads(call("rename-session", whole[:8], "work", "--user", "bob", "--json")[1])["was"] == whole
@@ -93,15 +93,15 @@ def test_all_conversations_of_a_user_are_searched(call: Call) -> None:
     with InfiniteMemory("chat.db", session_id="gym") as memory:
         memory.add(Message.user("Which locker is mine?", created_at=NOON))
     for where in ([], ["--session", "gym"], ["--session", "nope"]):
-        code, out, err = call("search", "locker code 4471", "--all-sessions", *where)
+        code, out, err = call("search", "locker code 4471", "--scope", "user", *where)
         assert (code, err) == (0, "")
         assert out.splitlines()[0].endswith("My locker code is 4471.")
         assert {row.split()[1] for row in out.splitlines()} <= {"default", "gym", "trip"}
         assert "reviews" not in out
-    told = json.loads(call("search", "who reviews code", "--all-sessions", "--user", "ann", "--json")[1])
+    told = json.loads(call("search", "who reviews code", "--user", "ann", "--json")[1])
     assert (told[0]["session"], told[0]["content"]) == ("work", "Who reviews the code?")
-    assert json.loads(call("search", "code", "--all-sessions", "--role", "tool", "--json")[1]) == []
-    assert call("search", "code", "--all-sessions", "--user", "eve")[:2] == (1, "")
+    assert json.loads(call("search", "code", "--scope", "user", "--role", "tool", "--json")[1]) == []
+    assert call("search", "code", "--user", "eve")[:2] == (1, "")
 
 
 def test_all_conversations_of_a_user_are_erased(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_all_conversations_of_a_user_are_erased(call: Call, monkeypatch: pytest.
         (("forget", "--all-sessions", "--all"), "exactly one of --id, --before, --all and --all-sessions"),
         (("sessions", "--store", "none.db"), "no store at 'none.db'"),
         (("sessions", "--limit", "0"), "--limit"),
-        (("search", "x", "--all-sessions", "--store", "none.db"), "no store at 'none.db'"),
+        (("search", "x", "--scope", "user", "--store", "none.db"), "no store at 'none.db'"),
         (("forget", "--all-sessions", "--user", "u", "--store", "none.db"), "no store at 'none.db'"),
     ],
 )

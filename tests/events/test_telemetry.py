@@ -257,7 +257,7 @@ class Blocker:
 
 sys.meta_path.insert(0, Blocker())
 from shared_core import InfiniteMemory, Message, SessionPool
-from shared_core.doors.cli.serving import telemetry_hook
+from shared_core.doors.cli.serve_commands import telemetry_hook
 from shared_core.errors import MissingExtraError
 
 with SessionPool(on_event=telemetry_hook(), embedder="words") as pool, pool.use("s") as memory:

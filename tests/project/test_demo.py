@@ -16,7 +16,7 @@ SCREEN = 24
 COLUMNS = 80
 ANSWERS = ["4093", "3,200", "trumpet"]
 MARKED = re.compile(r"^>.*\n(?: {20}.*\n)*", re.MULTILINE)
-TOOLS = {"import", "ask", "fork", "add", "merge", "log"}
+TOOLS = {"import", "explain", "fork", "add", "merge", "log"}
 
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -44,8 +44,8 @@ def test_the_demo(
     for arguments in commands(tmp_path / "chat.db"):
         assert run(arguments) == 0
         shown.setdefault(arguments[0], []).append(capsys.readouterr().out)
-    assert len(shown["ask"]) == len(ANSWERS)
-    for answer, said in zip(ANSWERS, shown["ask"], strict=True):
+    assert len(shown["explain"]) == len(ANSWERS)
+    for answer, said in zip(ANSWERS, shown["explain"], strict=True):
         lines = said.splitlines()
         assert len(lines) <= SCREEN - 3, "make prints the command, and the shell its prompt"
         assert all(len(line) <= COLUMNS for line in lines)

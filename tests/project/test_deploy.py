@@ -20,7 +20,8 @@ from typer.main import get_command
 
 from shared_core import SessionPool
 from shared_core.doors.cli.command import app as command
-from shared_core.doors.cli.serve_command import KEY
+from shared_core.doors.cli.command_list import COMMANDS
+from shared_core.doors.cli.serve_commands import KEY
 from shared_core.doors.openai_proxy.app import create_app
 from shared_core.doors.openai_proxy.echo_upstream import EchoTransport
 from shared_core.doors.openai_proxy.upstream import Upstream
@@ -89,7 +90,9 @@ def test_every_command_is_valid() -> None:
 
 
 def test_the_variables_are_those_that_the_command_reads() -> None:
-    options = {one.envvar for each in GROUP.commands.values() for one in each.params if isinstance(one.envvar, str)}
+    options = {
+        one.envvar for name in COMMANDS for one in GROUP.get_command(None, name).params if isinstance(one.envvar, str)
+    }
     known = {*options, KEY}
     for text in (DOCKERFILE, json.dumps(COMPOSE), UNIT, PAGE):
         named = set(re.findall(r"INFINITE_MEMORY_[A-Z_]+", text))

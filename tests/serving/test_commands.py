@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from shared_core.doors.cli.command import run
-from shared_core.doors.cli.serving import installed_extra
+from shared_core.doors.cli.serve_commands import installed_extra
 from shared_core.errors import MissingExtraError
 
 TOKEN = "token-0123456789abcdef"

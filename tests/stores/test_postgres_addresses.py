@@ -31,7 +31,7 @@ def test_an_address_works_wherever_a_path_does(
     for command in ("sessions", "search locker --session a", "view --session a --out x.html"):
         assert run_command(command.split()) == 0
     assert run_command(["log", "--session", "none"]) == 1
-    assert run_command(["doctor"]) == run_command(["stats", "--all-sessions"]) == 0
+    assert run_command(["doctor"]) == run_command(["stats"]) == 0
     said = capsys.readouterr()
     assert "4471" in said.out
     assert "postgres@" in said.err

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from shared_core import InfiniteMemory, Message, UnknownReferenceError
-from shared_core.doors.cli.tree_drawing import draw
+from shared_core.doors.cli.printing import draw
 from shared_core.errors import StaleHeadError
 from shared_core.records import MAIN, After, Move, Position
 from shared_core.results import Branch, LogEntry

@@ -109,12 +109,30 @@ def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
 
 
 def test_the_command_writes_the_page(store: Path, call: Call) -> None:
-    code, out, err = call("chat.db", "--out", "page.html", "--questions", "all")
+    code, out, err = call("--out", "page.html", "--questions", "all")
     assert (code, err) == (0, "")
     assert re.fullmatch(r"page\.html \(0\.\d MiB\)\n", out)
     data = embedded(Path("page.html").read_text(encoding="utf-8"))
     assert data["questions"] is None
     assert len(data["reports"]) == sum(node["role"] == "user" for node in data["nodes"])
+
+
+@pytest.mark.parametrize("there_is_a_browser", [True, False])
+def test_without_a_file_the_page_is_opened(
+    store: Path, call: Call, monkeypatch: pytest.MonkeyPatch, there_is_a_browser: bool
+) -> None:
+    opened: list[str] = []
+
+    def open_page(address: str) -> bool:
+        opened.append(address)
+        return there_is_a_browser
+
+    monkeypatch.setattr("webbrowser.open", open_page)
+    code, out, err = call()
+    path = Path(out.rpartition(" (")[0])
+    assert (code, opened) == (0, [path.as_uri()])
+    assert embedded(path.read_text(encoding="utf-8"))["nodes"]
+    assert err == ("" if there_is_a_browser else f"infinite-memory: note: no browser was found; open {path} in yours\n")
 
 
 def test_the_command_answers_with_the_data(store: Path, call: Call) -> None:
@@ -126,8 +144,7 @@ def test_the_command_answers_with_the_data(store: Path, call: Call) -> None:
 @pytest.mark.parametrize(
     ("args", "why"),
     [
-        ([], "say where the page goes"),
-        (["--out", "p.html", "--json"], "say where the page goes"),
+        (["--out", "p.html", "--json"], "--json writes the page's data to stdout"),
         (["--out", "p.html", "--questions", "some"], "give a number, or all"),
         (["--out", "p.html", "--store", "none.db"], "no store at 'none.db'"),
         (["--out", "chat.db"], "is a file of a database"),

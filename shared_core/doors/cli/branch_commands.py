@@ -1,22 +1,19 @@
-"""The commands about branches: list, create, check out, move, compare and merge them."""
+"""The commands about branches: list, create, check out, move, compare and merge them, and what they answer."""
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from shared_core.display import on_one_line, printable, printable_name
-from shared_core.doors.cli.answers import answer_change, branch_lines, copied, merged, tag_lines, take_back, taken_back
-from shared_core.doors.cli.completion import branch_names, revisions
+from shared_core.display import counted, on_one_line, printable, printable_name
 from shared_core.doors.cli.models import merge_summarizer
-from shared_core.doors.cli.options import BranchOptions, CommonOptions, with_options
-from shared_core.doors.cli.printed_lines import Full, Lines
-from shared_core.doors.cli.printing import count, moment
+from shared_core.doors.cli.options import BranchOptions, CommonOptions, branch_names, revisions, with_options
+from shared_core.doors.cli.printing import Full, Lines, moment
 from shared_core.memory import InfiniteMemory
 from shared_core.records import Branch
-from shared_core.tree.merge import How
-
-branch_commands = typer.Typer()
+from shared_core.tree.branches import ReflogEntry
+from shared_core.tree.copies import CherryPickResult, Stash
+from shared_core.tree.merge import How, MergeResult
 
 REVISION = "A branch, a tag, a message ID or its beginning, or an earlier end of a branch such as main@{1}."
 Revision = Annotated[str, typer.Argument(metavar="REVISION", autocompletion=revisions, help=REVISION)]
@@ -37,33 +34,29 @@ def _branch(help: str) -> Any:
     return typer.Argument(metavar="NAME", autocompletion=branch_names, help=help)
 
 
-@branch_commands.command()
 @with_options
 def branches(options: CommonOptions, full: Full = False) -> None:
     """List the branches and the newest message of each.
 
     A star marks the branch that is checked out. Times are in UTC.
+
+    Example:
+      infinite-memory branches
     """
     with options.open() as memory:
         data = [{**one, "checked_out": one["name"] == memory.branch} for one in _newest_ids(memory, memory.branches())]
         options.answer(data, branch_lines(memory, Lines.of(full)))
 
 
-@branch_commands.command()
-@with_options
-def tags(options: CommonOptions, full: Full = False) -> None:
-    """List the tags and the message that each one names. Times are in UTC."""
-    with options.open() as memory:
-        options.answer(_newest_ids(memory, memory.tags()), tag_lines(memory, Lines.of(full)))
-
-
-@branch_commands.command()
 @with_options
 def checkout(options: CommonOptions, name: Annotated[str, _branch("The name of the branch.")]) -> None:
     """Check out a branch: later commands work on it.
 
     The store remembers the branch for this conversation. It applies to commands without --branch, not to programs that
     use the store. To go on from an earlier message, create a branch there with fork.
+
+    Example:
+      infinite-memory checkout debug
     """
     with options.open() as memory:
         if name not in {branch.name for branch in memory.branches()}:
@@ -73,7 +66,6 @@ def checkout(options: CommonOptions, name: Annotated[str, _branch("The name of t
     options.answer({"branch": name}, [printable(f"checked out {name!r}")])
 
 
-@branch_commands.command()
 @with_options
 def fork(
     options: CommonOptions,
@@ -84,6 +76,10 @@ def fork(
 
     Later commands work on the new branch. It shares all messages up to --at. What is said on it from now on is not seen
     from other branches.
+
+    Examples:
+      infinite-memory fork debug
+      infinite-memory fork retry --at 3f2a9c01
     """
     with options.open() as memory:
         before = memory.branch
@@ -93,65 +89,77 @@ def fork(
         answer_change(options, memory, f"created branch {name!r} at {at or before} and checked it out{back}")
 
 
-@branch_commands.command()
 @with_options
 def rename(
     options: CommonOptions,
     name: Annotated[str, _branch("The current name of the branch.")],
     to: Annotated[str, typer.Argument(metavar="TO", help="The new name of the branch.")],
 ) -> None:
-    """Rename a branch."""
+    """Rename a branch.
+
+    Example:
+      infinite-memory rename debug tokenizer
+    """
     with options.open() as memory:
         memory.rename_branch(name, to)
         answer_change(options, memory, f"renamed {name!r} to {to!r}")
 
 
-@branch_commands.command("delete-branch")
 @with_options
 def delete_branch(options: CommonOptions, name: Annotated[str, _branch("The name of the branch.")]) -> None:
     """Delete a branch; its messages stay stored.
 
     Use forget to erase messages.
+
+    Example:
+      infinite-memory delete-branch debug
     """
     with options.open() as memory:
         memory.delete_branch(name)
         answer_change(options, memory, f"deleted {name!r}", *take_back(memory.branch))
 
 
-@branch_commands.command()
 @with_options
 def tag(
     options: CommonOptions,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new tag.")],
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The name of the tag. Without it, the tags are listed.")
+    ] = None,
     at: At = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the tag.")] = False,
+    full: Full = False,
 ) -> None:
-    """Give a message a name that never moves."""
+    """Give a message a name that never moves, or list these names.
+
+    Examples:
+      infinite-memory tag decided --at 3f2a9c01
+      infinite-memory tag
+      infinite-memory tag decided --delete
+    """
     with options.open() as memory:
-        memory.tag(name, at)
-        answer_change(options, memory, f"tagged {at or memory.branch} as {name!r}")
+        if name is None:
+            options.answer(_newest_ids(memory, memory.tags()), tag_lines(memory, Lines.of(full)))
+        elif delete:
+            memory.delete_tag(name)
+            answer_change(options, memory, f"deleted {name!r}")
+        else:
+            memory.tag(name, at)
+            answer_change(options, memory, f"tagged {at or memory.branch} as {name!r}")
 
 
-@branch_commands.command("delete-tag")
-@with_options
-def delete_tag(
-    options: CommonOptions, name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the tag.")]
-) -> None:
-    """Delete a tag."""
-    with options.open() as memory:
-        memory.delete_tag(name)
-        answer_change(options, memory, f"deleted {name!r}")
-
-
-@branch_commands.command()
 @with_options
 def reset(options: BranchOptions, to: Revision) -> None:
-    """Move the end of a branch; undo takes it back."""
+    """Move the end of a branch; undo takes it back.
+
+    Examples:
+      infinite-memory reset main@{1}
+      infinite-memory reset 3f2a9c01 --branch debug
+    """
     with options.open() as memory:
         memory.reset(to)
         answer_change(options, memory, f"{memory.branch!r} now ends at {to}", *take_back(memory.branch))
 
 
-@branch_commands.command()
 @with_options
 def undo(options: BranchOptions) -> None:
     """Take back the last command that moved a branch.
@@ -159,6 +167,10 @@ def undo(options: BranchOptions) -> None:
     That is a merge, cherry-pick, rebase, reset or stash on it, or else the last
     deletion of a branch. What was said since stays stored, and another undo
     brings it back.
+
+    Examples:
+      infinite-memory undo
+      infinite-memory undo --branch debug
     """
     with options.open() as memory:
         done = memory.undo()
@@ -166,7 +178,6 @@ def undo(options: BranchOptions) -> None:
         options.answer(done.to_dict(), [taken_back(done), printable(f"to take it back: {again} {done.branch}")])
 
 
-@branch_commands.command()
 @with_options
 def reflog(
     options: CommonOptions,
@@ -179,6 +190,9 @@ def reflog(
 
     Each line holds the time (UTC), how to name where the branch ended before, why it was moved, and the newest message
     before and after. What a merge or a copy adds comes after that.
+
+    Example:
+      infinite-memory reflog --branch main
     """
     with options.open() as memory:
         moves = memory.reflog(branch)
@@ -191,7 +205,6 @@ def reflog(
     options.answer([move.to_dict() for move in moves], map(lines.cut, texts))
 
 
-@branch_commands.command()
 @with_options
 def diff(
     options: CommonOptions,
@@ -204,13 +217,18 @@ def diff(
     ] = None,
     full: Full = False,
 ) -> None:
-    """List the messages that only one of two revisions has."""
+    """List the messages that only one of two revisions has.
+
+    Examples:
+      infinite-memory diff debug
+      infinite-memory diff debug main
+    """
     shown = Lines.of(full)
 
     def lines() -> Iterator[str]:
         yield printable(f"both: up to {shown.id(found.base) or 'nothing'}")
         for name, sign, ids in ((a, "<", found.only_a), (b or memory.branch, ">", found.only_b)):
-            yield printable(f"only {name}: {count(len(ids))}")
+            yield printable(f"only {name}: {counted(len(ids), 'message')}")
             for id_ in ids:
                 yield shown.message(memory.get(id_), f"{sign} ")
 
@@ -219,7 +237,6 @@ def diff(
         options.answer(found.to_dict(), lines())
 
 
-@branch_commands.command()
 @with_options
 def merge(
     options: BranchOptions,
@@ -242,7 +259,6 @@ def merge(
 
     The other branch can be continued and merged again.
 
-    \b
     The ways to merge:
       auto          fast-forward if possible, otherwise full
       fast-forward  The end of the branch moves to the end of the other one, which
@@ -254,7 +270,11 @@ def merge(
       three-way     A full merge, followed by a question and its answer, which
                     say what each side added and where the two contradict
                     each other. Nothing is decided.
-    """  # noqa: D301  # \b keeps the list as it is
+
+    Examples:
+      infinite-memory merge debug
+      infinite-memory merge debug --how squash --model openai:gpt-4o-mini
+    """
     with options.open() as memory:
         result = memory.merge(source, how, prompt=prompt, summarizer=merge_summarizer(model))
         options.answer(
@@ -262,7 +282,6 @@ def merge(
         )
 
 
-@branch_commands.command("cherry-pick")
 @with_options
 def cherry_pick(
     options: BranchOptions,
@@ -271,21 +290,140 @@ def cherry_pick(
     """Copy messages to a branch.
 
     The result of a tool is copied together with the call.
+
+    Example:
+      infinite-memory cherry-pick 3f2a9c01 77b0e2d4
     """
     with options.open() as memory:
         result = memory.cherry_pick(ids)
         options.answer(result.to_dict(), [copied(result), *take_back(memory.branch, result.messages)])
 
 
-@branch_commands.command()
 @with_options
 def rebase(options: BranchOptions, onto: Revision, since: Since = None) -> None:
-    """Move a branch, with its own messages, onto a revision."""
+    """Move a branch, with its own messages, onto a revision.
+
+    Example:
+      infinite-memory rebase main --branch debug
+    """
     with options.open() as memory:
         result = memory.rebase(onto, since)
         options.answer(result.to_dict(), [copied(result), *take_back(memory.branch, result.messages)])
 
 
+@with_options
+def stash(
+    options: BranchOptions,
+    verb: Annotated[
+        Literal["push", "list", "apply", "pop", "drop"],
+        typer.Argument(metavar="VERB", help="What to do: push, list, apply, pop or drop."),
+    ] = "push",
+    number: Annotated[int, typer.Argument(metavar="N", min=0, help="The number of the stash; 0 is the newest.")] = 0,
+    since: Annotated[
+        str | None, typer.Option(metavar="REVISION", help="The last message that stays on the branch.")
+    ] = None,
+    note: Annotated[str, typer.Option(metavar="TEXT", help="A note to recognize the stash by.")] = "",
+    full: Full = False,
+) -> None:
+    """Put the end of a branch aside, or bring it back.
+
+    push takes the end of the branch off and keeps it. Without --since, the end begins at the newest user message. list
+    shows number, time (UTC), branch, size and note of each stash. apply copies a stash to the branch, pop also drops
+    it. The messages of a dropped stash stay stored; use forget to erase them.
+
+    Examples:
+      infinite-memory stash push --note "the second hotel"
+      infinite-memory stash list
+      infinite-memory stash pop
+    """
+    if (since is not None or note) and verb != "push":
+        raise typer.BadParameter(f"--since and --note are for stash push, not for stash {verb}")
+    with options.open() as memory:
+        if verb == "list":
+            lines, stashes = Lines.of(full), memory.stashes()
+            options.answer([one.to_dict() for one in stashes], (lines.cut(stash_line(one)) for one in stashes))
+        elif verb == "drop":
+            memory.stash_drop(number)
+            answer_change(options, memory, f"dropped stash {number}")
+        elif verb == "push":
+            made = memory.stash(since, note)
+            done = ["nothing to stash"] if made is None else [stashed(made), *take_back(memory.branch)]
+            options.answer(made and made.to_dict(), done)
+        else:
+            result = memory.stash_pop(number, keep=verb == "apply")
+            options.answer(result.to_dict(), [copied(result), *take_back(memory.branch, result.messages)])
+
+
 def _newest_ids(memory: InfiniteMemory, refs: Sequence[Branch]) -> list[dict[str, Any]]:
     newest = [(name, memory._newest_at(name)) for name, _ in refs]
     return [{"name": name, "newest": message.id if message is not None else None} for name, message in newest]
+
+
+# What the verbs answer, in words
+
+
+def branch_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
+    """Yield a line for each branch with its newest message; a star marks the branch that is checked out."""
+    names = [branch.name for branch in memory.branches()]
+    width = max(map(len, names), default=0)
+    for name in names:
+        mark = "*" if name == memory.branch else " "
+        yield lines.message(memory._newest_at(name), f"{mark} {printable_name(name):<{width}}  ")
+
+
+def tag_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
+    """Yield a line for each tag with the message that it names."""
+    names = [tag.name for tag in memory.tags()]
+    width = max(map(len, names), default=0)
+    for name in names:
+        yield lines.message(memory._newest_at(name), f"{printable_name(name):<{width}}  ")
+
+
+def stash_line(stash: Stash) -> str:
+    """Return number, time (UTC), branch, size and note of a stash."""
+    told = [printable_name(stash.branch), counted(len(stash.ids), "message"), on_one_line(stash.note)]
+    return "  ".join([str(stash.number), moment(stash.at), *told]).rstrip()
+
+
+def stashed(stash: Stash) -> str:
+    """Return what `stash` put aside."""
+    return f"stashed {counted(len(stash.ids), 'message')}"
+
+
+def take_back(branch: str | None, moved: object = True) -> list[str]:
+    """Return how a verb is taken back, as a line, if it moved the branch."""
+    return [printable(f"to take it back: undo --branch {branch}")] if moved else []
+
+
+def taken_back(done: ReflogEntry) -> str:
+    """Return what `undo` did."""
+    ends = Lines.of(False).id(done.after) or "the beginning"
+    return printable(f"{done.why}: {done.branch!r} ends at {ends} again")
+
+
+def copied(result: CherryPickResult) -> str:
+    """Return what was copied, and what was not."""
+    parts = [f"copied {counted(len(result.messages), 'message')}"]
+    if result.skipped:
+        parts.append(f"on the branch already: {', '.join(result.skipped)}")
+    if result.halves:
+        parts.append(f"copied without the other half of their exchange: {', '.join(result.halves)}")
+    return printable("; ".join(parts))
+
+
+def merged(result: MergeResult, branch: str) -> str:
+    """Return what a merge into a branch did, with the summary that it stored."""
+    if result.how == "nothing":
+        why = f"{branch} already has all of {result.source}"
+        if result.source == branch:
+            why = f"{branch} is the branch to merge into: check out another one first"
+        return printable(f"nothing to merge: {why}")
+    done = f"merged {result.source} into {branch} ({result.how})"
+    return printable("\n".join([done, *(message.content for message in result.messages[1:])]))
+
+
+def answer_change(options: CommonOptions, memory: InfiniteMemory, *lines: str) -> None:
+    """Answer with what was done, or as JSON with the branches and tags that there are now."""
+    branches, tags = memory.branches(), memory.tags()
+    data = {"branches": [branch.name for branch in branches], "tags": [tag.name for tag in tags]}
+    options.answer(data, map(printable, lines))

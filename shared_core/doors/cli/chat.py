@@ -7,13 +7,12 @@ from typing import Annotated, NamedTuple, get_args
 
 import typer
 
-from shared_core.display import printable, printable_name
-from shared_core.doors.cli.answers import branch_lines, copied, merged, stash_line, taken_back
+from shared_core.display import counted, printable, printable_name
+from shared_core.doors.cli.branch_commands import branch_lines, copied, merged, stash_line, stashed, taken_back
 from shared_core.doors.cli.error_words import in_words
 from shared_core.doors.cli.models import ECHO, ChatModel, ModelName, chat_model, merge_summarizer
-from shared_core.doors.cli.options import BranchName, MaxTokens, ReserveTokens, SessionOptions, with_options
-from shared_core.doors.cli.printed_lines import Lines, whole_ids
-from shared_core.doors.cli.printing import count, say, show_report
+from shared_core.doors.cli.options import BranchName, MaxTokens, ReserveTokens, SessionOptions, say, with_options
+from shared_core.doors.cli.printing import Lines, scored, show_report, whole_ids
 from shared_core.errors import InfiniteMemoryError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
@@ -88,7 +87,7 @@ class ChatLoop:
 
     def run(self, store: str) -> None:
         """Greet the user, who chats with the messages of this store, and answer until the chat ends."""
-        known = count(self._memory.stats()["messages"])
+        known = counted(self._memory.stats()["messages"], "message")
         session = printable_name(self._memory.session_id)
         _note(f"{known} known in {printable_name(store)}, session {session}; /help lists the commands")
         while (line := self._read()) is not None:
@@ -194,7 +193,7 @@ class ChatLoop:
             raise ValueError(f"/stash {verb}: expected /stash, /stash pop or /stash list")
         else:
             stash = self._memory.stash()
-            typer.echo(f"stashed {count(len(stash.ids))}" if stash is not None else "nothing to stash")
+            typer.echo(stashed(stash) if stash is not None else "nothing to stash")
 
     def _undo(self, words: Sequence[str]) -> None:
         typer.echo(taken_back(self._memory.undo()))
@@ -210,7 +209,7 @@ class ChatLoop:
 
     def _search(self, words: Sequence[str]) -> None:
         found, lines = self._memory.search(" ".join(words)), Lines.of()
-        _print([lines.message(hit.message, f"{hit.score:6.2f}  ") for hit in found] or ["nothing found"])
+        _print([lines.message(hit.message, f"{scored(hit)} ") for hit in found] or ["nothing found"])
 
     def _show_report(self, words: Sequence[str]) -> None:
         if self._report is None:
@@ -220,7 +219,7 @@ class ChatLoop:
 
     def _forget(self, words: Sequence[str]) -> None:
         result = self._memory.forget(ids=whole_ids(self._memory, words))
-        typer.echo(f"forgot {count(len(result.ids))}" + (f"\n! {result.reason}" if result.reason else ""))
+        typer.echo(f"forgot {counted(len(result.ids), 'message')}" + (f"\n! {result.reason}" if result.reason else ""))
 
     def _help(self, words: Sequence[str]) -> None:
         width = max(len(command.usage) for command in self._commands.values())
@@ -246,10 +245,6 @@ def _note(text: str) -> None:
     typer.echo(text, err=True)
 
 
-chat_commands = typer.Typer()
-
-
-@chat_commands.command()
 @with_options
 def chat(
     options: SessionOptions,
@@ -265,6 +260,10 @@ def chat(
 
     /help lists what you can do in the chat, such as going on with another branch. The store and the conversation are
     created if they do not exist. Ctrl-C stops an answer.
+
+    Examples:
+      infinite-memory chat
+      infinite-memory chat --model openai:gpt-4o-mini --system "You plan journeys."
     """
     answer, summarizer = chat_model(model), merge_summarizer(model)
     limits = {"max_tokens": max_tokens, "reserve_tokens": reserve_tokens}

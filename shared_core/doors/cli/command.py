@@ -5,10 +5,13 @@ through those of the group `infinite_memory.models`.
 """
 
 import io
+import re
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from importlib.metadata import entry_points, version
+from inspect import getdoc
 from typing import Annotated, Any, Literal
 
 from shared_core.errors import InfiniteMemoryError, MissingExtraError
@@ -19,20 +22,9 @@ try:
     from typer.core import TyperGroup
     from typer.main import get_command
 
-    from shared_core.doors.cli.branch_commands import branch_commands
-    from shared_core.doors.cli.chat import chat_commands
+    from shared_core.doors.cli.command_list import COMMANDS, GROUPS
     from shared_core.doors.cli.error_words import in_words
-    from shared_core.doors.cli.evaluate_command import evaluate_commands
-    from shared_core.doors.cli.examples import epilog
-    from shared_core.doors.cli.file_commands import file_commands
-    from shared_core.doors.cli.mcp_command import mcp_commands
-    from shared_core.doors.cli.message_commands import message_commands
-    from shared_core.doors.cli.options import CommonOptions, with_options
-    from shared_core.doors.cli.printing import say
-    from shared_core.doors.cli.serve_command import serve_commands
-    from shared_core.doors.cli.session_commands import session_commands
-    from shared_core.doors.cli.stash_commands import stash_commands
-    from shared_core.doors.cli.upkeep_commands import upkeep_commands
+    from shared_core.doors.cli.options import CommonOptions, say, with_options
 except ModuleNotFoundError as error:
     if error.name not in {"typer", "rich"}:
         raise
@@ -50,21 +42,51 @@ The commands work on the branch of the conversation that is checked out, in the 
 
 PLUGINS = "infinite_memory.commands"
 
+FUNCTIONS = {"import": "import_file", "export": "export_file"}
+"""The functions of commands that are called otherwise."""
+
 plain: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
 """Settings of typer: errors are one line, and help is text."""
 
 
+class _Loaded(Mapping[str, Any]):
+    """The subcommands, with those of other packages. Each is imported when it is run, or its help is read."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*COMMANDS, *sorted({entry.name for entry in entry_points(group=PLUGINS)} - {*COMMANDS})])
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in COMMANDS:
+            module = import_module(f"shared_core.doors.cli.{COMMANDS[name][0]}")
+            return _command(name, getattr(module, FUNCTIONS.get(name, name.replace("-", "_"))))
+        for entry in entry_points(group=PLUGINS, name=name):
+            return _command(name, _loaded(entry))
+        raise KeyError(name)
+
+
 class _Commands(TyperGroup):
-    """The subcommands, including those of other packages."""
+    """The command, whose help lists the subcommands in groups."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": {}})
+        self.commands: Any = _Loaded()
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all subcommands."""
-        names = super().list_commands(ctx)
-        return [*names, *sorted({entry.name for entry in entry_points(group=PLUGINS)} - {*names})]
+        return [*self.commands]
 
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a subcommand with its examples. Another package is imported for its subcommand and for --help."""
-        return _with_examples(super().get_command(ctx, cmd_name) or _plugged_in(cmd_name), cmd_name)
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the subcommands in their groups."""
+        for group, commands in GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(name, summary) for name, (_, summary) in commands.items()])
+        others = [(name, self.commands[name].get_short_help_str(60)) for name in self.commands if name not in COMMANDS]
+        if others:
+            with formatter.section("Of other packages"):
+                formatter.write_dl(others)
 
 
 app = typer.Typer(
@@ -93,10 +115,6 @@ def common_options(
     """Accept the common options before the subcommand; `with_options` passes them on to it."""
 
 
-own_commands = typer.Typer()
-
-
-@own_commands.command()
 def completion(
     shell: Annotated[
         Literal["bash", "zsh", "fish", "powershell"], typer.Argument(help="The shell that is to complete commands.")
@@ -105,15 +123,13 @@ def completion(
     """Print a script that makes a shell complete commands.
 
     Options and the names of branches, tags and conversations are completed, too.
+
+    Examples:
+      infinite-memory completion bash >> ~/.bashrc
+      infinite-memory completion zsh >> ~/.zshrc
     """
-    raise typer.Exit(shell_complete(get_command(app), {}, NAME, _completion_variable(), f"source_{shell}"))
-
-
-for commands in (message_commands, chat_commands, session_commands, branch_commands):
-    app.add_typer(commands)
-app.add_typer(stash_commands, name="stash")
-for commands in (file_commands, upkeep_commands, evaluate_commands, mcp_commands, serve_commands, own_commands):
-    app.add_typer(commands)
+    variable = f"_{NAME}_COMPLETE".replace("-", "_").upper()
+    raise typer.Exit(shell_complete(get_command(app), {}, NAME, variable, f"source_{shell}"))
 
 
 def run(args: Sequence[str] | None = None) -> int:
@@ -126,7 +142,7 @@ def run(args: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    _prepare_completion()
+    get_completion_inspect_parameters()  # its effect counts: typer knows the shells from then on
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", RuntimeWarning)
@@ -142,30 +158,11 @@ def run(args: Sequence[str] | None = None) -> int:
     return _fail("interrupted", code=code) if code == INTERRUPTED else code
 
 
-def _prepare_completion() -> None:
-    get_completion_inspect_parameters()  # its effect counts: typer knows the shells from then on
-
-
-def _completion_variable() -> str:
-    return f"_{NAME}_COMPLETE".replace("-", "_").upper()
-
-
-def _with_examples(command: Any, name: str) -> Any:
-    """Return a command, and for a group its commands, with examples at the end of the help."""
-    if command is not None and command.epilog is None:
-        command.epilog = epilog(name)
-        for child, one in getattr(command, "commands", {}).items():
-            _with_examples(one, f"{name} {child}")
-    return command
-
-
-def _plugged_in(name: str) -> Any:
-    """Return the subcommand of another package, or None."""
-    for entry in entry_points(group=PLUGINS, name=name):
-        plugin = typer.Typer(**plain)
-        plugin.command(name)(_loaded(entry))
-        return get_command(plugin)
-    return None
+def _command(name: str, function: Callable[..., Any]) -> Any:
+    """Return a function as a subcommand. Lists and examples in its help keep their lines."""
+    made = typer.Typer(**plain)
+    made.command(name, help=re.sub(r"\n\n(?=[^\n]+:\n +\S)", "\n\n\b\n", getdoc(function) or ""))(function)
+    return get_command(made)
 
 
 def _loaded(entry: Any) -> Any:

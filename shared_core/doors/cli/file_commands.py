@@ -1,20 +1,32 @@
-"""The commands that read or write a file: import, export, backup and view."""
+"""The commands that read or write a file: import, export and view."""
 
 import os
+import shlex
+import tempfile
 import time
 import webbrowser
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from shared_core.display import printable
-from shared_core.doors.cli.options import CommonOptions, EmbedderName, MaxTokens, ReserveTokens, with_options
-from shared_core.doors.cli.printing import confirm, count, import_summary, progress, say, session_line, write_json
+from shared_core.display import counted, printable
+from shared_core.doors.cli.options import (
+    DEFAULT_SESSION,
+    DEFAULT_STORE,
+    STORE,
+    CommonOptions,
+    EmbedderName,
+    MaxTokens,
+    ReserveTokens,
+    say,
+    with_options,
+    write_json,
+)
+from shared_core.doors.cli.printing import import_summary, progress, session_line
 from shared_core.doors.view import gather, write_page
 from shared_core.doors.view.page_data import QUESTIONS
 from shared_core.memory import InfiniteMemory
@@ -24,36 +36,14 @@ from shared_core.sharing.format import is_ours
 from shared_core.sharing.importer import ImportResult, seconds_held
 from shared_core.sharing.readers import FORMATS
 from shared_core.sharing.redact import Redact, drop_grounding, drop_tool_results, replace_names
-from shared_core.stores import open_store, read_address
-from shared_core.stores.sqlite.backup import restore
-
-file_commands = typer.Typer()
 
 ANNOUNCED = 1.0
 """The seconds from which on an import says that others wait for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportOptions(CommonOptions):
-    """The options of an import.
-
-    Attributes:
-        session: ID of the session to import into. "": each conversation gets a session of its own.
-    """
-
-    session: Annotated[
-        str,
-        typer.Option(
-            "--session", metavar="ID", show_default=False,
-            help="The session to import one conversation into; by default, each gets the session of its own ID.",
-        ),
-    ] = ""  # fmt: skip
-
-
-@file_commands.command("import")
 @with_options
 def import_file(
-    options: ImportOptions,
+    options: CommonOptions,
     file: Annotated[
         str,
         typer.Argument(
@@ -77,14 +67,18 @@ def import_file(
     ] = False,
     embedder: EmbedderName = None,
 ) -> None:
-    """Store the messages of a file. Messages that are already stored stay as they are.
+    """Store the messages of a file.
 
-    Each conversation is stored as a whole or not at all. Run the command again to continue an import that was
-    interrupted, or with a newer export to add what is new.
+    Messages that are already stored stay as they are. Each conversation is stored as a whole or not at all. Run the
+    command again to continue an import that was interrupted, or with a newer export to add what is new.
+
+    Examples:
+      infinite-memory import chatgpt-export.zip
+      infinite-memory import shared.jsonl --session ana
     """
     started = time.monotonic()
     given: dict[str, Any] = {"format": format, "user_id": options.user}
-    if options.session:
+    if options.session is not None:
         result = _import_one(options, file, chats, format)
         results, interrupted = [result], False
     else:
@@ -97,18 +91,18 @@ def import_file(
             _index(options, one, embedder)
     _answer_sessions(options, file, results, started)
     if interrupted:
-        stored = f"{_sessions(len(results))} {'is' if len(results) == 1 else 'are'} stored as a whole"
+        stored = f"{counted(len(results), 'session')} {'is' if len(results) == 1 else 'are'} stored as a whole"
         say(f"interrupted: {stored}; run the command again for the others")
     if interrupted or any(one.error for one in results):
         raise typer.Exit(1)
 
 
-def _import_one(options: ImportOptions, file: str, chats: list[str] | None, format: str | None) -> ImportResult:
+def _import_one(options: CommonOptions, file: str, chats: list[str] | None, format: str | None) -> ImportResult:
     """Import one conversation into the session that the user named."""
     if chats is not None and len(chats) > 1:
         raise typer.BadParameter("--session takes one conversation: give one --chat, or leave out --session")
     is_ours(file)  # so that a file that cannot be read does not create a store
-    with InfiniteMemory(options.store, session_id=options.session, user_id=options.user) as memory:
+    with InfiniteMemory(options.store, session_id=options.session_id, user_id=options.user) as memory:
         try:
             with _storing() as advance:
                 return memory.import_file(file, session=chats[0] if chats else None, format=format, progress=advance)
@@ -119,7 +113,7 @@ def _import_one(options: ImportOptions, file: str, chats: list[str] | None, form
             ) from None
 
 
-def _import_all(options: ImportOptions, file: str, **settings: Any) -> tuple[list[ImportResult], bool]:
+def _import_all(options: CommonOptions, file: str, **settings: Any) -> tuple[list[ImportResult], bool]:
     """Import conversations into sessions of their own; return what is stored, and whether Ctrl-C ended the import."""
     stored: list[ImportResult] = []
     try:
@@ -138,13 +132,13 @@ def _storing() -> Iterator[Progress]:
         def advance(done: int, total: int) -> None:
             seconds = seconds_held(total)
             if not done and seconds >= ANNOUNCED:
-                say(f"storing {count(total)}; other programs that write wait for up to {seconds:.0f} s")
+                say(f"storing {counted(total, 'message')}; other programs that write wait for up to {seconds:.0f} s")
             bar(done, total)
 
         yield advance
 
 
-def _index(options: ImportOptions, result: ImportResult, embedder: str | None) -> dict[str, Any]:
+def _index(options: CommonOptions, result: ImportResult, embedder: str | None) -> dict[str, Any]:
     """Embed the messages of a session, and return what it holds now."""
     settings: dict[str, Any] = {"session_id": result.session_id, "user_id": result.user_id, "embedder": embedder}
     with InfiniteMemory(options.store, **settings) as memory:
@@ -154,55 +148,13 @@ def _index(options: ImportOptions, result: ImportResult, embedder: str | None) -
 
 
 def _answer_session(
-    options: ImportOptions, file: str, result: ImportResult, embedder: str | None, started: float
+    options: CommonOptions, file: str, result: ImportResult, embedder: str | None, started: float
 ) -> None:
     data = {"file": file, "store": options.shown_store, **_index(options, result, embedder)}
     data["seconds"] = round(time.monotonic() - started, 3)
-    options.answer(data, [import_summary(data)])
+    options.answer(data, [import_summary(data), *_next(options, [result])])
 
 
-@file_commands.command("backup")
-@with_options
-def back_up(
-    options: CommonOptions,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file to write, which must not exist.")],
-) -> None:
-    """Copy the whole store while others use it.
-
-    The copy holds all sessions of all users, and opens like the original. cp makes no such copy: what was said last
-    may still be in the file beside the store that ends in -wal.
-    """
-    options.require_store()
-    with closing(open_store(options.store)) as store, progress("copying") as advance:
-        store.backup(file, progress=advance)
-    data = {"file": file, "store": options.shown_store, "bytes": os.path.getsize(file)}
-    options.answer(data, [f"{options.shown_store} -> {file}: {data['bytes']:,} bytes"])
-
-
-@file_commands.command("restore")
-@with_options
-def restore_file(
-    options: CommonOptions,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What backup wrote.")],
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before what is in the store is lost.")] = False,
-) -> None:
-    """Put a backup in the place of the store.
-
-    Programs may have it open: they notice it when they write next, and have to open the store again. What was said
-    since the backup is lost. Never copy a file over a store that is open.
-    """
-    path = read_address(options.store)
-    if isinstance(path, str):
-        raise typer.BadParameter("restore reads a file: restore a server with its own tools, such as pg_restore")
-    if path.exists() and not yes:
-        confirm(f"{options.shown_store} has {path.stat().st_size:,} bytes.\nReplace them?", "nothing was restored")
-    with progress("copying") as advance:
-        restore(Path(file), path, advance)
-    data = {"file": file, "store": options.shown_store, "bytes": os.path.getsize(path)}
-    options.answer(data, [f"{file} -> {options.shown_store}: {data['bytes']:,} bytes"])
-
-
-@file_commands.command("export")
 @with_options
 def export_file(
     options: CommonOptions,
@@ -234,6 +186,10 @@ def export_file(
     """Write a conversation to a file that can be shared.
 
     The file appears complete or not at all; the documentation describes it. import reads jsonl and openai.
+
+    Examples:
+      infinite-memory export chat.jsonl
+      infinite-memory export debug.md --branch debug
     """
     redact: list[Redact] = [drop_grounding] if no_grounding else []
     redact += [drop_tool_results] if no_tools else []
@@ -250,19 +206,16 @@ def export_file(
         with options.open() as memory, progress("writing", memory.stats()["messages"]) as advance:
             written = memory.export(file, format=format, branch=branch, progress=advance, **settings)
     data = {"file": file, "store": options.shown_store, "messages": written, "bytes": os.path.getsize(file)}
-    text = f"{options.shown_store} -> {file}: {count(written)}, {data['bytes']:,} bytes"
+    text = f"{options.shown_store} -> {file}: {counted(written, 'message')}, {data['bytes']:,} bytes"
     options.answer(data, [printable(text)])
 
 
-@file_commands.command()
 @with_options
 def view(
     options: CommonOptions,
-    database: Annotated[
-        str | None, typer.Argument(metavar="STORE", help="The path or URL of the database; the same as --store.")
-    ] = None,
     out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="The page to write; an existing file is replaced.")
+        str | None,
+        typer.Option(metavar="FILE", help="Write the page to this file, which is replaced, and do not open it."),
     ] = None,
     questions: Annotated[
         str, typer.Option(metavar="N|all", help="Build the prompts of the newest N questions of each branch.")
@@ -270,30 +223,31 @@ def view(
     max_tokens: MaxTokens = 4096,
     reserve_tokens: ReserveTokens = 500,
     embedder: EmbedderName = None,
-    show: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Write an HTML page that shows a session.
+    """Open an HTML page that shows a conversation.
 
     The page shows the tree, its messages, and why each prompt holds what it holds. --json writes the page's data.
+
+    Examples:
+      infinite-memory view
+      infinite-memory view --out page.html
     """
-    if (out is None) != options.as_json:
-        raise typer.BadParameter("say where the page goes, for example --out page.html, or get its data with --json")
+    if out is not None and options.as_json:
+        raise typer.BadParameter("--json writes the page's data to stdout: leave out --out")
     settings: dict[str, Any] = {
-        "session_id": options.session, "user_id": options.user, "max_tokens": max_tokens, "embedder": embedder,
+        "session_id": options.session_id, "user_id": options.user, "max_tokens": max_tokens, "embedder": embedder,
         "questions": _number(questions), "reserve_tokens": reserve_tokens,
     }  # fmt: skip
-    store = database or options.store
-    options = replace(options, store=store).with_whole_id()
-    settings["session_id"] = options.session
     with options.open():
         pass  # exits if there is no such session
+    target = out or Path(tempfile.mkdtemp(prefix="infinite-memory-")) / "conversation.html"
     with progress("building prompts", 1) as settings["progress"]:
-        made = gather(store, **settings) if out is None else _write_page(store, out, settings)
+        made = gather(options.store, **settings) if options.as_json else _write_page(options.store, target, settings)
     if isinstance(made, dict):
         write_json(made)
         return
     typer.echo(printable(f"{made} ({made.stat().st_size / 2**20:.1f} MiB)"))
-    if show and not webbrowser.open(made.resolve().as_uri()):
+    if out is None and not webbrowser.open(made.resolve().as_uri()):
         say(f"note: no browser was found; open {made} in yours")
 
 
@@ -323,18 +277,31 @@ def _answer_sessions(options: CommonOptions, file: str, results: Sequence[Import
     sessions, seconds = [result.to_dict() for result in results], round(time.monotonic() - started, 3)
     changed = [one for one in sessions if one["new"] or one["error"]]
     new = sum(one["new"] for one in sessions)
-    lines = [
-        f"{file} -> {options.shown_store}: {count(new, 'new message')} in {_sessions(len(changed))}, {seconds:.1f} s"
-    ]
+    done = f"{counted(new, 'new message')} in {counted(len(changed), 'session')}, {seconds:.1f} s"
+    lines = [f"{file} -> {options.shown_store}: {done}"]
     lines += map(session_line, changed)
     if len(changed) < len(sessions):
-        lines.append(f"nothing new in {_sessions(len(sessions) - len(changed))}")
+        lines.append(f"nothing new in {counted(len(sessions) - len(changed), 'session')}")
     data = {"file": file, "store": options.shown_store, "sessions": sessions, "seconds": seconds}
-    options.answer(data, map(printable, lines))
+    options.answer(data, [*map(printable, lines), *_next(options, results)])
 
 
-def _sessions(number: int) -> str:
-    return f"{number:,} session{'' if number == 1 else 's'}"
+def _next(options: CommonOptions, results: Sequence[ImportResult]) -> Iterator[str]:
+    """Yield what to type next."""
+    there = [result for result in results if result.new]
+    if not there:
+        return
+    about = next((result.title for result in there if result.title), "What did we talk about?")
+    where = [] if options.store == os.environ.get(STORE, DEFAULT_STORE) else ["--store", options.shown_store]
+    where += [] if options.user is None else ["--user", options.user]
+    if len(there) > 1:
+        commands = [["sessions", *where], ["search", about, "--scope", "user", *where]]
+    else:
+        (session,) = (result.session_id for result in there)
+        where += [] if options.user is None and session == DEFAULT_SESSION else ["--session", session]
+        commands = [["log", *where], ["explain", about, *where]]
+    for command in commands:
+        yield printable(f"next: infinite-memory {shlex.join(command)}")
 
 
 def _names(pairs: Sequence[str]) -> dict[str, str]:
@@ -356,9 +323,9 @@ def _number(questions: str) -> int | None:
     return int(questions)
 
 
-def _write_page(store: str, out: str, settings: dict[str, Any]) -> Path:
+def _write_page(store: str, out: str | Path, settings: dict[str, Any]) -> Path:
     try:
         return write_page(store, out, **settings)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise typer.BadParameter(f"--out {out!r} cannot be written: {reason}") from error
+        raise typer.BadParameter(f"--out {str(out)!r} cannot be written: {reason}") from error

@@ -1,4 +1,4 @@
-"""The commands about messages: add, ask, search, log, stats and forget."""
+"""The commands about messages: add, explain, search, show, log and forget."""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from shared_core.display import printable
+from shared_core.display import counted, printable
 from shared_core.doors.cli.options import (
     AsOf,
     BranchOptions,
@@ -15,40 +15,43 @@ from shared_core.doors.cli.options import (
     EmbedderName,
     MaxTokens,
     ReserveTokens,
+    ScopeName,
+    revisions,
     role_option,
+    say,
     time_option,
     with_options,
+    write_json,
 )
-from shared_core.doors.cli.printed_lines import Full, Lines, whole_ids
 from shared_core.doors.cli.printing import (
     PREVIEW_LIMIT,
+    WIDEST,
+    Full,
+    Lines,
     confirm,
-    count,
     forget_preview,
     hit_record,
     message_record,
+    message_text,
     openai_message,
-    say,
     scored,
     show_prompt,
     show_report,
     table,
-    write_json,
+    whole_ids,
 )
-from shared_core.doors.cli.session_commands import forget_sessions, search_sessions
-from shared_core.doors.cli.store_tables import answer_store_stats
+from shared_core.doors.cli.session_commands import forget_sessions
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.formats.fields import Role
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
+from shared_core.recall.worth import Recall
+from shared_core.records import MAIN
 
 GRAPH_LIMIT = 200
 """How many of the newest messages `log --graph` draws without `--limit`."""
 
-message_commands = typer.Typer()
 
-
-@message_commands.command()
 @with_options
 def add(
     options: BranchOptions,
@@ -61,6 +64,10 @@ def add(
 
     The store and the conversation are created if they do not exist. A reply belongs to the newest question. --json
     answers with the message as it is stored.
+
+    Examples:
+      infinite-memory add "We loved the Casa Azul by the river."
+      git log -1 | infinite-memory add -
     """
     if text is None and sys.stdin.isatty():
         raise typer.BadParameter("say what to add: an argument, or text on stdin")
@@ -74,16 +81,20 @@ def add(
     options.answer(message_record(message), [Lines.of().message(message)])
 
 
-@message_commands.command()
 @with_options
-def ask(
+def explain(
     options: BranchOptions,
     question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question you would ask the model.")],
     max_tokens: MaxTokens = 4096,
     reserve_tokens: ReserveTokens = 500,
+    scope: ScopeName = None,
+    recall: Annotated[
+        Recall, typer.Option(metavar="HOW", help="How much to recall: precise, balanced or thorough.")
+    ] = "balanced",
     top_k: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="The largest number of messages to recall.")
     ] = None,
+    system: Annotated[str | None, typer.Option(metavar="TEXT", help="What the model is told first.")] = None,
     as_of: AsOf = None,
     embedder: EmbedderName = None,
     placement: Annotated[
@@ -95,12 +106,21 @@ def ask(
         bool, typer.Option("--prompt", help="Print the prompt. With --full, the report follows.")
     ] = False,
 ) -> None:
-    """Explain the prompt for a question.
+    """Show the prompt that a model would get for a question, and why.
 
-    A report shows how the token budget is used and which messages are recalled. Nothing is stored.
+    A report shows how the token budget is used and which messages are recalled. No model is asked, and nothing is
+    stored; chat talks to a model.
+
+    Examples:
+      infinite-memory explain "Which hotel did we like?"
+      infinite-memory explain "Which hotel did we like?" --max-tokens 2000 --prompt
     """
-    limits = {"max_tokens": max_tokens, "reserve_tokens": reserve_tokens, "top_k": top_k}
-    with options.open(embedder=embedder, placement=placement, **limits) as memory:
+    home, searched = options.in_scope(scope)
+    settings: dict[str, Any] = {
+        "max_tokens": max_tokens, "reserve_tokens": reserve_tokens, "top_k": top_k, "scope": searched,
+        "recall": recall, "system": system, "embedder": embedder, "placement": placement,
+    }  # fmt: skip
+    with home.open(**settings) as memory:
         context = memory.context(question, as_of=as_of)
     if options.as_json:
         messages = [openai_message(message) for message in context.messages]
@@ -112,42 +132,72 @@ def ask(
         show_report(context.report, full=full, more="--full")
 
 
-@message_commands.command()
 @with_options
 def search(
     options: BranchOptions,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
     top_k: Annotated[int, typer.Option(metavar="N", min=1, help="The largest number of messages to list.")] = 10,
+    scope: ScopeName = None,
     since: Annotated[datetime | None, time_option("List only messages from this time on.")] = None,
     until: Annotated[datetime | None, time_option("List only messages up to this time.")] = None,
     role: Annotated[
         Role | None, role_option("List only messages of this role: user, assistant, system or tool.")
     ] = None,
-    all_sessions: Annotated[
-        bool, typer.Option("--all-sessions", help="Search all conversations of the user, in each its main branch.")
-    ] = False,
     as_of: AsOf = None,
     full: Full = False,
 ) -> None:
     """List the messages that match a query, best first.
 
-    Each line holds the score, the time (UTC), the role, the ID and the text of a message. Without --role, messages of
-    users and assistants are searched.
+    Each line holds how well the message matches, its time (UTC), role, ID and text; before these its conversation, if
+    all are searched, each on its main branch. Without --role, messages of users and assistants are searched.
+
+    Examples:
+      infinite-memory search Lisbon
+      infinite-memory search "hotel by the river" --since 2026-03-01 --role user
     """
-    if all_sessions:
-        if options.branch is not None:
-            raise typer.BadParameter("--all-sessions searches main branches: leave out --branch")
-        search_sessions(options, query, top_k, full=full, since=since, until=until, role=role, as_of=as_of)
-        return
-    with options.open() as memory:
-        found = memory.search(query, top_k, since=since, until=until, role=role, as_of=as_of)
+    home, searched = options.in_scope(scope)
+    wanted: dict[str, Any] = {"since": since, "until": until, "role": role, "as_of": as_of}
+    with home.open() as memory:
+        if searched == "user":
+            memory.checkout(MAIN)
+        found = memory.search(query, top_k, scope=searched, **wanted)
         if not found and memory.newest(1):
             say("note: nothing matches")
-    lines = Lines.of(full)
-    options.answer([*map(hit_record, found)], (lines.message(hit.message, f"{scored(hit)} ") for hit in found))
+    lines, wide = Lines.of(full), searched == "user"
+    width = min(WIDEST, max((len(lines.id(hit.session_id)) for hit in found), default=0))
+    before = [f"{lines.id(hit.session_id):<{width}}  " if wide else "" for hit in found]
+    data = [({"session": hit.session_id} if wide else {}) | hit_record(hit) for hit in found]
+    shown = zip(found, before, strict=True)
+    options.answer(data, (lines.message(hit.message, f"{scored(hit)} {name}") for hit, name in shown))
 
 
-@message_commands.command()
+@with_options
+def show(
+    options: BranchOptions,
+    revision: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="REVISION",
+            autocompletion=revisions,
+            help="A message ID or its beginning, a branch or a tag. By default, the newest message.",
+        ),
+    ] = None,
+) -> None:
+    """Print a message whole.
+
+    Examples:
+      infinite-memory show
+      infinite-memory show 3f2a9c01
+    """  # fmt: skip
+    with options.open() as memory:
+        message = memory._newest_at(revision or memory.branch or MAIN)
+    if message is None:
+        raise ValueError(f"nothing was said on {revision or options.target()!r} yet")
+    data, text = message_record(message), message_text(message)
+    head = {"id": message.id, "role": message.role, "name": message.name, "said at": data.get("created_at")}
+    options.answer(data, [table({name: value for name, value in head.items() if value}), "", text])
+
+
 @with_options
 def log(
     options: BranchOptions,
@@ -168,6 +218,10 @@ def log(
     Each line holds the time (UTC), the role, the ID and the text of a message. On a terminal, the newest messages that
     fit on the screen are printed. Lines are cut to fit, and of random IDs the beginning is shown, which is enough to
     name a message.
+
+    Examples:
+      infinite-memory log -n 20
+      infinite-memory log --graph
     """
     if graph and options.branch is not None:
         raise typer.BadParameter("--graph draws all branches: leave out --branch")
@@ -183,33 +237,11 @@ def log(
             write_json({"branch": memory.branch, "messages": [message_record(message) for message in messages]})
             return
         if limit is None and (earlier := len(memory.messages(replaced=True)) - len(messages)) > 0 and shown is not None:
-            typer.echo(f"… {count(earlier, 'earlier message')}: --limit N shows more, --full everything")
+            typer.echo(f"… {counted(earlier, 'earlier message')}: --limit N shows more, --full everything")
         for message in messages:
             typer.echo(lines.message(message))
 
 
-@message_commands.command()
-@with_options
-def stats(
-    options: CommonOptions,
-    all_sessions: Annotated[
-        bool, typer.Option("--all-sessions", help="Count everything in the store, of all users.")
-    ] = False,
-) -> None:
-    """Print how much is stored.
-
-    With --all-sessions, it says how many conversations, users and messages there are, what each kind of row takes, the
-    vectors of each embedder, and the largest conversations. The database counts, which may take minutes.
-    """
-    if all_sessions:
-        answer_store_stats(options)
-        return
-    with options.open() as memory:
-        numbers = memory.stats()
-    options.answer(numbers, [table(numbers)])
-
-
-@message_commands.command()
 @with_options
 def forget(
     options: CommonOptions,
@@ -228,6 +260,10 @@ def forget(
     """Erase messages for good, on all branches.
 
     The command lists the messages and asks for confirmation first.
+
+    Examples:
+      infinite-memory forget --id 3f2a9c01
+      infinite-memory forget --before 2026-01-01 --dry-run
     """
     if sum((bool(ids), before is not None, everything, all_sessions)) != 1:
         raise typer.BadParameter("choose what to forget: use exactly one of --id, --before, --all and --all-sessions")
@@ -243,7 +279,7 @@ def forget(
             if not yes:
                 confirm(f"{preview}\nForget for good?")
             result = memory.forget(**which)
-    done = [preview if dry_run else f"forgot {count(len(result.ids))}"]
+    done = [preview if dry_run else f"forgot {counted(len(result.ids), 'message')}"]
     options.answer(result.to_dict(), [*done, f"! {result.reason}"] if result.reason else done)
 
 

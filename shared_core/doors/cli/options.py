@@ -1,25 +1,103 @@
-"""The options that commands share, and the decorator that gives them to a command as one object."""
+"""The options that commands share, what a shell completes of them, and the session that they name.
+
+The engine is imported when a session is opened, so that help costs next to nothing.
+"""
 
 import inspect
+import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import wraps
-from typing import Annotated, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self
 
 import typer
 
 from shared_core.display import SHORT_ID, printable, short_id
-from shared_core.doors.cli.completion import branch_names, session_names
-from shared_core.doors.cli.printing import say, write_json
-from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
-from shared_core.formats.fields import role_named
-from shared_core.memory import InfiniteMemory
-from shared_core.records import MAIN, Change, Drop, Put
-from shared_core.stores import open_store, store_exists, without_password
-from shared_core.tokens import TokenFallbackWarning
+from shared_core.errors import InfiniteMemoryError, StoreError, StoreUnavailableError, UnknownReferenceError
+
+if TYPE_CHECKING:
+    from shared_core.memory import InfiniteMemory
+    from shared_core.store import Store
+
+DEFAULT_SESSION = "default"
+"""The session of a command that names none."""
+
+DEFAULT_STORE = "chat.db"
+
+STORE = "INFINITE_MEMORY_STORE"
+"""The variable with the store of commands that name none."""
+
+SESSIONS_NAMED = 10
+"""How many sessions are named where the one that was asked for does not exist."""
+
+NO_SESSIONS = "there is none: import a conversation, or see infinite-memory sessions --all-users"
+
+
+# Output
+
+
+def say(text: str) -> None:
+    """Write one line to stderr, which leaves stdout to the answer."""
+    typer.echo(f"infinite-memory: {printable(' '.join(text.split()))}", err=True)
+
+
+def write_json(data: Any) -> None:
+    """Write plain data to stdout."""
+    typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
+
+
+# Completion
+
+
+def branch_names(context: typer.Context) -> list[str]:
+    """Return the branches of the session that the command line names so far."""
+    return _names(context, lambda store: _refs(store, context, "branch"))
+
+
+def revisions(context: typer.Context) -> list[str]:
+    """Return the branches and tags of the session that the command line names so far."""
+    return _names(context, lambda store: [*_refs(store, context, "branch"), *_refs(store, context, "tag")])
+
+
+def session_names(context: typer.Context) -> list[str]:
+    """Return the sessions of the user that the command line names so far."""
+    return _names(context, lambda store: [key.session_id for key in store.sessions(_written(context, "user"))])
+
+
+def _refs(store: "Store", context: typer.Context, kind: str) -> list[str]:
+    session = store.session(_written(context, "user"), _written(context, "session") or DEFAULT_SESSION)
+    if session is None:
+        return []
+    return [ref.name for ref in (store.branches(session) if kind == "branch" else store.refs(session, "tag"))]
+
+
+def _names(context: typer.Context, read: "Callable[[Store], list[str]]") -> list[str]:
+    """Return what is read from the store; nothing if there is none: a shell has no use for an error."""
+    from shared_core.stores import database_path, open_store
+
+    try:
+        path = database_path(_written(context, "store") or DEFAULT_STORE)  # a shell does not wait for a server
+        if not path.is_file():
+            return []
+        with closing(open_store(path)) as store:
+            return read(store)
+    except (InfiniteMemoryError, ValueError):
+        return []
+
+
+def _written(context: typer.Context, name: str) -> str | None:
+    """Return an option as it is written after the command, before it, or in the environment."""
+    for place in (context, context.find_root()):
+        source = place.get_parameter_source(name)
+        if source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT"):
+            return str(place.params[name])
+    return None
+
+
+# Options
 
 
 def _time(text: str) -> datetime:
@@ -30,51 +108,9 @@ def _time(text: str) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-StorePath = Annotated[
-    str,
-    typer.Option(
-        "--store",
-        metavar="PATH",
-        envvar="INFINITE_MEMORY_STORE",
-        help="The path of the database, or postgresql://user@host/database.",
-    ),
-]
-BranchName = Annotated[
-    str | None,
-    typer.Option(
-        "--branch", metavar="NAME", autocompletion=branch_names,
-        help="The branch to work on, instead of the one that is checked out.",
-    ),
-]  # fmt: skip
-EmbedderName = Annotated[
-    str | None,
-    typer.Option(
-        "--embedder", metavar="NAME", help="The embedder to use instead of the store's current one; words: none."
-    ),
-]
-AsOf = Annotated[
-    str | None,
-    typer.Option(
-        "--as-of",
-        metavar="TIME|ID",
-        help="Leave out what was said later than this time (ISO 8601, UTC), or than the message with this ID.",
-    ),
-]
-MaxTokens = Annotated[
-    int, typer.Option(metavar="N", min=1, help="The model's context limit, in tokens: prompt and reply.")
-]
-ReserveTokens = Annotated[
-    int, typer.Option(metavar="N", min=0, help="The tokens of the limit that are kept free for the reply.")
-]
-
-
-SESSIONS_NAMED = 10
-"""How many sessions are named where the one that was asked for does not exist."""
-
-NO_SESSIONS = "there is none: import a conversation, or see infinite-memory sessions --all-users"
-
-
 def _role(name: str) -> str:
+    from shared_core.formats.fields import role_named
+
     try:
         return role_named(name)
     except ValueError as error:
@@ -91,27 +127,79 @@ def time_option(help: str) -> Any:
     return typer.Option(parser=_time, metavar="TIME", help=f"{help} Use ISO 8601; a time without a zone is UTC.")
 
 
+StorePath = Annotated[
+    str,
+    typer.Option(
+        "--store", metavar="PATH", envvar=STORE,
+        help="The path of the database, or postgresql://user@host/database.",
+    ),
+]  # fmt: skip
+BranchName = Annotated[
+    str | None,
+    typer.Option(
+        "--branch", metavar="NAME", autocompletion=branch_names,
+        help="The branch to work on, instead of the one that is checked out.",
+    ),
+]  # fmt: skip
+EmbedderName = Annotated[
+    str | None,
+    typer.Option(
+        "--embedder", metavar="NAME", help="The embedder to use instead of the store's current one; words: none."
+    ),
+]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of", metavar="TIME|ID",
+        help="Leave out what was said later than this time (ISO 8601, UTC), or than the message with this ID.",
+    ),
+]  # fmt: skip
+Scope = Literal["session", "user"]
+
+ScopeName = Annotated[
+    Scope | None,
+    typer.Option(
+        "--scope",
+        help="Search this conversation, or all of the user's. By default all, if --user is given and no --session.",
+    ),
+]  # fmt: skip
+MaxTokens = Annotated[
+    int, typer.Option(metavar="N", min=1, help="The model's context limit, in tokens: prompt and reply.")
+]
+ReserveTokens = Annotated[
+    int, typer.Option(metavar="N", min=0, help="The tokens of the limit that are kept free for the reply.")
+]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOptions:
     """The session that a command works on.
 
     Attributes:
         store: path or URL of the database.
-        session: ID of the conversation.
+        session: ID of the conversation. None: none was named.
         user: ID of the conversation's owner. None: it has no owner.
     """
 
-    store: StorePath = "chat.db"
+    store: StorePath = DEFAULT_STORE
     session: Annotated[
-        str,
-        typer.Option("--session", metavar="ID", autocompletion=session_names, help="The ID of the conversation."),
-    ] = "default"
+        str | None,
+        typer.Option(
+            "--session", metavar="ID", autocompletion=session_names,
+            help=f"The ID of the conversation; {DEFAULT_SESSION} if left out.",
+        ),
+    ] = None  # fmt: skip
     user: Annotated[
         str | None, typer.Option("--user", metavar="ID", help="The ID of the user the conversation belongs to.")
     ] = None
 
+    @property
+    def session_id(self) -> str:
+        """The session that the command works on."""
+        return self.session if self.session is not None else DEFAULT_SESSION
+
     @contextmanager
-    def create(self, **settings: Any) -> Iterator[InfiniteMemory]:
+    def create(self, **settings: Any) -> "Iterator[InfiniteMemory]":
         """Open the session on the branch that is checked out, with these arguments of `InfiniteMemory`.
 
         The store and the session are created when a message is stored.
@@ -122,14 +210,14 @@ class SessionOptions:
 
     def target(self) -> str:
         """Return the branch that the command works on: the one that is checked out."""
-        return read_head(self.store, self.user, self.session)
+        return read_head(self.store, self.user, self.session_id)
 
     def check_out(self, branch: str) -> None:
         """Let later commands work on a branch."""
-        write_head(self.store, self.user, self.session, branch)
+        write_head(self.store, self.user, self.session_id, branch)
 
     @contextmanager
-    def open(self, **settings: Any) -> Iterator[InfiniteMemory]:
+    def open(self, **settings: Any) -> "Iterator[InfiniteMemory]":
         """Open the session in a store that exists, with these arguments of `InfiniteMemory`.
 
         The branch that is checked out is that of the last `checkout`. If there is no such session, name those that
@@ -145,7 +233,7 @@ class SessionOptions:
             yield memory
 
     @contextmanager
-    def open_user(self, **settings: Any) -> Iterator[InfiniteMemory]:
+    def open_user(self, **settings: Any) -> "Iterator[InfiniteMemory]":
         """Open a store that exists for what concerns all sessions of the user; the one that is named need not exist.
 
         Raises:
@@ -155,28 +243,49 @@ class SessionOptions:
         with self._memory(settings) as memory:
             yield memory
 
-    def _memory(self, settings: Mapping[str, Any]) -> InfiniteMemory:
+    def _memory(self, settings: Mapping[str, Any]) -> "InfiniteMemory":
+        from shared_core.memory import InfiniteMemory
+        from shared_core.tokens import TokenFallbackWarning
+
         with warnings.catch_warnings():
             if "max_tokens" not in settings:  # only a prompt is measured in tokens
                 warnings.simplefilter("ignore", TokenFallbackWarning)
-            return InfiniteMemory(self.store, session_id=self.session, user_id=self.user, **settings)
+            return InfiniteMemory(self.store, session_id=self.session_id, user_id=self.user, **settings)
 
     def with_whole_id(self) -> Self:
         """Return these options with the session whose beginning, as a terminal shows it, is given; else themselves."""
-        if not SHORT_ID.fullmatch(self.session) or not store_exists(self.store):
+        if self.session is None or not SHORT_ID.fullmatch(self.session):
+            return self
+        from shared_core.stores import open_store, store_exists
+
+        if not store_exists(self.store):
             return self
         with closing(open_store(self.store).for_user(self.user)) as store:
             there = [key.session_id for key in store.sessions(self.user)]
         fitting = [name for name in there if short_id(name) == self.session]
         return replace(self, session=fitting[0]) if len(fitting) == 1 else self
 
+    def in_scope(self, scope: Scope | None) -> tuple[Self, Scope]:
+        """Return what is searched, `"session"` or `"user"`, and options that name a session to search from."""
+        if scope == "session" or (scope is None and (self.session is not None or self.user is None)):
+            return self, "session"
+        with self.open_user() as memory:
+            names = [info.session_id for info in memory.sessions()]
+        if not names:
+            self.exit_without_session(names)
+        return replace(self, session=self.session_id if self.session_id in names else names[0]), "user"
+
     @property
     def shown_store(self) -> str:
         """The store as it may be written: without a password."""
+        from shared_core.stores import without_password
+
         return without_password(self.store)
 
     def require_store(self) -> None:
         """Raise StoreError if there is no such store. It is not created."""
+        from shared_core.stores import store_exists
+
         if not store_exists(self.store):
             there = "create one with infinite-memory chat, add or import, or name another with --store"
             raise StoreError(f"no store at {self.shown_store!r}: {there}")
@@ -191,7 +300,7 @@ class SessionOptions:
         if len(there) > SESSIONS_NAMED:
             named += " and more, see infinite-memory sessions"
         known = f"there {'is' if len(there) == 1 else 'are'} {named}" if there else NO_SESSIONS
-        say(f"no session {self.session!r}{self.of_user()} in {self.shown_store!r}; {known}")
+        say(f"no session {self.session_id!r}{self.of_user()} in {self.shown_store!r}; {known}")
         raise typer.Exit(1)
 
 
@@ -228,6 +337,14 @@ class BranchOptions(CommonOptions):
         """Return the branch that the command works on."""
         return self.branch if self.branch is not None else CommonOptions.target(self)
 
+    def in_scope(self, scope: Scope | None) -> tuple[Self, Scope]:
+        """Return what is searched, as `SessionOptions.in_scope` does; on a branch, nothing but the branch."""
+        if self.branch is None:
+            return CommonOptions.in_scope(self, scope)
+        if scope == "user":
+            raise typer.BadParameter("--scope user searches main branches: leave out --branch")
+        return self, "session"
+
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options it shares with others, as one object.
@@ -262,6 +379,9 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def read_head(store: str, user_id: str | None, session_id: str) -> str:
     """Return the branch that is checked out in a session: `main`, unless another was checked out and still exists."""
+    from shared_core.records import MAIN
+    from shared_core.stores import open_store
+
     with closing(open_store(store).for_user(user_id)) as opened:
         session = opened.session(user_id, session_id)
         if session is None:
@@ -276,6 +396,9 @@ def write_head(store: str, user_id: str | None, session_id: str, branch: str) ->
     Raises:
         UnknownReferenceError: there is no such branch.
     """
+    from shared_core.records import MAIN, Change, Drop, Put
+    from shared_core.stores import open_store
+
     with closing(open_store(store).for_user(user_id)) as opened:
         session = opened.create_session(user_id, session_id)
         ends = {one.name: one.head for one in opened.branches(session)}
@@ -285,7 +408,7 @@ def write_head(store: str, user_id: str | None, session_id: str, branch: str) ->
         opened.change(session, [*changes, Put("head", branch, ends[branch])] if branch != MAIN else changes)
 
 
-def _is_empty(memory: InfiniteMemory) -> bool:
+def _is_empty(memory: "InfiniteMemory") -> bool:
     """Return whether nothing is stored in the session; a message that is damaged is there."""
     try:
         return not memory.newest(1) and not memory.log(1)

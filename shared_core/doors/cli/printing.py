@@ -1,12 +1,12 @@
-"""What the command prints: text that is safe for a terminal, JSON, progress bars and boxes."""
+"""What the command prints: lines and reports that are safe for a terminal, progress bars, and the drawing of a tree."""
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -14,14 +14,27 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from shared_core.display import on_one_line, printable, printable_name, short_id
+from shared_core.display import counted, on_one_line, printable, printable_name, short_id
+from shared_core.doors.cli.options import say
+from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.formats.fields import Role
+from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Hit, Kind
+from shared_core.records import Position
+from shared_core.tree.log import LogEntry
+
+Full = Annotated[bool, typer.Option("--full", help="Print whole lines and IDs on a terminal, too; pipes get them.")]
 
 PREVIEW_LIMIT = 20
 """How many messages are listed before the user confirms that they are forgotten."""
+
+WIDEST = 36
+"""The widest column of names, which a UUID fills; a longer name pushes the rest of its line to the right."""
+
+SMALLEST = 10
+"""The fewest lines that are printed at once, however small the terminal is."""
 
 PROGRESS_FROM = 2_000
 """A longer file shows its progress even if stderr is not a terminal, so that a log shows that work goes on."""
@@ -42,11 +55,6 @@ KIND_STYLES: Mapping[Kind, str] = {
 # Output
 
 
-def say(text: str) -> None:
-    """Write one line to stderr, which leaves stdout to the answer."""
-    typer.echo(f"infinite-memory: {printable(' '.join(text.split()))}", err=True)
-
-
 def confirm(question: str, otherwise: str = "nothing was forgotten") -> None:
     """Ask a question, and end the command unless the answer is yes."""
     typer.echo(f"{printable(question)} [y/N] ", nl=False, err=True)  # stdout is for the answer alone
@@ -58,11 +66,6 @@ def confirm(question: str, otherwise: str = "nothing was forgotten") -> None:
     if answer.strip().lower() not in {"y", "yes"}:
         say(otherwise)
         raise typer.Exit(1)
-
-
-def write_json(data: Any) -> None:
-    """Write plain data to stdout."""
-    typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
 
 
 @contextmanager
@@ -129,11 +132,6 @@ def show_prompt(messages: Iterable[Message], found: Sequence[str] = ()) -> None:
 # Text
 
 
-def count(number: int, noun: str = "message") -> str:
-    """Return a number of messages, or of something else, in words."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def message_text(message: Message) -> str:
     """Return the text of a message and the tools it calls."""
     calls = [f"calls {call.name}({call.arguments})" for call in message.tool_calls]
@@ -167,11 +165,11 @@ def table(data: Mapping[str, Any]) -> str:
 
 def import_summary(data: Mapping[str, Any]) -> str:
     """Return what an import stored."""
-    counts = f"{count(data['new'], 'new message')}, {data['known']:,} known, {data['forgotten']:,} forgotten earlier"
+    counts = f"{counted(data['new'], 'new message')}, {data['known']:,} known, {data['forgotten']:,} forgotten earlier"
     counts += f", {data['remapped']:,} under new IDs" if data["remapped"] else ""
     span = f", from {data['first'][:10]} to {data['last'][:10]}" if data["first"] else ""
     how = f"embedder {data['embedder'] or 'none (ranked by words alone)'}, {data['seconds']:.1f} s"
-    turns = count(data["turns"], "turn")
+    turns = counted(data["turns"], "turn")
     session = f"session {data['session']}" + (f" ({data['title']})" if data["title"] else "")
     left_out = f"\nleft out: {', '.join(data['left_out'])}" if data["left_out"] else ""
     return printable(f"{data['file']} -> {data['store']}: {counts}\n{session}: {turns}{span}{left_out}\n{how}")
@@ -182,7 +180,7 @@ def session_line(data: Mapping[str, Any]) -> str:
     title = f" {data['title']}" if data["title"] else ""
     if data["error"]:
         return printable(f"skipped {data['session_id']}{title}: {data['error']}".replace("\n", " "))
-    counts = f"{count(data['new'], 'new message')}" + (f", {data['known']:,} known" if data["known"] else "")
+    counts = f"{counted(data['new'], 'new message')}" + (f", {data['known']:,} known" if data["known"] else "")
     left_out = f"; left out: {', '.join(data['left_out'])}" if data["left_out"] else ""
     return printable(f"{data['session_id']}{title}: {counts}{left_out}".replace("\n", " "))
 
@@ -190,7 +188,151 @@ def session_line(data: Mapping[str, Any]) -> str:
 def forget_preview(lines: Sequence[str], total: int) -> str:
     """Return a list of the messages to be forgotten: `total` messages, of which these lines show the first."""
     more = [f"... and {total - len(lines):,} more"] if total > len(lines) else []
-    return "\n".join([f"would forget {count(total)}", *lines, *more])
+    return "\n".join([f"would forget {counted(total, 'message')}", *lines, *more])
+
+
+# Messages as lines: whole in a pipe or a file, one line of a terminal each
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """How lines are printed.
+
+    Attributes:
+        width: the columns that a line may take; longer ones are cut. None: lines and IDs are whole.
+        screenful: how many lines fit on the screen with the command and the next prompt. None: any number.
+    """
+
+    width: int | None = None
+    screenful: int | None = None
+
+    @classmethod
+    def of(cls, full: bool = False) -> "Lines":
+        """Return lines that are as wide as the terminal; whole ones if stdout is none, or if the user asks for them."""
+        console = Console()
+        return cls(console.width, max(SMALLEST, console.height - 4)) if console.is_terminal and not full else cls()
+
+    def cut(self, line: str) -> str:
+        """Return a line that is not too wide; it ends in an ellipsis if it was."""
+        if self.width is None or len(line) * 2 <= self.width:  # no character is wider than two columns
+            return line
+        text = Text(line)
+        text.truncate(self.width, overflow="ellipsis")
+        return text.plain
+
+    def id(self, id_: str | None) -> str:
+        """Return an ID, or on a terminal the beginning of a random one; empty for None."""
+        shown = printable_name(id_ or "")
+        return shown if self.width is None else short_id(shown)
+
+    def message(self, message: Message | None, before: str = "") -> str:
+        """Return time (UTC), role, ID and text of a message on one line, after what comes before it on the line."""
+        if message is None:
+            return self.cut(f"{before}(empty)")
+        return self.cut(f"{before}{message_line(message, short=self.width is not None)}")
+
+    def graph(self, entries: Iterable[LogEntry]) -> Iterator[str]:
+        """Yield the drawing of a tree, each message and each merge on a line of its own."""
+        for drawing, entry in draw(list(entries)):
+            if entry is None:
+                yield self.cut(drawing)
+                continue
+            names = [*entry.branches, *(f"tag {tag}" for tag in entry.tags)]
+            before = f"{drawing} ({printable_name(', '.join(names))}) " if names else f"{drawing} "
+            yield self.message(entry.message, before) if entry.message else self.cut(f"{before}merge")
+
+
+def whole_ids(memory: InfiniteMemory, ids: Iterable[str]) -> list[str]:
+    """Return IDs of which only the beginning may be given, as a terminal shows them; unknown ones as they are.
+
+    What names a branch or a tag is no beginning of an ID.
+
+    Raises:
+        AmbiguousReferenceError: the beginning fits several messages.
+    """
+    names = {ref.name for ref in [*memory.branches(), *memory.tags()]}
+    return [id_ if id_ in names else _whole_id(memory, id_) for id_ in ids]
+
+
+def _whole_id(memory: InfiniteMemory, beginning: str) -> str:
+    try:
+        newest = memory._newest_at(beginning)
+    except AmbiguousReferenceError:
+        raise
+    except UnknownReferenceError:
+        return beginning
+    whole = newest.id if newest is not None else None
+    return whole if whole is not None and whole.startswith(beginning) else beginning
+
+
+# The drawing of a tree: a column for each line of conversation
+
+
+def draw(entries: Sequence[LogEntry]) -> Iterator[tuple[str, LogEntry | None]]:
+    """Yield the lines of a drawing, each with its entry, if it has one: `*` is a message, `o` a merge.
+
+    Args:
+        entries: newest first, a parent after all its children, as `InfiniteMemory.log` returns them.
+    """
+    lanes: list[Position | None] = []
+    """The position that each column waits for, from left to right; None: the column is free."""
+    for entry in entries:
+        mine = [column for column, awaited in enumerate(lanes) if awaited == entry.position]
+        column = mine[0] if mine else _free(lanes)
+        for other in mine[1:]:
+            yield _joined(lanes, column, other), None
+            lanes[other] = None
+        lanes[column] = entry.position
+        yield _row(lanes, column, "o" if entry.message is None else "*"), entry
+        first, *others = entry.parents or (None,)
+        lanes[column] = first
+        for parent in others:
+            there = parent in lanes
+            side = lanes.index(parent) if there else _free(lanes)
+            lanes[side] = parent
+            yield _parted(lanes, column, side, there=there), None
+
+
+def _free(lanes: list[Position | None]) -> int:
+    """Return a free column; add one if there is none."""
+    if None not in lanes:
+        lanes.append(None)
+    return lanes.index(None)
+
+
+def _row(lanes: Sequence[Position | None], column: int, mark: str) -> str:
+    marks = ["|" if awaited is not None else " " for awaited in lanes]
+    marks[column] = mark
+    return " ".join(marks).rstrip()
+
+
+def _joined(lanes: Sequence[Position | None], column: int, other: int) -> str:
+    """Return the line on which one column ends in another to its left."""
+    marks = list(" ".join("|" if awaited is not None else " " for awaited in lanes))
+    marks[2 * other] = " "
+    marks[2 * other - 1] = "/"
+    _bridge(marks, column, 2 * other - 1)
+    return "".join(marks).rstrip()
+
+
+def _parted(lanes: Sequence[Position | None], column: int, side: int, *, there: bool) -> str:
+    """Return the line on which a column branches off to another one, which may exist already."""
+    marks = list(" ".join("|" if awaited is not None else " " for awaited in lanes))
+    marks[2 * side] = "|" if there else " "
+    if side > column:
+        marks[2 * side - 1] = "\\"
+        _bridge(marks, column, 2 * side - 1)
+    else:
+        marks[2 * side + 1] = "/"
+        _bridge(marks, side + 1, 2 * column)
+    return "".join(marks).rstrip()
+
+
+def _bridge(marks: list[str], column: int, upto: int) -> None:
+    """Draw a horizontal line through free cells, to the right of a column."""
+    for at in range(2 * column + 1, upto):
+        if marks[at] == " ":
+            marks[at] = "_"
 
 
 # JSON

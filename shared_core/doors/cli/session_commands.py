@@ -1,27 +1,21 @@
-"""The commands about whole conversations: list, rename, search and erase those of a user."""
+"""The commands about whole conversations: list, count, name and erase them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from shared_core.display import printable, printable_name
-from shared_core.doors.cli.options import CommonOptions, with_options
-from shared_core.doors.cli.printed_lines import Full, Lines
-from shared_core.doors.cli.printing import PREVIEW_LIMIT, count, hit_record, moment, say, scored
-from shared_core.records import MAIN, SessionInfo
+from shared_core.display import counted, printable, printable_name
+from shared_core.doors.cli.options import BranchOptions, CommonOptions, say, with_options
+from shared_core.doors.cli.printing import PREVIEW_LIMIT, WIDEST, Full, Lines, moment, table
+from shared_core.operations.store_stats import StoreStats, store_stats
+from shared_core.records import SessionInfo
 from shared_core.stores import open_store
 
-session_commands = typer.Typer()
 
-WIDEST = 36
-"""The widest column of names, which a UUID fills; a longer name pushes the rest of its line to the right."""
-
-
-@session_commands.command()
 @with_options
 def sessions(
     options: CommonOptions,
@@ -40,6 +34,10 @@ def sessions(
     Each line holds the ID, how many messages and branches there are, the day of the first and the time of the last
     message (UTC), and the title: the one given, or else the first question. On a terminal, the beginning of random IDs
     is shown, which is enough to name a conversation.
+
+    Examples:
+      infinite-memory sessions -n 5
+      infinite-memory sessions --all-users
     """
     if all_users and options.user is not None:
         raise typer.BadParameter("--all-users lists the conversations of every user: leave out --user")
@@ -56,27 +54,33 @@ def sessions(
     options.answer([info.to_dict() for info in found], _table(found, Lines.of(full), all_users=all_users))
 
 
-@session_commands.command("title")
 @with_options
 def title(
     options: CommonOptions,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The title; empty: the first question again.")],
 ) -> None:
-    """Give a conversation a title, which sessions lists."""
+    """Give a conversation a title, which sessions lists.
+
+    Example:
+      infinite-memory title "Portugal in May" --session trip
+    """
     with options.with_whole_id().open() as memory:
         memory.set_title(text)
         data = {"session": memory.session_id, "title": text or None}
     options.answer(data, [printable(f"the title of {data['session']!r} is {text!r}")])
 
 
-@session_commands.command("rename-session")
 @with_options
 def rename_session(
     options: CommonOptions,
     name: Annotated[str, typer.Argument(metavar="OLD", help="The current ID of the conversation.")],
     to: Annotated[str, typer.Argument(metavar="NEW", help="The new ID of the conversation.")],
 ) -> None:
-    """Give a conversation another ID; it keeps everything."""
+    """Give a conversation another ID; it keeps everything.
+
+    Example:
+      infinite-memory rename-session default "trip to Porto"
+    """
     with replace(options, session=name).with_whole_id().open() as memory:
         name = memory.session_id
         memory.rename_session(to)
@@ -84,22 +88,42 @@ def rename_session(
     options.answer(data, [printable(f"renamed {name!r} to {to!r}")])
 
 
-def search_sessions(options: CommonOptions, query: str, top_k: int, *, full: bool, **wanted: Any) -> None:
-    """List the messages of all conversations of the user that match a query, best first, with their conversation."""
-    with options.open_user() as memory:
-        names = [info.session_id for info in memory.sessions()]
-    if not names:
-        options.exit_without_session(names)
-    # The search goes by the vectors of the session that is opened, so one that exists is.
-    home = replace(options, session=options.session if options.session in names else names[0])
-    with home.open() as memory:
-        memory.checkout(MAIN)
-        found = memory.search(query, top_k, scope="user", **wanted)
-    data = [{"session": hit.session_id, **hit_record(hit)} for hit in found]
-    lines = Lines.of(full)
-    wide = min(WIDEST, max((len(lines.id(hit.session_id)) for hit in found), default=0))
-    shown = (lines.message(hit.message, f"{scored(hit)} {lines.id(hit.session_id):<{wide}}  ") for hit in found)
-    options.answer(data, shown)
+@with_options
+def status(options: BranchOptions) -> None:
+    """Say where you are, and how much is stored.
+
+    The conversation is that of --session and --user, the branch the one that is checked out.
+
+    Example:
+      infinite-memory status
+    """
+    lines = Lines.of()
+    with options.open() as memory:
+        newest, title = (
+            memory.newest(1),
+            next((one.title for one in memory.sessions() if one.session_id == memory.session_id), None),
+        )
+        data = {
+            "store": options.shown_store, "session": memory.session_id, "user": memory.user_id, "title": title,
+            "branch": memory.branch, "newest": newest[0].id if newest else None, **memory.stats(),
+        }  # fmt: skip
+    options.answer(data, [table(data), *(lines.message(message) for message in newest)])
+
+
+@with_options
+def stats(options: CommonOptions) -> None:
+    """Count everything in the store, of all users.
+
+    It says how many conversations, users and messages there are, what each kind of row takes, the vectors of each
+    embedder, and the largest conversations. The database counts, which may take minutes.
+
+    Example:
+      infinite-memory stats
+    """
+    options.require_store()
+    with closing(open_store(options.store)) as store:
+        found = store_stats(store)
+    options.answer({"store": options.shown_store, **found.to_dict()}, _store_lines(found))
 
 
 def forget_sessions(options: CommonOptions, *, dry_run: bool, confirm: Callable[[str], None] | None) -> None:
@@ -128,7 +152,7 @@ def _preview(found: Sequence[SessionInfo], total: int) -> Iterator[str]:
 
 
 def _sum(found: Sequence[SessionInfo], total: int) -> str:
-    return f"{count(total)} of {count(len(found), 'conversation')}"
+    return f"{counted(total, 'message')} of {counted(len(found), 'conversation')}"
 
 
 def _table(found: Sequence[SessionInfo], lines: Lines, *, all_users: bool = False) -> Iterator[str]:
@@ -149,3 +173,32 @@ def _numbers(info: SessionInfo) -> str:
     first, last = (when.astimezone(UTC) for when in (info.first, info.last))
     sizes = f"{info.messages:>8,}  {info.branches:>8,}"
     return f"{sizes}  {first:%Y-%m-%d}  {moment(last)}  {printable(info.title or '-')}"
+
+
+def _store_lines(found: StoreStats) -> Iterator[str]:
+    names = ("sessions", "users", "messages", "forgotten", "without_vector", "bytes")
+    yield from table({name.replace("_", " "): f"{getattr(found, name):,}" for name in names}).splitlines()
+    kinds = [(_bytes(one.bytes), f"{one.rows:,}", one.kind) for one in found.kinds if one.rows]
+    yield from _columns(("BYTES", "ROWS", "KIND"), kinds)
+    parts = [(f"{size:,}", name) for one in found.kinds if one.rows for name, size in one.partitions.items()]
+    yield from _columns(("BYTES", "PARTITION"), parts)
+    spaces = [(f"{one.vectors:,}", f"{one.bytes:,}", printable_name(one.space)) for one in found.spaces]
+    yield from _columns(("VECTORS", "BYTES", "EMBEDDER"), spaces)
+    largest = [
+        (f"{one.messages:,}", printable_name(one.user or "-"), printable_name(one.session)) for one in found.largest
+    ]
+    yield from _columns(("MESSAGES", "USER", "SESSION"), largest)
+
+
+def _bytes(size: int | None) -> str:
+    return "-" if size is None else f"{size:,}"
+
+
+def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield an empty line and a table, if it has rows; all columns but the last are aligned to the right."""
+    if not rows:
+        return
+    yield ""
+    wide = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        yield "  ".join([*(f"{cell:>{size}}" for cell, size in zip(row[:-1], wide, strict=False)), row[-1]])
