@@ -153,17 +153,29 @@ class Salvage:
         read = self._tried("the branches", self._store.branches, self._session)
         found = self._named_branches(refs) if read is None else {one.name: one.head for one in read}
         self._lose({head.segment for head in found.values()} - segments.keys())
-        loose = _loose_ends(segments, found.values())
+        found |= self._lost_branches(refs, found)
+        # Where a branch ended that was moved or deleted, nothing is lost.
+        left = [ref.position if ref.kind == "stash" else ref.base for ref in refs]
+        loose = _loose_ends(segments, [*found.values(), *filter(None, left)])
         if MAIN not in found:
             self._note(f"branch {MAIN!r}", "it is lost")
             found[MAIN] = loose[-1] if loose and self._newest not in loose else self._newest
-        elif self._whole and read is not None:  # deleted branches have left them
-            loose = []
+        elif self._whole and read is not None:
+            loose = []  # a newer file that was imported may have left them
         for end in loose:
             if end != found[MAIN]:
                 found[free_name(end.segment, found)] = end
         inside = {name: _inside(head, segments) for name, head in found.items()}
         return [Branch(name, head or ROOT) for name, head in inside.items()]
+
+    def _lost_branches(self, refs: Collection[Ref], found: Collection[str]) -> dict[str, Position]:
+        """Tell of branches that were moved and not deleted, and are missing; return where they were moved to."""
+        moved = {ref.name: ref.position for ref in sorted(refs) if ref.kind == "move" and ref.name != MAIN}
+        lost = {name: to for name, to in moved.items() if to is not None and name not in found}
+        for name in lost:
+            self._note(f"branch {name!r}", "it is lost")
+        self._whole = self._whole and not lost
+        return lost
 
     def _named_branches(self, refs: Collection[Ref]) -> dict[str, Position]:
         """Return the branches that can be read one by one: `main`, and those that were moved or checked out."""

@@ -223,6 +223,25 @@ def test_messages_on_a_segment_that_is_lost_with_its_branch_get_another(place: P
         assert (sorted(found), found["recovered-1"]) == (["main", "recovered-1"], ["side"])
 
 
+def test_a_branch_that_was_moved_is_missed_by_its_name_and_a_deleted_one_is_not(place: Place) -> None:
+    fork(place)
+    with place.opened() as store, InfiniteMemory(store, session_id="diary", user_id="ann", embedder="words") as memory:
+        memory.checkout("side")
+        memory.fork("gone")
+        memory.add(Message.user("deleted", id="gone"))
+        memory.checkout("side")
+        memory.delete_branch("gone")
+        memory.reset("m2")
+        memory.add(Message.user("and back", id="back"))
+    place.spoil("DELETE FROM {s}.branches WHERE name = 'side'")
+    found, target = place.recovered()
+    assert [(one.what, one.why) for one in found.damages] == [("branch 'side'", "it is lost")]
+    with closing(target):
+        branches = branches_of(target, "ann", "diary")
+        assert (sorted(branches), branches["side"][-1]) == (["main", "recovered-2", "side"], "m2")
+        assert branches["recovered-2"][-1] == "back"
+
+
 def test_main_that_is_lost_ends_with_the_newest_message(place: Place) -> None:
     fill(place)
     place.spoil(f"DELETE FROM {{s}}.branches WHERE name = 'main' AND {OF_ANN}")
