@@ -359,6 +359,8 @@ def _fields(message: Message, record: Record) -> dict[str, Any]:
     if message.turn_id != message.id:
         fields["turn_id"] = message.turn_id
     fields["turn_no"] = record.turn_no
+    if record.alone and message.role != "system":
+        fields["alone"] = True
     return fields
 
 

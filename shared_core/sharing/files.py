@@ -168,6 +168,7 @@ class FileVerbs:
                 result, head = _import_ours(checkout, path, session, progress)
             else:
                 result, head = _import_foreign(checkout, read_foreign(path, format), session, progress)
+            _drop_vectors_of_another(checkout)
             listed = not result.branches
             checkout.stand(head if head is not None and (result.created or listed) else checkout.live.head)
             return result
@@ -202,6 +203,17 @@ def _import_foreign(checkout: Checkout, foreign: Foreign, session: str | None, p
     target = Target(checkout.live.user_id, checkout.live.session_id)
     (imported,) = import_conversations(job, [entry], lambda id_: target, progress=progress)
     return imported
+
+
+def _drop_vectors_of_another(checkout: Checkout) -> None:
+    """Drop vectors that are not stored yet if those of the file are another embedder's, which recall takes from now."""
+    made = checkout.writer.own_vectors()
+    rows = None if made is None else made.unsaved
+    if made is None or rows is None:
+        return
+    spaces = checkout.store.spaces(checkout.stored())
+    if spaces and rows.space not in spaces:
+        made.note_saved(rows)
 
 
 class SeveralSessionsError(ValueError):

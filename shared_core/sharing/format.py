@@ -204,6 +204,7 @@ class MessageLine(Message):
     at: FilePosition
     turn_no: TurnNumber
     picked_from: Name | None = None
+    alone: bool = False
     covers: tuple[tuple[Number, Depth, Depth], ...] = ()
     vectors: tuple[VectorValue, ...] = ()
 

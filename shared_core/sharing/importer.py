@@ -217,7 +217,9 @@ class _Importer:
                 if session.branches:
                     raise LineError("comes after the branches; messages come first")
                 position = Position(*line.at)
-                record = Record(line.message(), position, 0, line.turn_no, picked_from=line.picked_from)
+                record = Record(
+                    line.message(), position, 0, line.turn_no, picked_from=line.picked_from, alone=line.alone
+                )
                 if record.message.created_at is None:
                     raise LineError("has no created_at")
                 vectors = {one.space: (position, one.hash, vector_of(one)) for one in line.vectors}

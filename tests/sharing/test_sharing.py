@@ -6,6 +6,8 @@ import os
 import signal
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,12 +25,15 @@ from shared_core import (
 )
 from shared_core.errors import InputFileError
 from shared_core.messages import Grounding, GroundingItem, Payload, ToolCall
+from shared_core.records import After
 from shared_core.sharing import format as jsonl
 from shared_core.sharing.format import parse, read_line, schema
 from shared_core.sharing.readers import FORMATS
 from shared_core.sharing.redact import Redact, drop_grounding, drop_tool_results, replace_names
+from shared_core.store import ALL
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
+from shared_core.testing.oracle import draft
 from tests.support.documents import ROOT, blocks_of, run_in
 from tests.support.histories import NOON, history, ids, texts
 
@@ -135,6 +140,28 @@ def test_every_line_is_as_the_schema_says(memory: InfiniteMemory, file: Path) ->
     validator = Draft202012Validator(shipped)
     for line in lines_of(file):
         validator.validate(line)
+
+
+def test_vectors_of_a_file_are_not_buried_under_those_of_another_embedder(tmp_path: Path) -> None:
+    with InfiniteMemory(embedder=HashingEmbedder()) as memory:
+        memory.add(history(5))
+        memory.index()
+        memory.export(tmp_path / "a.jsonl", vectors=True)
+    with closing(SQLiteStore(":memory:")) as store, InfiniteMemory(store) as memory:
+        memory.add(history(3))
+        memory.search("item1")
+        memory.import_file(tmp_path / "a.jsonl")
+        memory.add(Message.user("more"))
+        assert store.spaces(store.session(None, "default") or 0) == ["hashing/64"]
+
+
+def test_a_message_that_came_alone_stays_so(tmp_path: Path) -> None:
+    with closing(SQLiteStore(":memory:")) as store, closing(SQLiteStore(":memory:")) as other:
+        key = store.create_session(None, "default")
+        store.append(key, "main", [replace(draft("u1"), alone=True), draft("u2")])
+        export_sessions(store, tmp_path / "a.jsonl")
+        import_sessions(other, tmp_path / "a.jsonl")
+        assert [one.alone for one in other.find(other.session(None, "default") or 0, After(0, ALL))] == [True, False]
 
 
 def test_numbers_that_json_has_no_form_for_come_back(file: Path) -> None:
