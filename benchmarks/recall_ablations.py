@@ -51,6 +51,7 @@ class Ablation:
 RANKING, LIFTING = "shared_core.recall.rank", "shared_core.recall.rank"
 SIGNALS, QUERY = "shared_core.recall.signals", "shared_core.recall.query"
 READ, SEARCH = "shared_core.recall.candidates", "shared_core.recall.search"
+WORTH = "shared_core.recall.worth"
 
 
 def _with_names(*arguments: Any) -> Query:
@@ -80,6 +81,9 @@ ABLATIONS = (
 
 PROMPT_ABLATIONS = (
     Ablation("the stop", arguments={"recall": "thorough"}),
+    Ablation("doubt", {(WORTH, "DOUBT"): 1}),
+    Ablation("one message with all words", {(WORTH, "HOLDS_ALL"): 2.0}),
+    Ablation("words of small talk", {(QUERY, "_small_talk"): lambda language: frozenset()}),
     Ablation("the conversation", {(SEARCH, "in_conversation"): lambda query, said: query}),
     Ablation("borrowed words", {(SEARCH, "points_back"): lambda query: False}),
     Ablation("openings of sittings", {(SIGNALS, "OPENS_BOOST"): 0.0, (RANKING, "SITTING_SHARE"): 0.0}),

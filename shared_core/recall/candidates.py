@@ -15,7 +15,7 @@ from shared_core.index.lexical import idf_of
 from shared_core.index.session import ROLES
 from shared_core.index.text import is_statement, near_duplicate_key, read_terms
 from shared_core.index.user import UserIndex
-from shared_core.languages.language import LANGUAGES, Language
+from shared_core.languages.language import LANGUAGES
 from shared_core.prompt.hits import Hit, Place, Reason
 from shared_core.prompt.window import ELSEWHERE, lighter
 from shared_core.recall.excerpts import EXCERPT_MARK, WHOLE, excerpt, excerpt_size, recalled_tokens
@@ -54,7 +54,7 @@ LONGEST = 300
 
 NUMBERS = re.compile(r"\d+")
 
-TOKENS, ORDER = attrgetter("tokens"), attrgetter("order")
+TOKENS = attrgetter("tokens")
 
 Floats = npt.NDArray[np.float64]
 
@@ -146,8 +146,7 @@ class Reader:
         self._as_messages = as_messages
         self._epoch = epoch
         self._entries: dict[Place, Entry] = {}
-        self._said: dict[int, int] = {}  # by `Entry.order`, which no two messages share
-        self._spoken: dict[int, Language] = {}
+        self._said: dict[int, tuple[int, int]] = {}  # statement code and language by `Entry.order`, which is unique
 
     def read(self, hits: Sequence[Hit], question: str, size: int | None, *, follow: bool) -> list[Hit]:
         """Return hits with their messages, and what is `newer` than the best one before it.
@@ -203,10 +202,8 @@ class Reader:
         for number, scope in enumerate(self._found.scopes):
             own = [place for place in records if place[0] == number]
             rows, columns = scope.line.rows[[index for _, index in own]], scope.session_index.columns
-            orders = [self._entries[place].order for place in own]
-            self._said |= zip(orders, columns["statements"][rows].tolist(), strict=True)
-            spoken = columns["languages"][rows].tolist()
-            self._spoken |= zip(orders, map(LANGUAGES.__getitem__, spoken), strict=True)
+            said = zip(columns["statements"][rows].tolist(), columns["languages"][rows].tolist(), strict=True)
+            self._said |= zip([self._entries[place].order for place in own], said, strict=True)
 
     def _orders(self, records: Mapping[Place, Record], units: Sequence[Sequence[Place]]) -> dict[Place, int]:
         """Return the order of the messages of other sessions among each other, by the time at which their unit begins.
@@ -288,7 +285,7 @@ class Reader:
         repeated: set[Place] = set()
         for hit in hits:
             if hit.reason is None:
-                said.setdefault(tuple(map(self._said.__getitem__, map(ORDER, hit.entries))), []).append(hit)
+                said.setdefault(tuple([self._said[entry.order][0] for entry in hit.entries]), []).append(hit)
                 if len(hit.entries) == 1 and hit.message.role == "user":
                     repeated |= {hit.place} if _without_numbers(hit.message.content) == asked else set()
         for codes, alike in said.items():
@@ -307,7 +304,7 @@ class Reader:
 
     def _cut(self, entry: Entry, size: int) -> Entry:
         message, sizer = entry.message, self._live.sizer
-        tokens, language = entry.tokens - message.media_tokens, self._spoken.get(entry.order)
+        tokens, language = entry.tokens - message.media_tokens, LANGUAGES[self._said[entry.order][1]]
         passage = excerpt(message.content, self._found.stems, size, sizer.counter, tokens, language)
         if passage is None:
             return entry

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import chain, compress
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from shared_core.errors import EmbedderError, warn
 from shared_core.events import Note
 from shared_core.index.cache import OpenIndexes
+from shared_core.index.lexical import idf_of
 from shared_core.index.lines import LinePrefix
 from shared_core.index.text import statement_code
 from shared_core.languages.language import ENGLISH
@@ -51,6 +53,16 @@ from shared_core.session.paths import Path
 
 POOL_TOKENS = 16
 """A list has one candidate per this many tokens of room, and at least `POOL`."""
+
+TOGETHER = 40
+"""The best results whose words count together if a question goes on: it tells more than one message holds.
+
+Measured on RealMem, whose own questions the gate then tells from those about another conversation with an AUC of .89
+instead of .82, and on 40 wishes that made-up lines call for: 9 reach the prompt instead of 5.
+"""
+
+MOST_TOLD = 5
+"""More informative terms of such a question do not count."""
 
 DAMAGED = Note("the stored index was damaged and has been rebuilt", "index_rebuilt")
 """Noted once, in the report on the next question."""
@@ -327,9 +339,9 @@ def _signs(query: Query, scopes: Sequence[Scope], ranked: RankedResults, embedde
     """Return what tells whether some scopes hold an answer; without an embedder, it is words alone."""
     stranger = any(not any(scope.mentions(query.forms_of(term)) for scope in scopes) for term in query.proper)
     return Signs(
-        words=float(ranked.present.max(initial=0)),
+        words=_held_together(query, scopes, ranked) if query.goes_on else float(ranked.present.max(initial=0)),
         meaning=_meaning(query, scopes, ranked, embedder),
-        terms=math.log1p(query.informative),
+        terms=math.log1p(min(query.informative, MOST_TOLD) if query.goes_on else query.informative),
         participant=bool(query.speakers),
         stranger=stranger,
         about_talk=query.about_talk,
@@ -338,6 +350,19 @@ def _signs(query: Query, scopes: Sequence[Scope], ranked: RankedResults, embedde
         borrows=bool(query.borrowed),
         score=best_score(ranked.scores),
     )
+
+
+def _held_together(query: Query, scopes: Sequence[Scope], ranked: RankedResults) -> float:
+    """Return the share of a question's terms, by their idf, that the best results hold together, in one scope."""
+    shares = [0.0]
+    for number, scope in enumerate(scopes):
+        among = np.zeros(scope.line.upto, dtype=np.bool_)
+        among[ranked.indices[:TOGETHER][ranked.scopes[:TOGETHER] == number]] = True
+        found = [scope.session_index.lexical.on_line(query.forms_of(term), scope.line)[1] for term in query.terms]
+        weights = [idf_of(len(holding), scope.line.upto) for holding in found]
+        held = [weight for weight, holding in zip(weights, found, strict=True) if among[holding].any()]
+        shares.append(sum(held) / max(sum(weights), 1e-9))
+    return max(shares)
 
 
 def _meaning(query: Query, scopes: Sequence[Scope], ranked: RankedResults, embedder: Embedder | None) -> float:
@@ -349,14 +374,9 @@ def _meaning(query: Query, scopes: Sequence[Scope], ranked: RankedResults, embed
     if embedder is None or not np.isfinite(ranked.dense).any():
         return UNKNOWN
     known = embedder.fingerprint.unrelated if query.language is ENGLISH else None
+    longest = max(filter(attrgetter("vectors"), scopes), key=attrgetter("line.upto"))
     nearest = float(np.nanmax(ranked.dense))
-    return min((apart(nearest, one) for one in (known, _unrelated(scopes)) if one is not None), default=UNKNOWN)
-
-
-def _unrelated(scopes: Sequence[Scope]) -> tuple[float, float] | None:
-    """Return `Scope.unrelated` of the longest scope."""
-    longest = max((scope for scope in scopes if scope.vectors), key=lambda scope: scope.line.upto, default=None)
-    return longest.unrelated() if longest is not None else None
+    return min((apart(nearest, one) for one in (known, longest.unrelated()) if one is not None), default=UNKNOWN)
 
 
 def _any_vectors(scopes: Sequence[Scope]) -> bool:

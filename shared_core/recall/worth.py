@@ -35,12 +35,12 @@ So "the locker?" is answered where every message is about lockers, and none stan
 CERTAIN = 30.0
 """A logit beyond which a chance is 0 or 1."""
 
-DOUBT = 3
+DOUBT = 2
 """The exponent of the chance of an answer if a question goes on with the conversation: much is near to what it tells.
 
 Measured on RealMem with static vectors, 4,000 tokens and every fourth question, against 1: questions about another
-conversation recall 1,987 tokens instead of 2,765, its own 3,168 instead of 3,330 for .2 points less of the evidence
-(.9 in 1,000 tokens). 2 saves half as much; 4 costs 2 points.
+conversation recall 1,307 tokens instead of 2,038, its own 3,169 instead of 3,320 for .3 points less of the evidence. 3
+costs 5 points.
 """
 
 
@@ -48,10 +48,12 @@ class Signs(NamedTuple):
     """What tells whether the conversation holds an answer; or how much each counts, in `GATE`.
 
     Attributes:
-        words: the share of the question's informative words that a single message holds, at most.
+        words: the share of the question's informative words that a single message holds, at most; if it goes on with
+            the conversation, the share of its words that the best messages hold together.
         meaning: how many standard deviations the nearest message is closer than unrelated ones are; `UNKNOWN` if
             nothing can be compared.
-        terms: the natural logarithm of the question's informative terms plus one.
+        terms: the natural logarithm of the question's informative terms plus one; if it goes on with the conversation,
+            at most that of `MOST_TOLD`.
         participant: whether it names a participant.
         stranger: whether it names somebody or something that never occurs.
         about_talk: whether it speaks about the conversation itself.

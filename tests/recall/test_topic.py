@@ -165,3 +165,24 @@ def test_a_message_that_goes_on_finds_how_its_sittings_began() -> None:
             "open-3",
         ]
         assert memory.search("Which pergola?", in_conversation=True) == memory.search("Which pergola?")
+
+
+def test_a_message_that_goes_on_is_answered_by_what_many_messages_hold_together() -> None:
+    told = ["The boiler in our cellar leaks again.", "My knee hurts when I run downhill."]
+    told += ["The dentist wants to see Romy in June.", "We booked the ferry to Corsica."]
+    told += ["The violin teacher costs 60 francs.", "Our garden fence needs paint."]
+    with InfiniteMemory(embedder="static", max_tokens=900, reserve_tokens=100) as memory:
+        for number in range(72):
+            if number % 12 == 0:
+                text = told[number // 12]
+                memory.add([Message.user(text, id=text[:10]), Message.assistant("Noted.")])
+            memory.add([
+                Message.user(f"Today I read chapter {number} of the novel about the lighthouse."),
+                Message.assistant(f"Chapter {number} is about the storm."),
+            ])  # fmt: skip
+        memory.index()
+        done = "I called the plumber for the boiler, wrote to the dentist, painted half of the fence"
+        found = recalled(memory, f"{done} and paid the violin teacher. What is left for me?")
+        assert {"The boiler", "The violin"} <= set(found)
+        other = "I sold my stamps, mended the radio, wrote to the bank and cleaned the windows. What is left for me?"
+        assert recalled(memory, other) == []
