@@ -59,7 +59,7 @@ def test_the_sessions_of_the_user_are_listed_newest_first(store: SQLiteStore) ->
 
 
 def test_nobody_sees_the_sessions_of_another(store: SQLiteStore) -> None:
-    users = ["ann", "bob", None, "None", "\ud800"]
+    users = ["ann", "bob", None, "None"]
     for user in users:
         said(store, "diary", user, f"dear diary of {user!r}")
         said(store, f"only {user!r}", user, "hello")

@@ -31,6 +31,8 @@ FAMILIES: dict[str, list[Case]] = {
     "huge bodies": [*malformed.huge_bodies(MOST_BYTES)],
 }
 
+NOT_HTTP = b"Invalid HTTP request received."  # said by the server itself, which passes no such request on
+
 Address = tuple[str, int]
 Server = tuple[Address, uvicorn.Server]
 
@@ -74,12 +76,14 @@ def answer(address: Address, data: bytes, ending: Callable[[socket.socket], obje
 
 
 def is_refusal(got: bytes) -> bool:
-    """Return whether an answer is one 4xx with an error of the API's form, which quotes nothing of the request."""
+    """Return whether an answer is one 4xx that quotes nothing of the request: the API's error, or `NOT_HTTP`."""
     head, _, body = got.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 4") or b"Where to" in got:
         return False
     if not body:  # of a HEAD request
         return b"content-length: 0" not in head
+    if body in (NOT_HTTP, b"%x\r\n%b\r\n0\r\n\r\n" % (len(NOT_HTTP), NOT_HTTP)):  # whole, or in chunks
+        return head.startswith(b"HTTP/1.1 400")
     error = json.loads(body)["error"]
     return error["type"] in ("invalid_request_error", "not_found_error") and 0 < len(error["message"]) < 400
 
