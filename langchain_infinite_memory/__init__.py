@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # the public names of a module are its `__all__`
     from langchain_infinite_memory.lists import *
     from langchain_infinite_memory.messages import *
     from langchain_infinite_memory.middleware import *
-    from langchain_infinite_memory.repair import *
     from langchain_infinite_memory.search import *
     from langchain_infinite_memory.sessions import *
     from langchain_infinite_memory.settings import *
@@ -34,7 +33,6 @@ _MODULES = {
     "lists": ["prune_messages"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
     "middleware": ["InfiniteMemoryMiddleware"],
-    "repair": ["repair_messages"],
     "chains.runnable": ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"],
     "search": ["HistoryRetriever", "recall_tool"],
     "sessions": ["SessionPool"],

@@ -38,7 +38,7 @@ from langchain_infinite_memory.identity import (
     erased_question,
     report,
 )
-from langchain_infinite_memory.lists import prune_messages
+from langchain_infinite_memory.lists import newest_messages
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.search import answer_fits, search_tool
 from langchain_infinite_memory.sessions import WAIT, open_pool
@@ -281,7 +281,7 @@ class InfiniteMemoryMiddleware(Middleware):
         try:
             taken = self._size(given.system) + tools_tokens(given.tools, self._counter)
             room = limit - self.pool.settings.get("reserve_tokens", RESERVE_TOKENS) - taken
-            window = prune_messages(sent, max_tokens=max(0, room), token_counter=self._size)
+            window = newest_messages(sent, max(1, room), self._counter)
         except FAILURES as again:  # such as a counter that raises
             logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
             window = sent

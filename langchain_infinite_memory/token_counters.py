@@ -1,13 +1,11 @@
 """What LangChain accepts as a token counter, as a counter of texts or of lists of messages."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from langchain_core.language_models import BaseLanguageModel
-from langchain_core.messages import BaseMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from langchain_infinite_memory.messages import read_message
 from shared_core.errors import warn
 from shared_core.plugins.base import OVERHEAD, TokenCounter
 from shared_core.tokens import (
@@ -16,7 +14,6 @@ from shared_core.tokens import (
     TiktokenCounter,
     TokenFallbackWarning,
     as_counter,
-    message_tokens,
 )
 
 __all__ = ["as_token_counter"]
@@ -27,15 +24,6 @@ REMOTE = (
 """Packages whose models send a request for each text or list that they count."""
 
 TextCounter = TokenCounter | Callable[[str], int] | BaseLanguageModel[Any] | str | None
-MessageCounter = (
-    TokenCounter
-    | BaseLanguageModel[Any]
-    | str
-    | Callable[[list[BaseMessage]], int]
-    | Callable[[Sequence[Any]], int]
-    | None
-)
-ListCounter = Callable[[Sequence[BaseMessage]], int]
 
 _unreachable: set[type] = set()
 """Models whose tokenizers could not be reached; the network is tried once per process."""
@@ -129,26 +117,3 @@ def _warn(model: type, reason: str) -> None:
         'Pass token_counter="o200k_base", "approximate" or a callable(str) -> int',
         TokenFallbackWarning,
     )
-
-
-def list_counter(counter: MessageCounter) -> ListCounter:
-    """Return a function that returns the tokens of a list of messages.
-
-    Args:
-        counter: a function, which is given lists, but no empty one; "approximate", for LangChain's; or anything else
-            that `as_token_counter` takes, which counts text, tool calls and media as the engine does.
-    """
-    if counter == "approximate":
-        counter = count_tokens_approximately
-    if callable(counter) and not isinstance(counter, TokenCounter | BaseLanguageModel):
-        given: Callable[[list[BaseMessage]], int] = counter
-        return lambda messages: given(list(messages)) if messages else 0
-    texts = as_token_counter(counter)
-    known: dict[int, tuple[int, BaseMessage]] = {}  # holds the message, so that its `id()` stays its own
-
-    def tokens(message: BaseMessage) -> int:
-        if id(message) not in known:
-            known[id(message)] = message_tokens(read_message(message)[0], texts), message
-        return known[id(message)][0]
-
-    return lambda messages: sum(map(tokens, messages))

@@ -62,7 +62,7 @@ def first_step() -> str:
     """Exchange the store and the trimming, and leave the chain as it is."""
     pruned = RunnablePassthrough.assign(
         history=lambda given: prune_messages(
-            given["history"], max_tokens=BUDGET, token_counter=count_tokens_approximately, query=given["question"]
+            given["history"], max_tokens=BUDGET, token_counter="approximate", query=given["question"]
         )
     )
     histories = session_factory(None, window=False)  # your chain chooses what fits, so it is given everything

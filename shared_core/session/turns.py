@@ -99,7 +99,7 @@ class Turn:
         """
         if not self.has_tools:
             return self
-        groups = list(tool_groups(self.entries))
+        groups = list(map(_with_first_results, tool_groups(self.entries)))
         entries: list[Entry] = []
         broken: list[Entry] = []
         for number, group in enumerate(groups, start=1):
@@ -190,6 +190,16 @@ def calls_of(entries: Sequence[Entry]) -> dict[int, tuple[int, int]]:
         found[index] = at
         waiting.pop(at, None)
     return found
+
+
+def _with_first_results(group: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Return a group without second results of a call, which providers refuse."""
+    if len(group) < 3:
+        return group
+    first: dict[tuple[int, int], Entry] = {}
+    for index, call in calls_of(group).items():
+        first.setdefault(call, group[index])
+    return (group[0], *first.values())
 
 
 def _answered(group: Sequence[Entry], size: Size) -> tuple[Entry, ...]:

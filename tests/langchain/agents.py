@@ -17,9 +17,9 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from pydantic import Field
 
 from langchain_infinite_memory.middleware import InfiniteMemoryMiddleware
-from langchain_infinite_memory.token_counters import list_counter
 from shared_core.pool import SessionPool
 from shared_core.tokens import tools_tokens
+from tests.langchain.repaired import tokens
 
 __all__ = [
     "TOOLS", "Model", "Sent", "Words", "agent", "ask", "branches_of", "calls", "config", "look", "memory", "noting",
@@ -165,7 +165,7 @@ def branches_of(middleware: InfiniteMemoryMiddleware, thread: str = "t", user: s
 
 def size(sent: Sent) -> int:
     """What a request costs, counted in words."""
-    return list_counter(Words())(sent.messages) + tools_tokens([tool_schema(tool) for tool in sent.tools], Words())
+    return tokens(sent.messages, Words()) + tools_tokens([tool_schema(tool) for tool in sent.tools], Words())
 
 
 def tool_schema(tool: Any) -> Any:

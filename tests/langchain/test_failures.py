@@ -132,7 +132,7 @@ class TestALockedFile:
     @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
     def test_a_chain_waits_no_longer_than_an_agent(self, way: str, tmp_path: Path) -> None:
         chain = with_infinite_memory(lambda prompt: "fine", store=tmp_path / "memory.db")
-        one = {"configurable": {"session_id": "1"}}
+        one: Any = {"configurable": {"session_id": "1"}}
         chain.invoke("hello", one)
 
         def turn() -> float:

@@ -12,12 +12,12 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from langchain_infinite_memory import InfiniteMemoryMiddleware, repair_messages
-from langchain_infinite_memory.token_counters import list_counter
+from langchain_infinite_memory import InfiniteMemoryMiddleware
 from shared_core import SQLiteStore
 from shared_core.prompt.context import ContextReport
 from tests.langchain.agents import Model, Sent, Words, agent, config, memory, noting, said, size, typed
 from tests.langchain.random_histories import PROVIDERS, objections, sent_objections
+from tests.langchain.repaired import repaired, tokens
 
 
 def look(item: str) -> str:
@@ -175,10 +175,10 @@ def check(sent: Sent, state: Sequence[BaseMessage], report: ContextReport, budge
     question = max(place for place, message in enumerate(body) if isinstance(message, HumanMessage))
     assert typed(body[question]) == state[asked].text, "law 2"
     now = body[question + 1 :]
-    groups = grouped(repair_messages(state[asked + 1 :]))
+    groups = grouped(repaired(state[asked + 1 :]))
     kept = max(count for count in range(len(groups) + 1) if bare(now) in as_sent(groups[len(groups) - count :]))
     assert kept >= min(1, len(groups)), "law 2: the newest group"
-    past, window = repair_messages(without_open_calls(state[:asked]), pending="repair"), body[:question]
+    past, window = repaired(without_open_calls(state[:asked]), pending=False), body[:question]
     assert bare(window) == bare(past[len(past) - len(window) :]), (
         "laws 4 and 5: the newest turns, in order, as they were said"
     )
@@ -210,9 +210,10 @@ def stub(message: BaseMessage) -> BaseMessage:
     """What is sent in the place of a result, if that is smaller."""
     if not isinstance(message, ToolMessage):
         return message
-    of = list_counter(Words())
-    short = message.model_copy(update={"content": f"[result of {message.name} left out, {of([message]):,} tokens]"})
-    return short if of([short]) < of([message]) else message
+    short = message.model_copy(
+        update={"content": f"[result of {message.name} left out, {tokens([message], Words()):,} tokens]"}
+    )
+    return short if tokens([short], Words()) < tokens([message], Words()) else message
 
 
 def call_of(result: BaseMessage) -> str:

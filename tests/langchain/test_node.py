@@ -8,10 +8,10 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 
 from langchain_infinite_memory import infinite_memory_node
-from langchain_infinite_memory.token_counters import list_counter
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ContextReport
 from tests.langchain.agents import Words, config, look, noting, reply
+from tests.langchain.repaired import tokens
 
 TALK = "tell me of the weather " * 8
 
@@ -58,7 +58,7 @@ def pool(**settings: Any) -> SessionPool:
 
 
 def size(messages: Sequence[BaseMessage]) -> int:
-    return list_counter(Words())(messages)
+    return tokens(messages, Words())
 
 
 def ask(one: Any, text: str, thread: str = "t", **arguments: Any) -> Any:
@@ -115,5 +115,5 @@ def test_a_limit_beside_a_pool_is_that_of_the_node() -> None:
         one = graph(infinite_memory_node(pool, max_tokens=100), checkpointer=InMemorySaver())
         for number in range(8):
             state = one.invoke({"messages": [HumanMessage(f"{number} {TALK}")]}, config())
-    assert 0 < list_counter(Words())(state["llm_input_messages"]) <= 100 < 8 * 45
+    assert 0 < tokens(state["llm_input_messages"], Words()) <= 100 < 8 * 45
     assert len(state["messages"]) == 16

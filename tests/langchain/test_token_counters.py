@@ -7,14 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from langchain_core.language_models import FakeListChatModel, GenericFakeChatModel
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, trim_messages
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.utils import count_tokens_approximately
 
-from langchain_infinite_memory import as_token_counter, to_message
-from langchain_infinite_memory.token_counters import ModelCounter, list_counter
-from shared_core.formats.parts import IMAGE_TOKENS
-from shared_core.tokens import ConservativeCounter, TiktokenCounter, TokenFallbackWarning, message_tokens
-from tests.langchain.sample_messages import PICTURE
+from langchain_infinite_memory import as_token_counter
+from langchain_infinite_memory.token_counters import ModelCounter
+from shared_core.tokens import ConservativeCounter, TiktokenCounter, TokenFallbackWarning
 
 SPECIAL = "<|endoftext|>"
 
@@ -134,42 +132,7 @@ def test_a_model_that_asks_a_server_is_not_asked() -> None:
     assert count("abc") == ConservativeCounter()("abc")
 
 
-def per_list(messages: list[BaseMessage]) -> int:
-    return sum(100 + len(message.text) for message in messages)
-
-
 @pytest.mark.parametrize("counter", [3, [1], ConservativeCounter])
 def test_anything_else_is_refused(counter: Any) -> None:
     with pytest.raises(TypeError):
         as_token_counter(counter)
-
-
-# Of messages
-
-
-@pytest.mark.parametrize("counter", [len, per_list, count_tokens_approximately])
-def test_sizes_add_up_to_what_trim_messages_counts(counter: Any) -> None:
-    said: list[BaseMessage] = [HumanMessage("a" * number) for number in (3, 10, 4, 30)]
-    size = list_counter(counter)
-    for kept in range(1, 5):
-        fits = size(said[-kept:])
-        trim: Any = trim_messages
-        assert trim(said, max_tokens=fits, token_counter=counter) == said[-kept:]
-        assert len(trim(said, max_tokens=fits - 1, token_counter=counter)) == kept - 1
-
-
-@pytest.mark.parametrize("counter", [None, "cl100k_base", ConservativeCounter(), Words()])
-def test_others_count_as_the_engine_does(counter: Any) -> None:
-    size = list_counter(counter)
-    for message in (
-        HumanMessage(["two words", PICTURE], name="Ana"),
-        AIMessage("", tool_calls=[{"name": "f", "args": {"x": 1}, "id": "c"}]),
-        ToolMessage("it is done", tool_call_id="c"),
-    ):
-        assert size([message]) == message_tokens(to_message(message), as_token_counter(counter))
-    assert list_counter(Words())([HumanMessage(["two words", PICTURE])]) == 4 + 2 + IMAGE_TOKENS
-
-
-def test_a_value_that_counts_nothing_is_refused() -> None:
-    with pytest.raises(TypeError):
-        list_counter(3)  # type: ignore[arg-type]
