@@ -20,6 +20,7 @@ from shared_core.formats.openai_responses import write_items
 from shared_core.messages import Message, fields_of
 from shared_core.prompt.fixed_part import FixedPart
 from shared_core.prompt.hits import PART, Hit, Kind, Reason
+from shared_core.prompt.relevance import Band, band
 from shared_core.prompt.window import Selection, Window
 from shared_core.session.turns import Entry, tokens_of
 
@@ -44,7 +45,7 @@ Scores are standard scores: that of an average candidate is 0.
 NARROWEST = 40
 """Columns of the narrowest terminal that a report is drawn for."""
 
-COLUMNS = ("", "role", "tokens", "left", "score", "words", "cosine", "reranked", "reason")
+COLUMNS = ("", "role", "tokens", "left", "match", "score", "words", "cosine", "reranked", "reason")
 """The headers of the report's table, before the text."""
 
 WORD = re.compile(r"\w{4,}")
@@ -74,6 +75,7 @@ class ReportLine(NamedTuple):
         at: when it was said; None if that is not known.
         reranked: the reranker's score; None if it gave none. `score` is then that of the rank it was given.
         part: whether only a part of it is shown: an excerpt, trimmed grounding, or a stub in place of a tool's result.
+        threshold: the cosine from which a text is about the question, as for `band`.
     """
 
     id: str | None
@@ -90,6 +92,12 @@ class ReportLine(NamedTuple):
     at: datetime | None = None
     reranked: float | None = None
     part: bool = False
+    threshold: float = 0.0
+
+    @property
+    def band(self) -> Band | None:
+        """How well it matches, in a word: strong, fair or weak; None if nothing is known about it."""
+        return band(self.lexical, self.dense, self.threshold)
 
     @property
     def why(self) -> str:
@@ -108,8 +116,8 @@ class ReportLine(NamedTuple):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data, with the preview instead of the text."""
-        values = {name: getattr(self, name) for name in self._fields if name != "text"}
-        codes = {"kind": self.kind.value, "reason": self.reason.value, "why": self.why}
+        values = {name: getattr(self, name) for name in self._fields if name not in ("text", "threshold")}
+        codes = {"kind": self.kind.value, "reason": self.reason.value, "why": self.why, "band": self.band}
         return values | codes | {"preview": self.preview, "at": self.at.isoformat() if self.at is not None else None}
 
 
@@ -262,9 +270,9 @@ class ContextReport(_LinesLater):
         # Every part gets a letter, however small it is.
         bar = "".join(kind.letter * max(1, round(cells * tokens / scale)) for kind, tokens in parts.items())
         yield f"[{bar[:cells]:·<{cells}}] {self._tokens()} ({used})"
-        shares = "  ".join(f"{kind.letter} {kind.value} {tokens:,}" for kind, tokens in parts.items())
-        free = max(0, self.budget - self.total_tokens)
-        yield from _wrapped(f"{shares}  · free {free:,}  (reply {self.reserve:,})".strip(), width)
+        shares = [f"{kind.letter} = {kind.value} {tokens:,}" for kind, tokens in parts.items()]
+        shares += [f"· = free {max(0, self.budget - self.total_tokens):,}", f"{self.reserve:,} kept for the reply"]
+        yield from _wrapped(", ".join(shares), width)
         for note in self._warnings():
             yield from _wrapped(f"! {on_one_line(note)}", width)
 
@@ -290,7 +298,7 @@ class ContextReport(_LinesLater):
         words, found = {word.casefold() for word in WORD.findall(asked)}, self.found
         for line in self.best[:BEST]:
             day = f"  {line.at:%Y-%m-%d}" if line.at else ""
-            head = f"{'>' if line in found else ' '}{line.score:6.2f}{day}  {line.role or '':<9}  "
+            head = f"{'>' if line in found else ' '} {line.band or '':<6}{day}  {line.role or '':<9}  "
             room = max(NARROWEST // 2, width - len(head))
             passage = _passage(line.shown, words, BEST_LINES * room - 2)
             said = textwrap.wrap(passage, room, max_lines=BEST_LINES, placeholder=" …")
@@ -346,7 +354,8 @@ def _cells(line: ReportLine) -> tuple[str, ...]:
     scores = (line.score, line.lexical, line.dense, line.reranked)
     numbers = ["" if value is None else f"{value:.2f}" for value in scores]
     reason = f"{line.reason} (part)" if line.part else line.reason.value
-    return "+" if line.included else "-", line.role or "", f"{line.tokens:,}", f"{line.left:,}", *numbers, reason
+    sizes = f"{line.tokens:,}", f"{line.left:,}"
+    return "+" if line.included else "-", line.role or "", *sizes, line.band or "", *numbers, reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -452,10 +461,11 @@ class _Ledger:
         id_, role, text = (message.id, message.role, message.content) if message else (None, None, "")
         score, lexical, dense = (scores.score, scores.lexical, scores.dense) if scores else (None, None, None)
         at = message.created_at if message else None
-        reranked = scores.reranked if scores else None
+        reranked, threshold = (scores.reranked, scores.threshold) if scores else (None, 0.0)
         line = ReportLine(
-            id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense, at, reranked, part
-        )
+            id_, role, kind, included, reason, tokens, self.left, text, score, lexical, dense, at, reranked, part,
+            threshold,
+        )  # fmt: skip
         self.lines.append(line)
 
     def put_all(self, entries: Iterable[Entry], kind: Kind, reason: Reason, *, included: bool = True) -> None:

@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Literal, NamedTuple
 
 from shared_core.messages import Message, brief
+from shared_core.prompt.relevance import Band, band, closeness
 from shared_core.session.turns import Entry
 
 
@@ -88,6 +89,7 @@ class Hit(NamedTuple):
         id: the message's id.
         cut: ids of the messages of which it holds an excerpt.
         place: where it was found. For a turn, that is the message whose words match best.
+        threshold: the cosine from which a text is about the query, as for `band`.
     """
 
     place: Place
@@ -102,6 +104,17 @@ class Hit(NamedTuple):
     id: str | None = None
     cut: Sequence[str | None] = ()
     session_id: str = ""
+    threshold: float = 0.0
+
+    @property
+    def band(self) -> Band | None:
+        """How well it matches, in a word; None if nothing is known about it."""
+        return band(self.lexical, self.dense, self.threshold)
+
+    @property
+    def closeness(self) -> float:
+        """How well it matches, from 0 to 2, comparable between searches."""
+        return closeness(self.lexical, self.dense, self.threshold)
 
     @property
     def message(self) -> Message:
@@ -132,7 +145,12 @@ class Hit(NamedTuple):
         return Reason.RECALLED if self.matches and entry.message.id == self.id else Reason.NEIGHBOUR
 
     def __repr__(self) -> str:
-        known = {"source": self.source, "lexical": self.lexical, "dense": self.dense, "session_id": self.session_id}
+        known = {
+            "source": self.source,
+            "lexical": self.lexical,
+            "dense": self.dense,
+            "session_id": self.session_id,
+        }
         fields = {"message": self.message, "score": self.score} | known if self.entries else self._asdict()
         return f"Hit({', '.join(f'{name}={brief(value)}' for name, value in fields.items())})"
 

@@ -159,9 +159,13 @@ class RankedResults:
         scores: the score of each; of equal scores, the newer message comes first.
         weak: which match too little.
         matches: which match by their own words or meaning.
+
+    Attributes:
+        threshold: the cosine from which a text is about the query, for the words in reports.
     """
 
     def __init__(self, signals: Signals, scores: Floats, weak: Mask, matches: Mask) -> None:
+        self.threshold = 0.0
         # `lexsort` sorts by its last key first.
         order = np.lexsort((-signals.indices, -scores))
         self.scopes, self.indices = signals.scopes[order], signals.indices[order]
@@ -182,7 +186,7 @@ class RankedResults:
         return [
             Hit(
                 place, score, lexical, None if dense != dense else dense, Reason.WEAK if weak else None, own,
-                reranked=self._reranked.get(rank),
+                reranked=self._reranked.get(rank), threshold=self.threshold,
             )
             for rank, place, score, lexical, dense, weak, own in zip(which.tolist(), places, *columns, strict=True)
         ]  # fmt: skip

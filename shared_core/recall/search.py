@@ -306,10 +306,12 @@ class Searcher:
         self, query: Query, scopes: Sequence[Scope], vector: Vectors | None, dense: EmbedderChoice, room: int
     ) -> RankedResults:
         fingerprint = dense.embedder.fingerprint if dense.embedder is not None else None
-        return rank(
+        ranked = rank(
             query, scopes, vector, floor=fingerprint.floor if fingerprint else 0.0, min_score=self.rules.min_score,
             weight=fingerprint.weight if fingerprint else 0.0, pool=max(POOL, room // POOL_TOKENS),
         )  # fmt: skip
+        ranked.threshold = fingerprint.threshold if fingerprint else 0.0
+        return ranked
 
     def _verdict(
         self, query: Query, scopes: Sequence[Scope], ranked: RankedResults, dense: EmbedderChoice, *,

@@ -151,7 +151,7 @@ def test_importing_twice_adds_nothing(talk: str, call: Call) -> None:
     assert call("log", "--json")[1] == log
 
 
-def test_ask_gives_a_request_and_a_report_and_stores_nothing(stored: str, call: Call) -> None:
+def test_explain_gives_a_request_and_a_report_and_stores_nothing(stored: str, call: Call) -> None:
     before = call("log", "--json")[1]
     question = "What is my favourite landmark?"
     code, out, err = call(
@@ -172,7 +172,9 @@ def test_ask_gives_a_request_and_a_report_and_stores_nothing(stored: str, call: 
 
 
 @pytest.mark.parametrize("colour", [True, False])
-def test_ask_draws_panels_on_a_terminal(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch, colour: bool) -> None:
+def test_explain_draws_panels_on_a_terminal(
+    stored: str, call: Call, monkeypatch: pytest.MonkeyPatch, colour: bool
+) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     if not colour:
@@ -183,14 +185,17 @@ def test_ask_draws_panels_on_a_terminal(stored: str, call: Call, monkeypatch: py
     assert "calls book(" in out
 
 
-def test_ask_marks_what_it_found(here: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_marks_what_it_found(here: Path, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     assert call("import", lines_of(here / "many.jsonl", 200))[0] == 0
     asked = ["explain", "which remark was number 7?", "--max-tokens", "800"]
     short, full, both = call(*asked)[1], call(*asked, "--full")[1], call(*asked, "--prompt", "--full")[1]
     report = json.loads(call(*asked, "--json")[1])["report"]
-    best = max(line["score"] for line in report["lines"] if line["included"] and line["score"] is not None)
+    recalled = [line for line in report["lines"] if line["included"] and line["score"] is not None]
+    best = max(recalled, key=lambda line: float(line["score"]))
     marked = [line for line in short.splitlines() if line.startswith(">")]
-    assert marked[0].startswith(f">{best:6.2f}  ")
+    assert best["band"] == "strong"
+    assert marked[0].startswith("> strong  ")
+    assert best["preview"] in marked[0]
     assert len(short.splitlines()) <= 20 < len(report["lines"])
     table = [line for line in full.splitlines() if line.startswith(("+", "-"))]
     assert len(table) == len(report["lines"])

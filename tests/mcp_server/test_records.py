@@ -45,7 +45,7 @@ def test_records_stand_between_fences_by_day_with_ids_and_times() -> None:
     shown = [
         said(0, "one\ntwo"),
         said(1, "calls it a night", speaker="Ben", part=True),
-        said(2, "three", elsewhere="s", score=2.5),
+        said(2, "three", elsewhere="s", band="strong"),
     ]
     assert fenced(shown).splitlines() == [
         *HEADER.splitlines(),
@@ -54,7 +54,7 @@ def test_records_stand_between_fences_by_day_with_ids_and_times() -> None:
         "  two",
         "- 23:59 [m1] Ben (a part): calls it a night",
         "2026-03-02",
-        "- 00:00 [m2] user (in session s; score 2.50): three",
+        "- 00:00 [m2] user (in session s; strong match): three",
         FOOTER,
     ]
     assert fenced([]) == ""

@@ -35,14 +35,14 @@ REPORT = ContextReport(100, 20, LINES)
 def test_the_short_form() -> None:
     assert REPORT.render(width=80).splitlines() == [
         f"[{'Q' * 5}{'R' * 35}{'·' * 10}] 80 of 100 tokens (80 %)",
-        "Q question 10  R recalled 70  · free 20  (reply 20)",
+        "Q = question 10, R = recalled 70, · = free 20, 20 kept for the reply",
         "",
         "Recalled, best first; > marks the best matches:",
-        ">  8.00  2026-03-12  user       text 0",
-        ">  6.00  2026-03-12  user       text 1",
-        "   5.90  2026-03-12  user       text 2",
-        "   2.00  2026-03-12  user       text 3",
-        "   1.00  2026-03-12  user       text 4",
+        "> fair    2026-03-12  user       text 0",
+        "> fair    2026-03-12  user       text 1",
+        "  fair    2026-03-12  user       text 2",
+        "  fair    2026-03-12  user       text 3",
+        "  fair    2026-03-12  user       text 4",
         "",
         "… 2 more recalled, 3 left out (weak 2, no room 1); every line: report.full()",
     ]
@@ -50,7 +50,7 @@ def test_the_short_form() -> None:
 
 def test_the_full_form_has_every_line_and_says_what_the_codes_mean() -> None:
     lines = REPORT.full(width=100).splitlines()
-    assert lines[3].split() == ["role", "tokens", "left", "score", "words", "reason", "text"]
+    assert lines[3].split() == ["role", "tokens", "left", "match", "score", "words", "reason", "text"]
     assert [line[0] for line in lines[4 : 4 + len(LINES)]] == ["+"] * 8 + ["-"] * 3
     assert lines[4 + len(LINES) :] == [
         "",
@@ -127,7 +127,7 @@ def test_the_part_of_a_long_text_that_answers_is_shown() -> None:
 
 def test_a_text_that_goes_on_ends_in_an_ellipsis() -> None:
     text = "The school holidays begin in the spring, extraordinarily early, notwithstanding considerable misgivings"
-    drawn = ContextReport(100, 20, (QUESTION, recalled(0, 1.0, text))).render(width=70).splitlines()
+    drawn = ContextReport(100, 20, (QUESTION, recalled(0, 1.0, text))).render(width=71).splitlines()
     assert drawn[5].strip() == "spring, extraordinarily early, …"
 
 

@@ -169,19 +169,25 @@ def test_the_closest_match_of_a_question_wins() -> None:
         said("user", "and the time?", turn="d"),
     ]  # fmt: skip
     reports = {
-        "2": {"lines": [recalled(3, 1.0, 0.9, 0)]},  # closer, but not a question
-        "4": {"lines": [recalled(1, 0.6, 0.5, 0), recalled(0, 1.2, 0.5, 0), recalled(3, 0.5, 0.1, 1)]},
-        "8": {"lines": [recalled(0, 0.6, 0.4, 0), recalled(1, 1.2, 0.6, 0, sent=False), recalled(None, 1.2, 0.6, 0)]},
+        "2": {"threshold": 0.4, "lines": [recalled(3, 1.0, 0.9, 0)]},  # closer, but not a question
+        "4": {
+            "threshold": 0.4,
+            "lines": [recalled(1, 0.6, 0.5, 0), recalled(0, 1.2, 0.5, 0), recalled(3, 0.5, 0.1, 1)],
+        },
+        "8": {
+            "threshold": 0.4,
+            "lines": [recalled(0, 0.6, 0.4, 0), recalled(1, 1.2, 0.6, 0, sent=False), recalled(None, 1.2, 0.6, 0)],
+        },
     }
-    assert best_answered(nodes, reports, 0.4) == {"question": 4, "reply": 7, "found": [0, 1]}
-    assert best_answered(nodes, {"8": reports["8"]}, 0.4) == {"question": 8, "reply": None, "found": [0]}
-    assert best_answered(nodes, {"2": reports["2"]}, 0.4) == {"question": 2, "reply": 3, "found": [3]}
+    assert best_answered(nodes, reports) == {"question": 4, "reply": 7, "found": [0, 1]}
+    assert best_answered(nodes, {"8": reports["8"]}) == {"question": 8, "reply": None, "found": [0]}
+    assert best_answered(nodes, {"2": reports["2"]}) == {"question": 2, "reply": 3, "found": [3]}
 
 
 def test_only_so_many_lines_are_shown() -> None:
     nodes = [said("user", "why?", turn=str(number)) for number in range(9)]
-    reports = {"8": {"lines": [recalled(row, 1.0, 0.6 - row / 100, 0) for row in range(8)]}}
-    best = best_answered(nodes, reports, 0.4)
+    reports = {"8": {"threshold": 0.4, "lines": [recalled(row, 1.0, 0.6 - row / 100, 0) for row in range(8)]}}
+    best = best_answered(nodes, reports)
     assert best is not None
     assert best["found"] == list(range(FOUND))
 
@@ -189,9 +195,9 @@ def test_only_so_many_lines_are_shown() -> None:
 def test_nothing_that_matches_is_no_answer() -> None:
     nodes = [said("user", "why?", turn="a"), said("user", "who?", turn="b")]
     window = [0, list(Kind).index(Kind.WINDOW), 1, 0, 5, 100, 1.0, 1.0, 0.9, 0]
-    assert best_answered(nodes, {}, 0.4) is None
-    assert best_answered(nodes, {"0": {"error": "no room"}}, 0.4) is None
-    assert best_answered(nodes, {"1": {"lines": [window, recalled(0, 0.1, 0.1, 2)]}}, 0.4) is None
+    assert best_answered(nodes, {}) is None
+    assert best_answered(nodes, {"0": {"error": "no room"}}) is None
+    assert best_answered(nodes, {"1": {"threshold": 0.4, "lines": [window, recalled(0, 0.1, 0.1, 2)]}}) is None
 
 
 def test_a_stored_conversation_shows_what_it_recalled(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def branches(options: CommonOptions, full: Full = False) -> None:
     Example:
       infinite-memory branches
     """
-    with options.open() as memory:
+    with options.read() as memory:
         data = [{**one, "checked_out": one["name"] == memory.branch} for one in _newest_ids(memory, memory.branches())]
         options.answer(data, branch_lines(memory, Lines.of(full)))
 
@@ -194,7 +194,7 @@ def reflog(
     Example:
       infinite-memory reflog --branch main
     """
-    with options.open() as memory:
+    with options.read() as memory:
         moves = memory.reflog(branch)
     lines = Lines.of(full)
     texts = (
@@ -232,7 +232,7 @@ def diff(
             for id_ in ids:
                 yield shown.message(memory.get(id_), f"{sign} ")
 
-    with options.open() as memory:
+    with options.read() as memory:
         found = memory.diff(a, b)
         options.answer(found.to_dict(), lines())
 

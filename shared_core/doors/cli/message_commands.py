@@ -157,7 +157,7 @@ def search(
     """
     home, searched = options.in_scope(scope)
     wanted: dict[str, Any] = {"since": since, "until": until, "role": role, "as_of": as_of}
-    with home.open() as memory:
+    with home.read() as memory:
         if searched == "user":
             memory.checkout(MAIN)
         found = memory.search(query, top_k, scope=searched, **wanted)
@@ -189,7 +189,7 @@ def show(
       infinite-memory show
       infinite-memory show 3f2a9c01
     """  # fmt: skip
-    with options.open() as memory:
+    with options.read() as memory:
         message = memory._newest_at(revision or memory.branch or MAIN)
     if message is None:
         raise ValueError(f"nothing was said on {revision or options.target()!r} yet")
@@ -226,7 +226,7 @@ def log(
     if graph and options.branch is not None:
         raise typer.BadParameter("--graph draws all branches: leave out --branch")
     lines = Lines.of(full)
-    with options.open() as memory:
+    with options.read() as memory:
         shown = limit if limit is not None or options.as_json else lines.screenful
         if graph:
             entries = memory.log(GRAPH_LIMIT if shown is None else shown)

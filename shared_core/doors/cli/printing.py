@@ -139,8 +139,8 @@ def message_text(message: Message) -> str:
 
 
 def scored(hit: Hit) -> str:
-    """Return the score of a message found."""
-    return f"{hit.score:6.2f} "
+    """Return how well a message that was found matches, in a word."""
+    return f"{hit.band or '':<6} "
 
 
 def moment(when: datetime) -> str:
@@ -348,7 +348,7 @@ def openai_message(message: Message) -> dict[str, Any]:
 
 def hit_record(hit: Hit) -> dict[str, Any]:
     """Return a message found as plain data."""
-    found = {"score": hit.score, "source": hit.source}
+    found = {"band": hit.band, "score": hit.score, "source": hit.source}
     return {**found, **message_record(hit.message)}
 
 

@@ -98,7 +98,7 @@ def status(options: BranchOptions) -> None:
       infinite-memory status
     """
     lines = Lines.of()
-    with options.open() as memory:
+    with options.read() as memory:
         newest, title = (
             memory.newest(1),
             next((one.title for one in memory.sessions() if one.session_id == memory.session_id), None),

@@ -43,7 +43,7 @@ class Said:
         at: when it was said.
         text: what was said, or the part of it that is shown.
         part: whether the text is only a part.
-        score: how well it matches, comparable within one answer.
+        band: how well it matches, in a word.
         order: where it stands among messages of the same time.
         elsewhere: the other conversation in which it was said; None: it was the one that was asked about.
     """
@@ -53,7 +53,7 @@ class Said:
     at: datetime
     text: str
     part: bool = False
-    score: float | None = None
+    band: str | None = None
     order: int = 0
     elsewhere: str | None = None
 
@@ -106,7 +106,7 @@ def fenced(said: Iterable[Said]) -> str:
 
 def _line(said: Said) -> str:
     notes = [f"in session {quoted_name(said.elsewhere)}"] if said.elsewhere is not None else []
-    notes += [f"score {said.score:.2f}"] if said.score is not None else []
+    notes += [f"{said.band} match"] if said.band is not None else []
     notes += ["a part"] if said.part else []
     who = f"{said.at:%H:%M} [{quoted_name(short_id(said.id))}] {quoted_name(said.speaker)} ({'; '.join(notes)})"
     return f"- {who.removesuffix(' ()')}: {folded(quoted(said.text), CONTINUATION)}"

@@ -239,7 +239,7 @@ class Tools:
         said = said_in(hit.message)
         passage = excerpt(said.text, words, EXCERPT_TOKENS, self._counter, len(said.text) // 4)
         return replace(
-            said, text=said.text if passage is None else passage, part=passage is not None, score=hit.score,
+            said, text=said.text if passage is None else passage, part=passage is not None, band=hit.band,
             elsewhere=hit.session_id if hit.session_id != home else None,
         )  # fmt: skip
 

@@ -6,9 +6,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from shared_core.doors.view.relevance import Band, closeness
 from shared_core.index.lines import SITTING_GAP
 from shared_core.prompt.hits import Kind
+from shared_core.prompt.relevance import Band, closeness
 
 TITLE = 80
 """Characters of a title, as many as fit into a heading of two lines on a phone."""
@@ -32,7 +32,7 @@ Node = Mapping[str, Any]
 
 
 def overview(
-    nodes: Sequence[Node], heads: Sequence[int | None], reports: Mapping[str, Mapping[str, Any]], threshold: float
+    nodes: Sequence[Node], heads: Sequence[int | None], reports: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the data of the overview.
 
@@ -40,14 +40,13 @@ def overview(
         nodes: all messages and merges, oldest first.
         heads: the row of the last node of each branch. None: the branch is empty.
         reports: row of a question -> the report on its prompt.
-        threshold: see `band`.
     """
     return {
         "title": title(nodes),
         "sittings": sittings(nodes),
         "activity": activity(nodes),
         "lines": lines(nodes, heads),
-        "best": best_answered(nodes, reports, threshold),
+        "best": best_answered(nodes, reports),
     }
 
 
@@ -204,9 +203,7 @@ def _joins(nodes: Sequence[Node], shown: Set[int]) -> list[list[Any]]:
     return found[-MERGES:]
 
 
-def best_answered(
-    nodes: Sequence[Node], reports: Mapping[str, Mapping[str, Any]], threshold: float
-) -> dict[str, Any] | None:
+def best_answered(nodes: Sequence[Node], reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
     """Return the question whose prompt recalled the closest match, the newest of several; None if nothing matched.
 
     What has no question mark counts only if nothing else matched: small talk is close to small talk.
@@ -218,7 +215,7 @@ def best_answered(
     best: tuple[tuple[bool, float, int], dict[str, Any]] | None = None
     for row, report in reports.items():
         question = int(row)
-        found = sorted(_recalled(report, threshold), key=itemgetter(0, 1))[:FOUND]
+        found = sorted(_recalled(report), key=itemgetter(0, 1))[:FOUND]
         if not found:
             continue
         asks = not QUESTION_MARKS.isdisjoint(nodes[question].get("text", ""))
@@ -229,12 +226,12 @@ def best_answered(
     return best[1] if best else None
 
 
-def _recalled(report: Mapping[str, Any], threshold: float) -> Iterator[tuple[int, float, int]]:
+def _recalled(report: Mapping[str, Any]) -> Iterator[tuple[int, float, int]]:
     """Yield the number of the band, minus the closeness, and the row of what a prompt recalled and what is not weak."""
     for row, kind, included, _, _, _, _, lexical, dense, relevance, *_ in report.get("lines", []):
         good = relevance is not None and BANDS[relevance] != Band.WEAK
         if row is not None and included and kind == RECALLED and good:
-            yield relevance, -closeness(lexical, dense, threshold), row
+            yield relevance, -closeness(lexical, dense, report["threshold"]), row
 
 
 RECALLED = list(Kind).index(Kind.RECALLED)

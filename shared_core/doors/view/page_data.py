@@ -15,12 +15,12 @@ from shared_core.arguments import whole_number
 from shared_core.display import on_one_line
 from shared_core.doors.view.lanes import lay_out
 from shared_core.doors.view.overview import BANDS, overview
-from shared_core.doors.view.relevance import Band, band
 from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.hits import PART, Kind, Reason
+from shared_core.prompt.relevance import Band
 from shared_core.records import After, Position, Record
 from shared_core.session.paths import Head
 from shared_core.store import Store
@@ -62,11 +62,6 @@ class _Visitor(InfiniteMemory):
         """Return the prompt for the question at a position. An ID would not do: it may also be the name of a branch."""
         self._checkout.stand(Head(None, position))
         return self.context()
-
-    def cosine_threshold(self) -> float:
-        """Return `Fingerprint.threshold` of the embedder in use, 0 without one."""
-        embedder = self._prompts.searcher.embedder.choice_or_words().embedder
-        return embedder.fingerprint.threshold if embedder is not None else 0.0
 
 
 def gather(
@@ -164,13 +159,12 @@ def _session_data(store: Store, session: int, memory: _Visitor, wanted: _Wanted)
     sent = {ids[id]: one for id, one in wanted.sent.items() if id in ids}
     chosen = {*_asked(nodes, ends.values(), wanted.questions), *(ids[id] for id in wanted.also if id in ids)}
     asked = sorted(row for row in chosen - sent.keys() if nodes[row]["role"] == "user")
-    threshold = memory.cosine_threshold() if asked or sent else 0.0
     positions = [entry.position for entry in entries]
-    built = _reports(memory, positions, asked, partial(_report, ids, threshold), wanted.progress)
-    built |= {str(row): _sent_report(ids, threshold, one) for row, one in sent.items()}
+    built = _reports(memory, positions, asked, partial(_report, ids), wanted.progress)
+    built |= {str(row): _sent_report(ids, one) for row, one in sent.items()}
     reports = {row: built[row] for row in sorted(built, key=int)}
     return {
-        "overview": overview(nodes, heads, reports, threshold) | ({"title": given[0].note} if given else {}),
+        "overview": overview(nodes, heads, reports) | ({"title": given[0].note} if given else {}),
         **WORDS,
         "branches": [{"name": name, "row": row} for name, row in zip(branches, heads, strict=True)],
         "stashes": [_stash(stash, ids) for stash in stashes],
@@ -284,55 +278,38 @@ def _reports(
     return reports
 
 
-def _report(ids: Mapping[str, int], threshold: float, report: ContextReport) -> dict[str, Any]:
+def _report(ids: Mapping[str, int], report: ContextReport) -> dict[str, Any]:
     data = report.to_dict()
     return {
         **{name: data[name] for name in ("budget", "reserve", "total_tokens", "pending", "degraded", "embedder")},
         "totals": list(report.totals.values()),
-        "lines": [_line(line, ids, threshold) for line in report.lines],
+        "threshold": max((line.threshold for line in report.lines), default=0.0),
+        "lines": [_line(line, ids) for line in report.lines],
     }
 
 
-def _sent_report(ids: Mapping[str, int], threshold: float, sent: SentPrompt) -> dict[str, Any]:
+def _sent_report(ids: Mapping[str, int], sent: SentPrompt) -> dict[str, Any]:
     """Return the report on a prompt that was sent. Of a message that is not stored any more it shows no text."""
     kept = [line if line.id is None or line.id in ids else line._replace(text="") for line in sent.report.lines]
     report = replace(sent.report, lines=tuple(kept))
-    return _report(ids, threshold, report) | {"sent": {"at": sent.at.astimezone(UTC).isoformat(), "model": sent.model}}
+    return _report(ids, report) | {"sent": {"at": sent.at.astimezone(UTC).isoformat(), "model": sent.model}}
 
 
-def cosine_threshold(store: Store, session_id: str, user_id: str | None, **settings: Any) -> float:
-    """Return the cosine from which a text is about a question, as `band` takes it; 0 without an embedder."""
-    return _Visitor(store, session_id=session_id, user_id=user_id, **settings).cosine_threshold()
-
-
-def sent_prompt(
-    store: Store, sent: SentPrompt, *, session_id: str | None, user_id: str | None, **settings: Any
-) -> dict[str, Any]:
-    """Return the data of a report alone: its lines are about `messages`, by their index.
-
-    Args:
-        store: the store.
-        sent: the prompt.
-        session_id: the conversation. None: it is not stored.
-        user_id: the user.
-        settings: other arguments of `InfiniteMemory`.
-    """
-    threshold = 0.0 if session_id is None else cosine_threshold(store, session_id, user_id, **settings)
+def sent_prompt(sent: SentPrompt) -> dict[str, Any]:
+    """Return the data of a report alone: its lines are about `messages`, by their index."""
     shown = {line.id: line for line in sent.report.lines if line.id is not None}
     messages = [{"id": id, "role": line.role, "text": on_one_line(line.text[:BEGINNING])} for id, line in shown.items()]
-    report = _sent_report({id: number for number, id in enumerate(shown)}, threshold, sent)
-    return {**WORDS, "messages": messages, **report}
+    return {**WORDS, "messages": messages, **_sent_report({id: number for number, id in enumerate(shown)}, sent)}
 
 
-def _line(line: ReportLine, ids: Mapping[str, int], threshold: float) -> list[Any]:
+def _line(line: ReportLine, ids: Mapping[str, int]) -> list[Any]:
     """Return a line: row, kind, included, reason, tokens, tokens left, score, lexical and dense score, band.
 
     A line about no message of the page has no row and ends with a preview of its text.
     """
     row = ids.get(line.id) if line.id is not None else None
     scores = [None if score is None else round(float(score), 3) for score in (line.score, line.lexical, line.dense)]
-    relevance = band(line.lexical, line.dense, threshold)
-    close = None if relevance is None else BANDS.index(relevance)
+    close = None if line.band is None else BANDS.index(line.band)
     why = 2 * REASONS[line.reason] + line.part
     cells = [row, KINDS[line.kind], int(line.included), why, line.tokens, line.left, *scores, close]
     return cells if row is not None else [*cells, line.preview]

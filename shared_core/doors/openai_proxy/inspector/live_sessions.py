@@ -9,13 +9,13 @@ from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing, S
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.serving.confirmation import Confirmations
 from shared_core.doors.view import gather
-from shared_core.doors.view.page_data import WORDS, SentPrompt, cosine_threshold, sent_prompt
-from shared_core.doors.view.relevance import Band, band, closeness
+from shared_core.doors.view.page_data import WORDS, SentPrompt, sent_prompt
 from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ReportLine
 from shared_core.prompt.hits import Hit, Reason
+from shared_core.prompt.relevance import Band
 from shared_core.records import MAIN
 from shared_core.store import Store
 
@@ -90,16 +90,13 @@ class LiveSessions:
         there = self._pool.sessions(user, 1 if user is not None else SEARCHED)
         scope: Literal["session", "user"] = "session" if user is None else "user"
         hits: list[Hit] = []
-        threshold = 0.0
         for info in there:
-            threshold = threshold or cosine_threshold(self._store(user), info.session_id, user, **self._pool.settings)
             with self._reading(user, info.session_id) as memory:
                 hits += memory.search(query, FOUND, scope=scope, repeats=1)
-        bands = {id(hit): band(hit.lexical, hit.dense, threshold) for hit in hits}
-        good = [hit for hit in hits if bands[id(hit)] not in (None, Band.WEAK)] or hits
+        good = [hit for hit in hits if hit.band not in (None, Band.WEAK)] or hits
         if user is None:  # scores of two searches cannot be compared
-            good.sort(key=lambda hit: -closeness(hit.lexical, hit.dense, threshold))
-        return {"found": [_hit(hit, bands[id(hit)]) for hit in good[:FOUND]]}
+            good.sort(key=lambda hit: -hit.closeness)
+        return {"found": [_hit(hit) for hit in good[:FOUND]]}
 
     # Requests
 
@@ -116,9 +113,7 @@ class LiveSessions:
         one = next((one for one in self._kept(user) if one.number == number), None)
         if one is None:
             raise Refused(404, "there is no such request; the server keeps the newest ones only")
-        settings = self._pool.settings
-        prompt = sent_prompt(self._store(user), one.prompt, session_id=one.session, user_id=user, **settings)
-        return {**_summary(one), **prompt}
+        return {**_summary(one), **sent_prompt(one.prompt)}
 
     def _kept(self, user: str | None) -> list[SeenRequest]:
         """Return the requests of a user, newest first, without those that show what has been forgotten since."""
@@ -234,7 +229,7 @@ def _summary(seen: SeenRequest) -> dict[str, Any]:
     }
 
 
-def _hit(hit: Hit, relevance: Band | None) -> dict[str, Any]:
+def _hit(hit: Hit) -> dict[str, Any]:
     message = hit.message
     return {
         "session": hit.session_id,
@@ -243,7 +238,7 @@ def _hit(hit: Hit, relevance: Band | None) -> dict[str, Any]:
         "name": message.name,
         "at": message.created_at.isoformat() if message.created_at is not None else None,
         "text": message.content[: 20 * PREVIEW],
-        "band": relevance,
+        "band": hit.band,
     }
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core.doors.view.relevance import Band, band, closeness
 from shared_core.plugins.embedders.minilm import MINILM
 from shared_core.plugins.embedders.static import STATIC
+from shared_core.prompt.relevance import Band, band, closeness
 
 ORDER = list(Band)[::-1]
 
