@@ -126,10 +126,58 @@ def bar(y: float, segments: Sequence[tuple[str, str, int]]) -> Iterator[str]:
         x += width
 
 
+# The loop, and the tree
+
+
+def box(x: float, y: float, width: float, *lines: str) -> str:
+    """Return a box with a strong first line and others below it."""
+    middle = x + width / 2
+    words = [
+        text(middle, y + 30 + 22 * row, line, "muted" if row else "strong", "middle") for row, line in enumerate(lines)
+    ]
+    return f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="76" rx="6" class="box"/>' + "".join(words)
+
+
+def arrow(x: float, y: float, to: float, words: str) -> str:
+    """Return a level arrow with words above it."""
+    tip = 8 if to > x else -8
+    head = f'<path d="M{to:g} {y:g} l{-tip:g} -5 v10 z" class="tip"/>'
+    line = f'<path d="M{x:g} {y:g} H{to - tip:g}" class="line"/>'
+    return line + head + text((x + to) / 2, y - 8, words, "muted", "middle")
+
+
+def loop() -> str:
+    """Return how a program, the memory and the model work together."""
+    return picture(
+        880, 150, "The program asks the memory for a prompt, sends it to the model, and stores what was said",
+        box(24, 37, 170, "the memory", "keeps everything"), box(386, 37, 160, "your program", "a loop"),
+        box(686, 37, 170, "the model", "any"),
+        arrow(194, 58, 386, "context(question)"), arrow(386, 96, 194, "add(question, reply)"),
+        arrow(546, 58, 686, "prompt"), arrow(686, 96, 546, "reply"),
+    )  # fmt: skip
+
+
+def tree() -> str:
+    """Return two branches, and what recall sees from one of them."""
+    shared, theirs, ours, y = range(70, 335, 66), range(400, 797, 66), range(466, 731, 66), 70
+
+    def dots(xs: Sequence[int], at: float, kind: str) -> str:
+        return "".join(f'<circle cx="{x}" cy="{at:g}" r="11" class="{kind}"/>' for x in xs)
+
+    return picture(
+        880, 230, "Recall sees the branch that is checked out: what came before the fork, and what was said on it",
+        f'<path d="M70 {y} H796 M334 {y} C400 {y} 400 160 466 160 H730" class="line"/>',
+        dots(shared, y, "recalled"), dots(theirs, y, "faint"), dots(ours, 160, "recalled"),
+        text(24, 34, "main", "strong"), text(466, 196, "side, checked out", "strong"),
+        text(816, y + 5, "unseen", "muted"), text(754, 165, "head", "muted"),
+        text(24, 196, "● what prompts and recall see", "good"), text(24, 218, "● said on another branch", "muted"),
+    )  # fmt: skip
+
+
 def main() -> None:
     """Write the pictures."""
     context = prompt()
-    for name, svg in {"report": report(context), "bars": bars(context)}.items():
+    for name, svg in {"report": report(context), "bars": bars(context), "loop": loop(), "tree": tree()}.items():
         (DOCS / f"{name}.svg").write_text(svg, encoding="utf-8")
 
 

@@ -41,7 +41,6 @@ PAGES = {
     "evaluate.md": ["\n1.0\nrecall=precise 0.0\n"],
     "explain.md": [
         "['My locker code is 4471.",
-        "[\"I'm vegan.\", 'Noted.']\n",
     ],
     "branches.md": [
         "The tokenizer never gets past a tab.",
@@ -49,6 +48,17 @@ PAGES = {
         " 2\n",
     ],
     "summaries.md": [" messages are in it"],
+    "tune.md": [
+        "{'top_k': 3} 3\n{'top_k': 1} 1\n{'top_k': 0} 0\n",
+        "ann ['My locker code is 4471.']\nben []\n",
+        "[\"I'm vegan.\", 'Noted.']\n",
+    ],
+    "undo.md": [
+        "4 undo merge idea 2\nundo undo merge idea 4\n",
+        "['Hello!', 'Hi.'] main-2\n['Hello!', 'Hi.', 'Delete my account!!', 'Are you sure?']\n",
+        "('m1',)\nTrue ['Noted.']\n",
+    ],
+    "migrate.md": ["202 messages are stored, "],
     "telemetry.md": [
         "add 2 ('u1', 'a1') {} ()\nsearch 2 ('u1', 'a1') {} ()\ncontext 0 () {'question': 10, 'window': 19} ()\n",
         "upsert_memory trip 1\nsearch_memory trip 1\n",
