@@ -72,7 +72,7 @@ PAGES = {
         "I was sent: 'Refunds take five working days.\\n\\nHow long is it?'\nI was sent: 'Thank you.'\n",
         " of 120 messages are sent\n",
         "- user: My locker code is 4471.\n- assistant: Noted.\n",
-        "['Be brief.', 'My locker code is 4471.', 'Noted.'] 24\n",
+        "['Be brief.', 'My locker code is 4471.', 'Noted.'] 23\n",
         "user\n<earlier_messages>\n",
         "{'text': \"Dora's locker code is 4471.\"}\n[('user', 'dora')]\n",
         "dora: You said: My locker code is 4471.\nemil: I was shown 1 message, and nothing matches.\n",
