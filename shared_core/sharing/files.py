@@ -293,15 +293,12 @@ def import_sessions(
     store: str | Path | Store, path: str | os.PathLike[str], *, sessions: Sequence[str] | None = None,
     user_id: str | None = None, format: str | None = None, skip_invalid: bool = False,
     token_counter: TokenCounter | Callable[[str], int] | str | None = None, progress: Progress | None = None,
-    on_session: Callable[[ImportResult], None] | None = None,
 ) -> list[ImportResult]:  # fmt: skip
     """Import the conversations of a file into a store, each into the session of its id.
 
-    An export of this package is imported as a whole or not at all, in one transaction: other writers wait for about 5 s
-    of 100,000 messages. Of another program's file, every conversation is
-    checked before the first one is stored, and each is stored as a whole: if the import is interrupted, the sessions
-    so far are there, and a second import stores the others. Known messages are left as they are, so a newer export
-    adds what is new. A list of messages, which has no id, is imported into the session `"default"`.
+    A file is imported as a whole or not at all, in one transaction: other writers wait for about 5 s of 100,000
+    messages. Known messages are left as they are, so a newer export adds what is new. A list of messages, which has no
+    id, is imported into the session `"default"`.
 
     Args:
         store: the path of an SQLite database, or a `Store`.
@@ -314,7 +311,6 @@ def import_sessions(
         token_counter: counts the tokens of the stored messages, as in `InfiniteMemory`. None: they are counted when a
             prompt needs them.
         progress: called with how many messages are done and how many there are.
-        on_session: called with each result, once the session is stored.
 
     Returns:
         One result per conversation, in the order of the file. One without messages gets no session.
@@ -332,15 +328,13 @@ def import_sessions(
 
     if format is None and is_ours(path):
         with _Opened(store) as opened:
-            return _import_lines(opened, path, sessions, target, draft, progress, on_session)
+            return _import_lines(opened, path, sessions, target, draft, progress)
     with _collector_paused():
         foreign = read_foreign(path, format)  # first of all, so that an invalid file does not create a store
         entries = foreign.entries if sessions is None else [chosen_entry(foreign, one) for one in sessions]
         with _Opened(store) as opened:
             job = Job(opened, foreign.name, foreign.format, draft)
-            imported = import_conversations(
-                job, entries, target, skip_invalid=skip_invalid, progress=progress, on_session=on_session
-            )
+            imported = import_conversations(job, entries, target, skip_invalid=skip_invalid, progress=progress)
     return [one.result for one in imported]
 
 
@@ -362,7 +356,6 @@ def _collector_paused() -> Iterator[None]:
 def _import_lines(
     store: Store, path: str | os.PathLike[str], sessions: Sequence[str] | None,
     target: Callable[[str, str | None], Target], draft: Callable[[Message], Draft], progress: Progress | None,
-    on_session: Callable[[ImportResult], None] | None,
 ) -> list[ImportResult]:  # fmt: skip
     """Import sessions of an export file, all in one transaction: only its last line shows that it is complete."""
     header = read_header(path)
@@ -379,9 +372,6 @@ def _import_lines(
     imported = import_export(
         store, path, destination, total=header.messages, count_tokens=counted(draft), progress=progress, check=check
     )
-    if on_session is not None:
-        for one in imported:
-            on_session(one.result)
     return [one.result for one in imported]
 
 

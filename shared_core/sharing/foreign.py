@@ -1,8 +1,6 @@
-"""Store the conversations of other programs: each one whole or not at all."""
+"""Store the conversations of other programs."""
 
-import itertools
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -21,12 +19,6 @@ from shared_core.store import Store, give_title
 
 MAX_NAMED = 10
 """The number of conversations that an error lists."""
-
-TOGETHER = 1_000
-"""Messages that are stored in one transaction. With a transaction for each short chat, the disk would set the pace."""
-
-VERSION = re.compile(r"version-\d+")
-"""The names of the branches that are made for versions of a conversation."""
 
 
 class InsertionPoint(NamedTuple):
@@ -96,9 +88,8 @@ class Job(NamedTuple):
 def import_conversations(
     job: Job, entries: Sequence[Entry], target: Callable[[str], Target], *,
     skip_invalid: bool = False, progress: Progress | None = None,
-    on_session: Callable[[ImportResult], None] | None = None,
 ) -> list[Imported]:  # fmt: skip
-    """Store conversations, each whole or not at all, after all of them have been read.
+    """Store conversations, all or none, in one transaction, after all of them have been read.
 
     Args:
         job: what the imports share.
@@ -106,57 +97,30 @@ def import_conversations(
         target: returns the session for the id of a conversation.
         skip_invalid: leave out conversations that are invalid; their results have an `error`.
         progress: called with how many messages are done and how many there are.
-        on_session: called with each result, once the session is stored.
 
     Raises:
         InputFileError: a conversation is invalid; nothing is stored.
     """
     read = [_read(one, job.format, target(one.id), skip_invalid) for one in entries]
-    total = sum(map(_size, read))
-    if progress is not None:
-        progress(0, total)
-    results: list[Imported] = []
+    total = sum(len(one.nodes) for one in read if isinstance(one, Conversation))
     done = 0
-    for group in _groups(read):
-        stored: list[Imported] = []
-        with job.store.transaction():
-            for one in group:
-                if isinstance(one, ImportResult):
-                    stored.append(Imported(one, None))
-                    continue
-                shifted = job._replace(advance=_shifted(progress, done, total))
-                stored.append(import_conversation(shifted, one, target(one.id)))
-                done += len(one.nodes)
-                if one.title and (session := job.store.session(*target(one.id))) is not None:
-                    give_title(job.store, session, title_of(one.title))
-        results += stored
-        if on_session is not None:
-            for imported in stored:
-                on_session(imported.result)
+
+    def advance(more: int) -> None:
+        if progress is not None:
+            progress(done + more, total)
+
+    advance(0)
+    results: list[Imported] = []
+    with job.store.transaction():
+        for one in read:
+            if isinstance(one, ImportResult):
+                results.append(Imported(one, None))
+                continue
+            results.append(import_conversation(job._replace(advance=advance), one, target(one.id)))
+            done += len(one.nodes)
+            if one.title and (session := job.store.session(*target(one.id))) is not None:
+                give_title(job.store, session, title_of(one.title))
     return results
-
-
-def _size(one: Conversation | ImportResult) -> int:
-    return len(one.nodes) if isinstance(one, Conversation) else 0
-
-
-def _groups(read: Sequence[Conversation | ImportResult]) -> Iterator[list[Conversation | ImportResult]]:
-    """Yield what is stored together: conversations with `TOGETHER` messages, or a longer one."""
-    group: list[Conversation | ImportResult] = []
-    size = 0
-    for one in read:
-        size += _size(one)
-        if group and size > TOGETHER:
-            yield group
-            group, size = [], _size(one)
-        group.append(one)
-    if group:
-        yield group
-
-
-def _shifted(progress: Progress | None, before: int, total: int) -> Callable[[int], None]:
-    """Return a function that reports the messages of one conversation that are done as those of all."""
-    return lambda done: None if progress is None else progress(before + done, total)
 
 
 def _read(entry: Entry, format: str, target: Target, skip_invalid: bool) -> Conversation | ImportResult:
@@ -192,10 +156,7 @@ def _about_of(conversation: Conversation) -> dict[str, Any]:
 def _add_tree(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
     """Add a conversation with branches to a session. Known messages are left as they are."""
     adding = SessionImport(job.store, session, f"import {job.name}", counted(job.draft))
-    here = _BranchesHere(conversation, {name: name for name in conversation.ends}, {})
-    if not adding.empty:
-        here = _branches_here(job.store, session, conversation)
-    whole = _restored(here.conversation)
+    whole = _restored(conversation)
     for segment in whole.segments:
         adding.segment(segment)
     with _located(job.name):
@@ -209,10 +170,7 @@ def _add_tree(job: Job, conversation: Conversation, target: Target, session: int
             adding.branch(branch.name, branch.head)
         adding.set_head(MAIN, None)
         adding.finish()
-    done = imported(adding, target, job.format)
-    added = {name: done.result.branches[other] for name, other in here.names.items()}
-    branches = {name: added.get(name) or here.known[name] for name in conversation.ends}
-    return done._replace(result=replace(done.result, branches=branches))
+    return imported(adding, target, job.format)
 
 
 @contextmanager
@@ -258,46 +216,6 @@ def _turn(message: Message, newest: Newest, prompt: str | None) -> Newest:
     if message.role == "system" or newest.turn_id is None:
         return Newest(prompt or message.id, newest.turn_no)
     return newest
-
-
-class _BranchesHere(NamedTuple):
-    """A conversation with its branches named as in the session that it is added to.
-
-    Attributes:
-        conversation: the conversation, with the branches to create or to move.
-        names: branch in the file -> branch of `conversation`.
-        known: branch in the file -> branch of the session that ends at the same message.
-    """
-
-    conversation: Conversation
-    names: Mapping[str, str]
-    known: Mapping[str, str]
-
-
-def _branches_here(store: Store, session: int, conversation: Conversation) -> _BranchesHere:
-    """Return the branches that a newer file adds to a session; its versions may be numbered differently.
-
-    A version needs no branch if one ends at the same message. One that has grown moves its branch forward, and a new
-    one gets the next free number.
-    """
-    branches = store.branches(session)
-    ids = {record.position: record.message.id for record in store.get(session, [one.head for one in branches])}
-    ending = {ids[one.head]: one.name for one in reversed(branches) if one.head in ids}  # the oldest of several
-    before: dict[str | None, str] = {}  # message -> the version here that ends there or earlier, the nearest one
-    for message, parent in conversation.nodes:
-        name = ending.get(message.id, "")
-        before[message.id] = name if VERSION.fullmatch(name) else before.get(parent, "")
-    taken = {one.name for one in branches} | {ref.name for ref in store.refs(session, "tag")}
-    free = (name for number in itertools.count(1) if (name := f"version-{number}") not in taken)
-    ends: dict[str, str | None] = {}
-    names: dict[str, str] = {}
-    known = {name: ending[end] for name, end in conversation.ends.items() if name != MAIN and end in ending}
-    for name, end in conversation.ends.items():
-        if name not in known:
-            grown = before.get(end, "")
-            names[name] = MAIN if name == MAIN else grown if grown and grown not in ends else next(free)
-            ends[names[name]] = end
-    return _BranchesHere(replace(conversation, ends=ends), names, known)
 
 
 def counted(draft: Callable[[Message], Draft]) -> CountTokens:

@@ -5,14 +5,11 @@ import shlex
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from shared_core import InfiniteMemory, Message, import_sessions
-from shared_core.doors.cli import file_commands
+from shared_core import InfiniteMemory, Message
 from shared_core.doors.cli.command import run
-from shared_core.sharing import foreign
 from tests.support.documents import ROOT
 from tests.support.histories import history, texts
 
@@ -149,26 +146,6 @@ def test_an_invalid_chat_is_skipped_if_that_is_wanted(call: Call) -> None:
     assert skipped.startswith(
         "skipped 7d1f6c1e-0000-4000-9000-000000000001 Ferries to Brac: 'chats.json', conversation 1"
     )
-
-
-def test_an_interrupted_import_says_what_is_stored(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(done: int, total: int) -> None:
-        if done == total:
-            raise KeyboardInterrupt
-
-    def interrupted(*args: Any, **settings: Any) -> Any:
-        return import_sessions(*args, **settings | {"progress": stop})
-
-    with monkeypatch.context() as patch:
-        patch.setattr(foreign, "TOGETHER", 1)
-        patch.setattr(file_commands, "import_sessions", interrupted)
-        code, out, err = call("import", str(DATA / "chatgpt.json"), "--store", "new.db")
-    assert (code, len(out.splitlines()), out.splitlines()[1][:26]) == (1, 4, "c1 Ferries: 4 new messages")
-    assert err == (
-        "infinite-memory: interrupted: 1 session is stored as a whole; run the command again for the others\n"
-    )
-    out = call("import", str(DATA / "chatgpt.json"), "--store", "new.db")[1]
-    assert out.splitlines()[1:3] == ["c2 Hello: 1 new message", "nothing new in 1 session"]
 
 
 @pytest.mark.parametrize(

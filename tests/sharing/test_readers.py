@@ -71,7 +71,7 @@ def test_a_tree_of_chatgpt_has_its_branches(file: Path) -> None:
     with InfiniteMemory(session_id="mine") as memory:
         result = memory.import_file(write(file, [CHATGPT]))
         assert (result.format, result.session_id, result.new) == ("chatgpt", "mine", 5)
-        assert dict(result.branches) == {"main": "main", "version-1": "version-1"}
+        assert dict(result.branches) == {"main": "main", "version-a1": "version-a1"}
         assert memory.branch == "main"
         question, call, reply, answer = memory.messages()
         assert texts([question, reply, answer]) == ["Which \nferry?", "07:45", "At 07:45."]
@@ -82,7 +82,7 @@ def test_a_tree_of_chatgpt_has_its_branches(file: Path) -> None:
         assert question.created_at.isoformat() == "2024-05-01T10:40:00.500000+00:00"
         assert answer.payload is not None
         assert answer.payload.data["content"]["parts"][1] == {"image": "x"}
-        memory.checkout("version-1")
+        memory.checkout("version-a1")
         assert texts(memory.messages()) == ["Which \nferry?", "The early one."]
         assert (memory.import_file(file).new, memory.import_file(write(file, CHATGPT)).known) == (0, 5)
 

@@ -597,7 +597,7 @@ def test_what_the_documents_show_runs(tmp_path: Path) -> None:
     shared, imported, asked = run_in(given)
     assert shared.out == "2 ['A. here: it hangs at a tab.', 'Then it never moves on.']\n"
     assert "hang.md" in shared.files
-    assert imported.out == "c1 Ferries 3\nWhich ferry goes to Brac?\n['main', 'version-1']\n"
+    assert imported.out == "c1 Ferries 3\nWhich ferry goes to Brac?\n['main', 'version-b']\n"
     assert asked.out.startswith("[('c1', 'Which ferry goes to Brac?')]\n")
     assert "- assistant: The one at 07:45." in asked.out
     assert all(f"| `{name}` |" in (ROOT / "docs" / "import.md").read_text(encoding="utf-8") for name in FORMATS)

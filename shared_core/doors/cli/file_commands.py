@@ -69,8 +69,8 @@ def import_file(
 ) -> None:
     """Store the messages of a file.
 
-    Messages that are already stored stay as they are. Each conversation is stored as a whole or not at all. Run the
-    command again to continue an import that was interrupted, or with a newer export to add what is new.
+    The file is stored as a whole or not at all. Messages that are already stored stay as they are: run the command
+    again with a newer export to add what is new.
 
     Examples:
       infinite-memory import chatgpt-export.zip
@@ -79,21 +79,20 @@ def import_file(
     started = time.monotonic()
     given: dict[str, Any] = {"format": format, "user_id": options.user}
     if options.session is not None:
-        result = _import_one(options, file, chats, format)
-        results, interrupted = [result], False
+        results = [_import_one(options, file, chats, format)]
     else:
-        results, interrupted = _import_all(options, file, sessions=chats, skip_invalid=skip_invalid, **given)
-    if len(results) == 1 and not interrupted and results[0].error is None:
+        with _storing() as advance:
+            results = import_sessions(
+                options.store, file, sessions=chats, skip_invalid=skip_invalid, progress=advance, **given
+            )
+    if len(results) == 1 and results[0].error is None:
         _answer_session(options, file, results[0], embedder, started)
         return
     if embedder is not None:
         for one in (one for one in results if one.new):
             _index(options, one, embedder)
     _answer_sessions(options, file, results, started)
-    if interrupted:
-        stored = f"{counted(len(results), 'session')} {'is' if len(results) == 1 else 'are'} stored as a whole"
-        say(f"interrupted: {stored}; run the command again for the others")
-    if interrupted or any(one.error for one in results):
+    if any(one.error for one in results):
         raise typer.Exit(1)
 
 
@@ -111,17 +110,6 @@ def _import_one(options: CommonOptions, file: str, chats: list[str] | None, form
                 f"{error.name!r} holds {error.count:,} conversations: choose one with --chat, or leave out --session "
                 f"to import all; it has {error.listed}"
             ) from None
-
-
-def _import_all(options: CommonOptions, file: str, **settings: Any) -> tuple[list[ImportResult], bool]:
-    """Import conversations into sessions of their own; return what is stored, and whether Ctrl-C ended the import."""
-    stored: list[ImportResult] = []
-    try:
-        with _storing() as advance:
-            import_sessions(options.store, file, progress=advance, on_session=stored.append, **settings)
-    except KeyboardInterrupt:
-        return stored, True
-    return stored, False
 
 
 @contextmanager

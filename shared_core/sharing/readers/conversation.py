@@ -12,6 +12,9 @@ from shared_core.messages import Message, Payload
 from shared_core.records import MAIN
 from shared_core.sharing.format import MAX_NESTING, LineError
 
+SHOWN = 8
+"""Characters of a message's id in the name of a version."""
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -108,12 +111,25 @@ class Builder:
 
 
 def ends_of(nodes: Mapping[str, Node], current: str | None) -> dict[str, str | None]:
-    """Return branch -> its last message: `main` for the version last shown, then the others in order."""
+    """Return branch -> its last message: `main` for the version last shown, then the others in order.
+
+    They are named after their first message that no branch before them has, as in a newer export.
+    """
     inner = {node.parent for node in nodes.values()}
     leaves = [id_ for id_ in nodes if id_ not in inner]
     main = current if current in nodes else leaves[-1] if leaves else None
-    others = [leaf for leaf in leaves if leaf != main]
-    return {MAIN: main, **{f"version-{number}": leaf for number, leaf in enumerate(others, 1)}}
+    ends: dict[str, str | None] = {MAIN: main}
+    seen: set[str] = set()
+    for leaf in dict.fromkeys([*filter(None, [main]), *leaves]):
+        first, above = leaf, nodes[leaf].parent
+        while above is not None and above not in seen:
+            seen.add(first)
+            first, above = above, nodes[above].parent
+        seen.add(first)
+        if leaf != main:
+            name = f"version-{first[:SHOWN]}"
+            ends[f"version-{first}" if name in ends else name] = leaf
+    return ends
 
 
 def message_of(what: str, **fields: Any) -> Message:
