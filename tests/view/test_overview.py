@@ -146,6 +146,16 @@ def test_a_summary_of_another_line_joins_it_and_one_of_its_own_does_not() -> Non
     assert lines(nodes, [4, 1])["joins"] == [[1, 3, "summary"]]
 
 
+def test_a_squash_is_one_join_to_its_answer(tmp_path: Path) -> None:
+    with InfiniteMemory(tmp_path / "chat.db", embedder="words") as memory:
+        memory.add([Message.user("Where to?"), Message.assistant("Porto.")])
+        memory.fork("rail")
+        memory.add([Message.user("Which train?"), Message.assistant("The first.")])
+        memory.checkout("main")
+        memory.merge("rail", "squash")
+    assert gather(tmp_path / "chat.db")["overview"]["lines"]["joins"] == [[3, 5, "summary"]]
+
+
 def test_an_empty_branch_is_no_line() -> None:
     assert lines([], [None]) == {"stops": [], "lines": [], "joins": [], "more": 0}
     assert lines(tree((), owners=[1]), [None, 0])["lines"] == [
@@ -185,15 +195,24 @@ def test_the_closest_match_of_a_question_wins() -> None:
 
 
 def test_only_so_many_lines_are_shown() -> None:
-    nodes = [said("user", "why?", turn=str(number)) for number in range(9)]
+    nodes = [said("user", "why the rain?", turn=str(number)) for number in range(9)]
     reports = {"8": {"threshold": 0.4, "lines": [recalled(row, 1.0, 0.6 - row / 100, 0) for row in range(8)]}}
     best = best_answered(nodes, reports)
     assert best is not None
     assert best["found"] == list(range(FOUND))
 
 
+@pytest.mark.parametrize("text", ["What if 4?", "And what if?", "42?", "?"])
+def test_a_question_of_stop_words_and_numbers_is_none_to_open_on(text: str) -> None:
+    nodes = [said("user", "4 or 42, what if?", turn="a"), said("user", text, turn="b")]
+    reports = {"1": {"threshold": 0.4, "lines": [recalled(0, 1.0, 0.9, 0)]}}
+    assert best_answered(nodes, reports) is None
+    nodes[1] = said("user", "What if 4 trains?", turn="b")
+    assert best_answered(nodes, reports) is not None
+
+
 def test_nothing_that_matches_is_no_answer() -> None:
-    nodes = [said("user", "why?", turn="a"), said("user", "who?", turn="b")]
+    nodes = [said("user", "why the rain?", turn="a"), said("user", "who sings?", turn="b")]
     window = [0, list(Kind).index(Kind.WINDOW), 1, 0, 5, 100, 1.0, 1.0, 0.9, 0]
     assert best_answered(nodes, {}) is None
     assert best_answered(nodes, {"0": {"error": "no room"}}) is None

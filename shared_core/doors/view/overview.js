@@ -1,6 +1,7 @@
 // What the page opens on: the branches, what was said when, and the question answered best.
 
 const SITTINGS = 5; // sittings shown before all are asked for
+const NEWEST = 4; // messages quoted of the newest prompt
 const QUOTE = 280; // characters quoted of a message
 
 /** The words of a text that are long enough to tell it from others. */
@@ -27,11 +28,8 @@ function quote(row, question) {
 /** The card of the question answered best: what it asks, what was found for it, and the reply. */
 function bestAnswered() {
   const best = data.overview.best;
+  if (!best) return newestPrompt();
   const card = el("section", "card best", el("h2", "", "Best answered question"));
-  if (!best) {
-    card.append(el("p", "quiet", whyNone()));
-    return card;
-  }
   const { question, found, reply } = best;
   const report = reports.get(question);
   const quotes = found.map((row) => {
@@ -48,6 +46,28 @@ function bestAnswered() {
   if (reply !== null) card.append(el("h3", "", "The reply"), isolated("p", "reply", beginning(nodes[reply].text)));
   card.append(el("h3", "", "Its prompt"), ...budgetBar(report));
   card.append(button("open", "See what else was in its prompt", () => visit(question)));
+  return card;
+}
+
+/** The card of the newest prompt, for a conversation in which recall has found nothing yet. */
+function newestPrompt() {
+  const card = el("section", "card best", el("h2", "", "Newest prompt"));
+  const question = [...reports.keys()].filter((row) => reports.get(row).lines).at(-1);
+  if (question === undefined) {
+    card.append(el("p", "quiet", whyNone()));
+    return card;
+  }
+  const report = reports.get(question);
+  const sent = report.lines.filter((entry) => entry[IN] && entry[NODE] !== null && entry[NODE] !== question);
+  const rows = [...new Set(sent.map((entry) => entry[NODE]))].sort((a, b) => a - b).slice(-NEWEST);
+  const quotes = rows.map((row) => {
+    const source = button("link", "", () => visit(row));
+    source.append(isolated("span", "", nodes[row].name ?? nodes[row].role));
+    return el("li", "", isolated("blockquote", "", beginning(nodes[row].text ?? "")), el("p", "source", source));
+  });
+  card.append(isolated("p", "asked", beginning((nodes[question].text ?? "").replace(/\s+/g, " "))), ...budgetBar(report));
+  if (quotes.length) card.append(el("h3", "", "Sent with it"), el("ul", "quotes", ...quotes));
+  card.append(el("p", "quiet", whyNone()), button("open", "See what else was in its prompt", () => visit(question)));
   return card;
 }
 

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any
 
 from shared_core.index.lines import SITTING_GAP
+from shared_core.index.text import language_of, terms
 from shared_core.prompt.hits import Kind
 from shared_core.prompt.relevance import Band, closeness
 
@@ -191,22 +192,27 @@ def _parent(nodes: Sequence[Node], row: int) -> int | None:
 
 
 def _joins(nodes: Sequence[Node], shown: Set[int]) -> list[list[Any]]:
-    """Return what merges and summaries brought into another line, the newest of them, oldest first."""
-    found: list[list[Any]] = []
+    """Return what merges and summaries brought into another line, the newest of them, oldest first.
+
+    The question and the answer of a squash sum up the same messages: they are one line, to the answer.
+    """
+    found: dict[tuple[int, str, int], int] = {}
     for row, node in enumerate(nodes):
         sources = [(parent, "merge") for parent in node["parents"][1:]]
         sources += [(covered, "summary") for covered in node.get("sums", [])[-1:]]
         for source, how in sources:
             owners = nodes[source]["owner"], node["owner"]
             if owners[0] != owners[1] and shown >= {*owners}:
-                found.append([source, row, how])
-    return found[-MERGES:]
+                found[source, how, owners[1]] = row
+    joins = [[source, row, how] for (source, how, _), row in found.items()]
+    return sorted(joins, key=itemgetter(1))[-MERGES:]
 
 
 def best_answered(nodes: Sequence[Node], reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
     """Return the question whose prompt recalled the closest match, the newest of several; None if nothing matched.
 
-    What has no question mark counts only if nothing else matched: small talk is close to small talk.
+    What has no question mark counts only if nothing else matched: small talk is close to small talk. "What if 4?" is
+    no question to open on: besides stop words and numbers it has no word that a match could be judged by.
 
     Returns:
         The row of the `question`, that of the `reply` (None: none) and `found`: the rows of what was recalled for it
@@ -216,9 +222,10 @@ def best_answered(nodes: Sequence[Node], reports: Mapping[str, Mapping[str, Any]
     for row, report in reports.items():
         question = int(row)
         found = sorted(_recalled(report), key=itemgetter(0, 1))[:FOUND]
-        if not found:
+        text = nodes[question].get("text", "")
+        if not found or not any(map(str.isalpha, "".join(terms(text, language_of(text))))):
             continue
-        asks = not QUESTION_MARKS.isdisjoint(nodes[question].get("text", ""))
+        asks = not QUESTION_MARKS.isdisjoint(text)
         rank = (asks, -found[0][1], question)
         if best is None or rank > best[0]:
             rows = [row for relevance, _, row in found if relevance == found[0][0]]
