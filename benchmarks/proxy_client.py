@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -35,9 +36,12 @@ class Client:
         self._host, self._port = host, port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def ask(self, text: str, session: str, *, streamed: bool) -> Taken:
-        """Ask in a conversation, and read the answer to its end."""
-        body = json.dumps({"model": "m", "stream": streamed, "messages": [{"role": "user", "content": text}]}).encode()
+    async def ask(
+        self, text: str, session: str, *, streamed: bool, before: Sequence[Mapping[str, str]] = ()
+    ) -> Taken:  # fmt: skip
+        """Ask in a conversation, after the messages `before`, and read the answer to its end."""
+        asked = [*before, {"role": "user", "content": text}]
+        body = json.dumps({"model": "m", "stream": streamed, "messages": asked}).encode()
         head = (
             f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"X-Session-Id: {session}\r\nContent-Length: {len(body)}\r\n\r\n"

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import not_
 
 from shared_core.messages import Message, short_repr
 from shared_core.records import Position, Record
@@ -41,9 +43,8 @@ class FollowedHistory:
 
     def split(self) -> tuple[list[str | None], list[str]]:
         """Return the ids of what was said, and the ids of the system prompt."""
-        pairs = list(zip(self.ids, self.prompts, strict=True))
-        said = [id_ for id_, prompt in pairs if not prompt]
-        return said, [id_ for id_, prompt in pairs if prompt and id_ is not None]
+        said = list(compress(self.ids, map(not_, self.prompts)))
+        return said, [id_ for id_ in compress(self.ids, self.prompts) if id_ is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def _follow(
     unmoved = no_changes if live.head.branch is None else if_unmoved(max(0, live.epoch), live.path.head)
     stored = checkout.writer.add(followed.new, None, followed.prompt_id, followed.copied, unmoved, followed.alone)
     gone = {message.id for message in followed.new} - {message.id for message in stored}
-    ids = tuple(None if id_ in gone else id_ for id_ in followed.history.ids)
+    ids = tuple(None if id_ in gone else id_ for id_ in followed.history.ids) if gone else followed.history.ids
     return replace(followed.history, ids=ids), stored
 
 

@@ -110,7 +110,7 @@ def asked(*said: str) -> ChatRequest:
     roles = ("user", "assistant")
     return read_chat_request(
         {"messages": [{"role": roles[number % 2], "content": text} for number, text in enumerate(said)]}
-    )
+    ).read()
 
 
 def test_a_question_that_comes_while_another_is_stored_is_not_in_its_prompt() -> None:

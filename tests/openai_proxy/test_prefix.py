@@ -40,8 +40,9 @@ def test_a_request_begins_as_the_one_before(whole: bool) -> None:
     with SessionPool(**SETTINGS) as pool:
         prompts = Prompts(pool)
         for number, messages in enumerate(histories(whole=whole)):
-            request = read_chat_request({"messages": messages})
-            prompted = prompts.prompt(request, user=None, session=None if whole else "s", report=False)
+            sent, session = read_chat_request({"messages": messages}), None if whole else "s"
+            request = prompts.read(sent, user=None, session=session, shared=False)
+            prompted = prompts.prompt(request, user=None, session=session, report=False)
             prompts.keep(prompted, [Message.from_openai(answered(number))])
             requests.append([json.dumps(message) for message in prompted.messages or ()])
     recalling = [number for number, request in enumerate(requests) if request[-1].count(f"word{number - 45}") > 1]

@@ -52,7 +52,7 @@ class Asides:
 
     def alone(self, conversation: Conversation, messages: Sequence[Message]) -> bool:
         """Return whether a message comes alone, from a client that sends whole histories of this conversation."""
-        said = _said(messages)
+        said = [one for one in messages if one.role != "system"]
         with self._lock:
             first = self._first.get(conversation)
             alone = first is not None and len(said) == 1 and said[0].role == "user" and hash(said[0].content) != first
@@ -60,18 +60,21 @@ class Asides:
                 _keep(self._alone, (conversation, hash(said[0].content)), None)
         return alone
 
-    def hear(self, conversation: Conversation, messages: Sequence[Message]) -> bool:
+    def hear(self, conversation: Conversation, opening: Message | None) -> bool:
         """Note what a request to a conversation that was there already tells of its client.
+
+        Args:
+            conversation: the conversation.
+            opening: the first message of a history with an answer; None: it is none.
 
         Returns:
             Whether it is a whole history that begins with the first question, edited.
         """
-        said = _said(messages)
-        if not said or said[0].role != "user" or all(one.role != "assistant" for one in said):
+        if opening is None or opening.role != "user":
             return False
         with self._lock:
-            _keep(self._first, conversation, hash(said[0].content))
-            return (conversation, hash(said[0].content)) in self._alone
+            _keep(self._first, conversation, hash(opening.content))
+            return (conversation, hash(opening.content)) in self._alone
 
 
 def _keep(kept: OrderedDict[Key, Value], key: Key, value: Value) -> None:
@@ -79,7 +82,3 @@ def _keep(kept: OrderedDict[Key, Value], key: Key, value: Value) -> None:
     kept.move_to_end(key)
     if len(kept) > MOST:
         kept.popitem(last=False)
-
-
-def _said(messages: Sequence[Message]) -> list[Message]:
-    return [one for one in messages if one.role != "system"]

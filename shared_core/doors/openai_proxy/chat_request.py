@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NoReturn
 
 from typing_extensions import override
 
 from shared_core.doors.openai_proxy.answer import StreamedAnswer, answer_of
-from shared_core.doors.openai_proxy.protocol import ApiRequest
+from shared_core.doors.openai_proxy.protocol import ApiRequest, Stored
 from shared_core.doors.openai_proxy.refusal import Refused
+from shared_core.doors.openai_proxy.seen_histories import parted
 from shared_core.messages import Message, message_list
 from shared_core.prompt.context import Context
 
@@ -72,6 +74,30 @@ class ChatRequest(ApiRequest):
     """A request for a chat completion."""
 
     path = "chat/completions"
+
+    @override
+    def read(self, stored: Stored = MappingProxyType({})) -> "ChatRequest":
+        entries = self.unread()
+        for index, one in enumerate(entries):
+            if not isinstance(one, dict) or not isinstance(one.get("role"), str):
+                raise Refused(400, f'messages[{index}]: expected an object with "role" and "content"')
+        try:
+            messages = message_list(entries)
+        except (ValueError, TypeError, RecursionError) as error:
+            said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise Refused(400, said if said.startswith("messages[") else f"messages: {said}") from None
+        if len(messages) != len(entries):
+            raise Refused(400, "messages: these are items of the Responses API; expected those of chat completions")
+        return replace(self, messages=tuple(messages), sent=tuple((one,) for one in entries))
+
+    @staticmethod
+    @override
+    def answers(entry: Any) -> bool:
+        return isinstance(entry, dict) and entry.get("role") == "assistant"
+
+    @override
+    def one(self, entries: Sequence[Any]) -> Message | None:
+        return message_list(entries)[0]
 
     @property
     @override
@@ -139,14 +165,4 @@ def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:
     given = body.get("messages")
     if not isinstance(given, list) or not given:
         raise Refused(400, "messages: expected a list with one message or more")
-    for index, one in enumerate(given):
-        if not isinstance(one, dict) or not isinstance(one.get("role"), str):
-            raise Refused(400, f'messages[{index}]: expected an object with "role" and "content"')
-    try:
-        messages = message_list(given)
-    except (ValueError, TypeError, RecursionError) as error:
-        said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise Refused(400, said if said.startswith("messages[") else f"messages: {said}") from None
-    if len(messages) != len(given):
-        raise Refused(400, "messages: these are items of the Responses API; expected those of chat completions")
-    return ChatRequest(body, tuple(messages), tuple((one,) for one in given))
+    return ChatRequest(body, given, parted(given))

@@ -132,9 +132,9 @@ class Endpoint:
             if asked.goes_on_upstream and shared:  # the response may be another user's
                 text = f"{MEMORY}: off: what refers to earlier responses needs the memory, or send the history"
                 raise Refused(403, text, code="memory_needed")
-            return Prompted(None, header="off"), asked, written(asked.body)
-        asked = self._keeper.prompts.resolved(asked, user=user, session=session, shared=shared)
-        as_it_came = written(asked.body)  # what cannot be sent is not stored
+            return Prompted(None, header="off"), asked, raw
+        asked = self._keeper.prompts.read(asked, user=user, session=session, shared=shared)
+        asked.written(asked.unread())  # what cannot be sent is not stored
         try:
             prompted = self._keeper.prompts.prompt(
                 asked, user=user, session=session, report=wants_report, retried=_is_retry(request),
@@ -143,7 +143,7 @@ class Endpoint:
         except (ValueError, RecursionError) as error:
             logger.warning("a history cannot be stored: %s\n%s", type(error).__name__, frames_of(error))
             raise Refused(400, "messages: these cannot be stored; see the log of the server") from error
-        return prompted, asked, as_it_came if prompted.messages is None else asked.written(prompted.messages)
+        return prompted, asked, raw if prompted.messages is None else asked.written(prompted.messages)
 
     async def _kept(self, asked: ApiRequest, prompted: Prompted, body: bytes) -> tuple[bytes, str | None]:
         """Store the answer in the body of a response; return the body, with the report if wanted, and the session."""

@@ -2,10 +2,11 @@
 
 import logging
 import threading
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain, takewhile
+from itertools import accumulate, takewhile
 from types import MappingProxyType
 from typing import Any
 
@@ -15,15 +16,18 @@ from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.doors.openai_proxy.protocol import ApiRequest
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.openai_proxy.response_ids import answer_named, keep_name, messages_with, to_be_named
+from shared_core.doors.openai_proxy.seen_histories import Seen, SeenHistories, chain
 from shared_core.errors import BudgetError
 from shared_core.events import EventHook, MemoryEvent
 from shared_core.history.conversations import session_like
 from shared_core.history.followed import FollowedHistory
+from shared_core.history.matcher import Removed
 from shared_core.history.normal_form import says_the_same
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context
+from shared_core.session.turns import is_prompt
 
 logger = logging.getLogger("shared_core.doors.openai_proxy")
 
@@ -95,6 +99,7 @@ class Prompts:
         self._windows, self._told = dict(windows), told
         self._asides = asides or Asides()
         self._ring = ring
+        self._seen = SeenHistories()
         self._locks = [threading.Lock() for _ in range(LOCKS)]
 
     @contextmanager
@@ -106,10 +111,8 @@ class Prompts:
         with self._locks[hash((session, user)) % LOCKS], self.pool.use(session, user) as memory:
             yield memory
 
-    def resolved(
-        self, request: ApiRequest, *, user: str | None, session: str | None, shared: bool
-    ) -> ApiRequest:  # fmt: skip
-        """Return a request with what is stored in place of its references to items of earlier responses.
+    def read(self, request: ApiRequest, *, user: str | None, session: str | None, shared: bool) -> ApiRequest:
+        """Return a request with its messages, and what is stored in place of its references to earlier responses.
 
         Args:
             request: the request.
@@ -118,17 +121,55 @@ class Prompts:
             shared: whether all users share this server's key at the model's: then it may not refer to anything else.
 
         Raises:
-            Refused: an item is not stored, and may be another user's.
+            Refused: an entry has another form, or an item is not stored and may be another user's.
         """
-        if not request.references:
-            return request
+        if request.previous is None and any(map(request.answers, request.said)):  # alone, the same words are a turn
+            digests = chain(request.said)
+            request = replace(request, digest=digests[-1] if digests else None)
+            request = replace(request, known=self._seen_before(user, session, digests))
+        try:
+            return self._read(request, user, session, shared=shared)
+        except Refused:
+            if request.known is None:
+                raise
+            return self._read(
+                replace(request, known=None), user, session, shared=shared
+            )  # counts entries from the first
+
+    def _read(self, request: ApiRequest, user: str | None, session: str | None, *, shared: bool) -> ApiRequest:
+        references = request.references(request.unread())
+        if not references:
+            return request.read()
         store = self.pool.store.for_user(user)
-        stored = messages_with(store, user, session, request.references, request.messages)
-        request = request.with_stored(stored)
-        if shared and request.references:
+        name = session if request.known is None else request.known.session
+        stored = messages_with(store, user, name, references, () if name else request.read().messages)
+        if shared and any(one not in stored for one in references):
             text = "input: an item that is referred to is not stored; send the item itself"
             raise Refused(400, text, code="item_not_found")
-        return request
+        return request.read(stored)
+
+    def _seen_before(self, user: str | None, session: str | None, digests: Sequence[int]) -> Seen | None:
+        """Return what a history begins with, if it was seen before and nothing was forgotten since."""
+        seen = self._seen.longest(user, session, digests)
+        return seen if seen is not None and self._stored(user, seen.session) == seen.stored else None
+
+    def _stored(self, user: str | None, session: str) -> tuple[int, int]:
+        """Return the key of a conversation and its epoch; (0, 0): nothing is stored."""
+        store = self.pool.store.for_user(user)
+        key = store.session(user, session)
+        return (0, 0) if key is None else (key, store.state(key).epoch)
+
+    def _note(
+        self, request: ApiRequest, user: str | None, session: str, stored: tuple[int, int], history: FollowedHistory
+    ) -> None:
+        """Note a history that was followed, so that the next request is not matched from its beginning."""
+        known = request.known.ends if request.known is not None else array("I")
+        pairs = zip(request.messages, request.sent, strict=True)
+        sizes = [len(raw) for message, raw in pairs if not is_prompt(message)]
+        ends = known + array("I", [*accumulate(sizes, initial=known[-1] if known else 0)][1:])
+        ids = tuple(history.split()[0])
+        if request.digest is not None and len(ids) == len(ends) and ends[-1:].tolist() == [len(request.said)]:
+            self._seen.note(user, request.digest, Seen(session, stored, ids, ends))
 
     def prompt(
         self, request: ApiRequest, *, user: str | None, session: str | None, report: bool, retried: bool = False,
@@ -151,13 +192,16 @@ class Prompts:
         """
         named, after = session is not None, None
         talk = (user, session or "", client)
-        aside = self._asides.known(request) or self._asides.alone(talk, request.messages)
+        known = request.known
+        aside = self._asides.known(request) or (known is None and self._asides.alone(talk, request.messages))
         if aside and request.previous is None:  # upstream, the response before it may be another user's
             return Prompted(_as_sent(request), header=ASIDE)
         if request.previous is not None:
             session, after = answer_named(
                 self.pool.store.for_user(user), user, session, request.previous, request.messages
             )
+        elif known is not None:
+            session, after = known.session, known.followed
         elif session is None:
             session = session_like(self.pool.store.for_user(user), user, request.messages)
         if session is None:
@@ -165,8 +209,10 @@ class Prompts:
         with self._alone(session, user) as memory:
             if named and after is None:
                 request = replace(request, messages=_sent_again(memory, request.messages, retried=retried))
-            edited = named and bool(memory.newest(1)) and self._asides.hear(talk, request.messages)
+            edited = named and bool(memory.newest(1)) and self._asides.hear(talk, request.opening)
+            stored = known.stored if known is not None else self._stored(user, session)
             history = _followed(memory, request, after, named=named and not edited)
+            self._note(request, user, session, stored, history)
             try:
                 context = self._context(memory, request)
                 if (
@@ -270,10 +316,11 @@ def _of_the_prompt(hook: EventHook, user: str | None) -> EventHook:
 def _followed(
     memory: InfiniteMemory, request: ApiRequest, after: FollowedHistory | None, *, named: bool
 ) -> FollowedHistory:
-    """Store what is new in a request, after a response if it names one."""
+    """Store what is new in a request, after a response if it names one, or after what was seen before."""
+    removed: Removed = "keep" if named or request.previous is not None else "leave_out"
+    history = memory.follow(request.messages, after=after, removed=removed, rewritten=True)
     if after is not None:
-        return memory.follow(request.messages, after=after, rewritten=True)
-    history = memory.follow(request.messages, removed="keep" if named else "leave_out", rewritten=True)
+        return history
     if named and all(message.role != "assistant" for message in request.messages):
         # The client sends only what is new: answers of two requests at once belong to one branch.
         history = replace(history, branch=memory.branch)
@@ -333,7 +380,7 @@ def _over_limit(request: ApiRequest, error: BudgetError) -> Prompted:
 
 
 def _as_sent(request: ApiRequest) -> tuple[Any, ...]:
-    return tuple(chain(*request.sent))
+    return tuple(request.given)
 
 
 def _sent(context: Context, request: ApiRequest, history: FollowedHistory) -> tuple[Any, ...]:
@@ -344,12 +391,12 @@ def _sent(context: Context, request: ApiRequest, history: FollowedHistory) -> tu
     """
     if all(message.role != "user" for message in context.messages):
         return _as_sent(request)  # nothing is asked that a prompt could be built for
-    ids = history.ids[len(history) - len(request.messages) :]
-    given = zip(ids, request.messages, request.sent, strict=True)
-    own = {id_: (message, raw) for id_, message, raw in given if id_ is not None}
+    wanted = {message.id for message in context.messages}
+    count = len(request.messages) + (len(request.known.ids) if request.known is not None else 0)
+    own = {id_: index for index, id_ in enumerate(history.ids[len(history) - count :]) if id_ in wanted}
     sent: list[Any] = []
     for message, made in zip(context.messages, request.entries(context), strict=True):
-        said, raw = own.get(message.id or "", (None, ()))
+        said, raw = request.at(own[message.id]) if message.id in own else (None, ())
         sent += raw if said is not None and _goes_on(message, said) else made
     return tuple(sent)
 

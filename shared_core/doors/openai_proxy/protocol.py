@@ -3,9 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 from shared_core.doors.openai_proxy.refusal import Refused
+from shared_core.doors.openai_proxy.seen_histories import Seen
 from shared_core.messages import Message
 from shared_core.prompt.context import Context
 from shared_core.records import Record
@@ -52,21 +54,73 @@ class AnswerStream(ABC):
         """Return the event that tells the client of an error."""
 
 
+Stored = Mapping[str, Sequence[Record]]
+"""The stored messages that items of earlier responses are part of, by the ids of the items."""
+
+
 @dataclass(frozen=True, slots=True)
 class ApiRequest(ABC):
-    """A request for an answer.
+    """A request for an answer. What was said before `known` is read only where it is needed.
 
     Attributes:
         path: the path of the protocol, after the base address.
         body: the fields, as the client sent them.
-        messages: the messages among them.
-        sent: for each message, the entries of the request that it is made from.
+        given: the entries of the conversation among them.
+        parts: those that are said, and those of the system prompt.
+        digest: of all that was said; None: no answer is among it.
+        known: what the history begins with, if that was seen before.
+        messages: the messages of the other entries; with `known`, those of the system prompt first.
+        sent: for each of these messages, the entries that it is made from.
     """
 
     path: ClassVar[str]
     body: Mapping[str, Any]
-    messages: tuple[Message, ...]
-    sent: tuple[tuple[Any, ...], ...]
+    given: Sequence[Any]
+    parts: tuple[list[Any], list[Any]]
+    digest: int | None = None
+    known: Seen | None = None
+    messages: tuple[Message, ...] = ()
+    sent: tuple[tuple[Any, ...], ...] = ()
+
+    @property
+    def said(self) -> list[Any]:
+        """The entries that are no part of the system prompt."""
+        return self.parts[0]
+
+    def unread(self) -> list[Any]:
+        """Return the entries that are to be read: all, or after what is known; those of the system prompt first."""
+        if self.known is None:
+            return [*self.given]
+        return [*self.parts[1], *self.said[self.known.ends[-1] :]]
+
+    @abstractmethod
+    def read(self, stored: Stored = MappingProxyType({})) -> Self:
+        """Return the request with its messages; Refused with 400 if an entry has another form."""
+
+    @staticmethod
+    @abstractmethod
+    def answers(entry: Any) -> bool:
+        """Return whether an entry is of an answer."""
+
+    @property
+    def opening(self) -> Message | None:
+        """The first message that was said, if an answer follows; None: none does."""
+        said = [message for message in self.messages if message.role != "system"]
+        if self.known is not None:
+            return self.at(0)[0]
+        return said[0] if any(message.role == "assistant" for message in said) else None
+
+    def at(self, index: int) -> tuple[Message | None, Sequence[Any]]:
+        """Return a message and its entries; first come those that are known. None: an entry only refers to it."""
+        known = self.known.ends if self.known is not None else ()
+        if index >= len(known):
+            return self.messages[index - len(known)], self.sent[index - len(known)]
+        raw = self.said[known[index - 1] if index else 0 : known[index]]
+        return self.one(raw), raw
+
+    @abstractmethod
+    def one(self, entries: Sequence[Any]) -> Message | None:
+        """Return the message of some entries; None: they only refer to it."""
 
     @property
     def streamed(self) -> bool:
@@ -78,14 +132,10 @@ class ApiRequest(ABC):
         """The id of the response that the request goes on after; None: it names none."""
         return None
 
-    @property
-    def references(self) -> Sequence[str]:
-        """The ids of items of earlier responses that the request refers to."""
-        return ()
-
-    def with_stored(self, stored: Mapping[str, Sequence[Record]]) -> "ApiRequest":
-        """Return the request with what is stored in place of references to it, by their ids."""
-        return self
+    @staticmethod
+    def references(entries: Sequence[Any]) -> list[str]:
+        """Return the ids of items of earlier responses that some entries refer to."""
+        return []
 
     @property
     def goes_on_upstream(self) -> bool:

@@ -170,12 +170,11 @@ def ids_of(message: Message) -> Sequence[str]:
     return ids
 
 
-def reference_of(item: Item) -> str | None:
+def reference_of(item: Any) -> str | None:
     """Return the id of the item that another one refers to; None: it is no reference."""
-    kind = item.get("type")
-    named = item.get("id")
-    alone = kind is None and "role" not in item
-    return named if isinstance(named, str) and (kind == "item_reference" or alone) else None
+    if not isinstance(item, dict) or "role" in item or item.get("type") not in (None, "item_reference"):
+        return None
+    return item["id"] if isinstance(item.get("id"), str) else None
 
 
 def resolved(items: Sequence[Item], stored: Mapping[str, Sequence[Record]]) -> list[Item]:

@@ -1,7 +1,8 @@
 """A request to the Responses API: its body, checked, and what of it concerns the memory."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from typing_extensions import override
@@ -17,15 +18,15 @@ from shared_core.doors.openai_proxy.chat_request import (
 )
 from shared_core.doors.openai_proxy.event_stream import chunk_of
 from shared_core.doors.openai_proxy.identity import LONGEST_RESPONSE_ID, checked_name
-from shared_core.doors.openai_proxy.protocol import ApiRequest
+from shared_core.doors.openai_proxy.protocol import ApiRequest, Stored
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.openai_proxy.responses_answer import StreamedResponse, answer_of_response
 from shared_core.doors.openai_proxy.responses_items import Item, grouped, reference_of, resolved, to_send
+from shared_core.doors.openai_proxy.seen_histories import parted
 from shared_core.formats.openai_chat import custom_calls
 from shared_core.formats.openai_responses import write_items
 from shared_core.messages import Message, fields_of
 from shared_core.prompt.context import Context
-from shared_core.records import Record
 
 __all__ = ["ResponsesRequest", "read_responses_request"]
 
@@ -61,19 +62,36 @@ class ResponsesRequest(ApiRequest):
         given = self.body.get("previous_response_id")
         return None if given is None else checked_name("previous_response_id", given, LONGEST_RESPONSE_ID)
 
-    @property
+    @staticmethod
     @override
-    def references(self) -> Sequence[str]:
-        return [named for item in _items(self.body) if (named := reference_of(item)) is not None]
+    def references(entries: Sequence[Any]) -> list[str]:
+        return [named for item in entries if (named := reference_of(item)) is not None]
 
     @override
-    def with_stored(self, stored: Mapping[str, Sequence[Record]]) -> "ResponsesRequest":
-        return read_responses_request({**self.body, "input": resolved(_items(self.body), stored)})
+    def read(self, stored: Stored = MappingProxyType({})) -> "ResponsesRequest":
+        items = resolved(self.unread(), stored)
+        for index, one in enumerate(items):
+            _check(index, one)
+        try:
+            found = grouped(items)
+        except (ValueError, TypeError, RecursionError) as error:
+            said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+            raise Refused(400, said if said.startswith("input[") else f"input: {said}") from None
+        return replace(self, messages=found.messages, sent=found.items, loose=found.loose)
+
+    @staticmethod
+    @override
+    def answers(entry: Any) -> bool:
+        return isinstance(entry, dict) and (entry.get("role") == "assistant" or reference_of(entry) is not None)
+
+    @override
+    def one(self, entries: Sequence[Any]) -> Message | None:
+        return next(iter(grouped(entries).messages), None)
 
     @property
     @override
     def goes_on_upstream(self) -> bool:
-        return bool(self.references) or any(self.body.get(key) for key in OWN)
+        return bool(self.references(self.given)) or any(self.body.get(key) for key in OWN)
 
     @property
     @override
@@ -135,20 +153,8 @@ def read_responses_request(body: Mapping[str, Any]) -> ResponsesRequest:
     given = body.get("input")
     if given is None and body.get("prompt") is None and body.get("previous_response_id") is None:
         raise Refused(400, "input: expected a string or a list of items")
-    items = _items(body)
-    for index, one in enumerate(items):
-        _check(index, one)
-    try:
-        found = grouped(items)
-    except (ValueError, TypeError, RecursionError) as error:
-        said = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise Refused(400, said if said.startswith("input[") else f"input: {said}") from None
-    return ResponsesRequest(body, found.messages, found.items, found.loose)
-
-
-def _items(body: Mapping[str, Any]) -> list[Any]:
-    given = body.get("input")
-    return [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given or []
+    items = [{"type": "message", "role": "user", "content": given}] if isinstance(given, str) else given or []
+    return ResponsesRequest(body, items, parted(items))
 
 
 def _check(index: int, item: Item) -> None:
