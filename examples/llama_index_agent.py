@@ -47,11 +47,12 @@ async def talk(buffer: InfiniteChatMemoryBuffer) -> None:
         print(f"> {question}\n{await agent.run(question, ctx=context)}")
     print(f"{len(buffer.get_all())} messages are stored\n")
 
-    buffer.branch("what if", at=2)  # after the first exchange
+    first_answer = list(buffer.memory.messages())[1]
+    buffer.memory.fork("what if", at=first_answer.id)
     print(f"> And on the branch?\n{await agent.run('And on the branch?', memory=buffer)}")
-    print(f"{len(buffer.get_all())} messages are on {buffer.current_branch!r}")
-    buffer.checkout("main")
-    print(f"{len(buffer.get_all())} messages are on {buffer.current_branch!r}")
+    print(f"{len(buffer.get_all())} messages are on {buffer.memory.branch!r}")
+    buffer.memory.checkout("main")
+    print(f"{len(buffer.get_all())} messages are on {buffer.memory.branch!r}")
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ require_framework("llama_index.core", distribution="llama-index-core", extra="ll
 
 _MODULES = {
     "block": ["InfiniteMemoryBlock"],
-    "buffer": ["FoundMessage", "InfiniteChatMemoryBuffer"],
+    "buffer": ["InfiniteChatMemoryBuffer"],
     "chat_store": ["InfiniteChatStore"],
     "embeddings": ["EngineEmbedding", "as_embedder"],
     "instrumentation": ["MemoryDegradedEvent", "MemoryGetEvent", "MemoryPutEvent"],

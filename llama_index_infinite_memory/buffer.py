@@ -2,9 +2,8 @@
 
 import pickle
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms.llm import LLM
@@ -14,24 +13,20 @@ from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, mo
 
 from llama_index_infinite_memory.chat_store import InfiniteChatStore
 from llama_index_infinite_memory.conversation import Conversation
-from llama_index_infinite_memory.instrumentation import report_get, report_put, report_search, traced
+from llama_index_infinite_memory.instrumentation import report_get, report_put, traced
 from llama_index_infinite_memory.messages import chat_messages
 from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
 from llama_index_infinite_memory.prompt import Input, Question, prompt_messages, prompt_steps, read_question
 from llama_index_infinite_memory.serialization import reference, restore, upstream_messages
 from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
-from shared_core.aio import AsyncInfiniteMemory
-from shared_core.arguments import instance, name_value, one_of
-from shared_core.formats.fields import Role
+from shared_core.arguments import instance, name_value
 from shared_core.memory import InfiniteMemory
 from shared_core.plugins.calls import arun_steps, run_steps
 from shared_core.prompt.context import Context, ContextReport
-from shared_core.prompt.hits import Hit
 from shared_core.runtime.threads import StoreThreads, threads_of
-from shared_core.session.forget import ForgetResult
 
-__all__ = ["FoundMessage", "InfiniteChatMemoryBuffer"]
+__all__ = ["InfiniteChatMemoryBuffer"]
 
 Result = TypeVar("Result")
 
@@ -42,18 +37,6 @@ LIMIT_RATIO = 0.75
 """The share of a model's context window that is the limit, as in `ChatMemoryBuffer`."""
 
 
-SEARCHED: tuple[Role, ...] = ("user", "assistant", "tool")
-"""The roles of the messages that a search finds unless one is named."""
-
-
-class FoundMessage(NamedTuple):
-    """A copy of a message that a search found; `id` names it for `branch`, `checkout` and `forget`."""
-
-    message: ChatMessage
-    score: float
-    id: str
-
-
 class InfiniteChatMemoryBuffer(BaseMemory):
     """A `ChatMemoryBuffer` that keeps every message, and recalls those that matter for a question.
 
@@ -62,8 +45,9 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     newest turns, within the limit and in the order in which they were said.
 
     `set` and `reset` erase nothing: what they take away keeps a branch of its own (`main-2` and so on) in the store.
-    `forget` erases. Messages are copied when they are put and when they are returned, except the newest user message:
-    `get` returns the same object every time, because agents write their state into it.
+    `memory` is the engine's `InfiniteMemory`, which searches, forks, checks out branches, and erases. What is changed
+    in a message that was put or returned is not stored. `get` returns the newest user message as the same object every
+    time, because agents write their state into it.
 
     Threads may share a buffer, and buffers may share a conversation or a file. Close it if its store is a file. Pickles
     and the result of `from_dict(to_dict())` go on in the same conversation, and so does `copy`; a `deepcopy` begins
@@ -251,7 +235,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         return sent
 
     def get_all(self) -> list[ChatMessage]:
-        """Return copies of all messages of the branch, oldest first."""
+        """Return all messages of the branch, oldest first; those that nobody changed are the same objects again."""
         return self._conversation.all()
 
     async def aget_all(self) -> list[ChatMessage]:
@@ -315,79 +299,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """Return the report on what `get` returns for the same arguments; without any, for those of its last call."""
         given = (input, initial_token_count) if input is not None or initial_token_count else self._conversation.last
         return run_steps(prompt_steps(self._conversation, self._question(*given))).report
-
-    def forget(self, ids: Sequence[str] | None = None, *, session: bool = False) -> ForgetResult:
-        """Erase messages from all branches and from files.
-
-        Args:
-            ids: those to erase, as `search` names them.
-            session: erase the whole conversation instead.
-
-        Raises:
-            UnknownReferenceError: an id is not stored.
-            ValueError: neither or both of `ids` and `session` were passed.
-        """
-        if one_of("session", session, (False, True)) == (ids is not None):
-            raise ValueError(
-                "forget: pass either ids=, such as [memory.search(text)[0].id], or session=True: everything"
-            )
-        return self._conversation.forget(ids)
-
-    @traced
-    def search(
-        self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
-        role: Role | None = None,
-    ) -> list[FoundMessage]:  # fmt: skip
-        """Return the messages of this branch that match a query, best first; see `InfiniteMemory.search`.
-
-        Results of tools, and text that is set apart, are searched as well.
-        """
-        return self._found(query, self.memory.search(query, top_k, since=since, until=until, role=role or SEARCHED))
-
-    @traced
-    async def asearch(
-        self, query: str, top_k: int = 10, *, since: datetime | None = None, until: datetime | None = None,
-        role: Role | None = None,
-    ) -> list[FoundMessage]:  # fmt: skip
-        """Do what `search` does without blocking the event loop."""
-        memory = AsyncInfiniteMemory(await self._threads.run(lambda: self.memory))
-        found = await memory.search(query, top_k, since=since, until=until, role=role or SEARCHED)
-        return await self._threads.run(self._found, query, found)
-
-    def _found(self, query: str, found: list[Hit]) -> list[FoundMessage]:
-        report_search(query, found)
-        return [FoundMessage(self._conversation.whole(one.message), one.score, one.message.id or "") for one in found]
-
-    @property
-    def current_branch(self) -> str | None:
-        """The branch that is checked out; None after `checkout` of a message."""
-        return self._conversation.engine.branch
-
-    def branches(self) -> list[str]:
-        """Return the names of all branches, in order of creation."""
-        return [branch.name for branch in self._conversation.memory.branches()]
-
-    def branch(self, name: str, at: str | int | None = None) -> None:
-        """Create a branch and check it out; other branches do not show what is put on it.
-
-        Args:
-            name: the new branch's name.
-            at: how many messages of this branch it begins with; or the id of the last of them, or a branch's name;
-                None: all of them.
-
-        Raises:
-            DuplicateError: the name is taken.
-            UnknownReferenceError: `at` names no message or branch.
-        """
-        self._conversation.branch(name, at)
-
-    def checkout(self, reference: str) -> None:
-        """Check out a branch, or a message by its id; messages that are put there start a branch.
-
-        Raises:
-            UnknownReferenceError: there is no such branch or message.
-        """
-        self._conversation.checkout(reference)
 
     def close(self) -> None:
         """Save the index and let go of the store, for all buffers of the conversation; closing twice is allowed."""

@@ -157,7 +157,7 @@ class InfiniteChatStore(BaseChatStore):
     def forget(self, key: str) -> None:
         """Erase a conversation, with everything that was set anew or deleted in it before."""
         with self._used(key) as conversation:
-            conversation.forget()
+            conversation.memory.forget(session=True)
 
     def persist(self, persist_path: str = DEFAULT_PERSIST_PATH, fs: Any = None) -> None:
         """Write all conversations to a JSON file as `SimpleChatStore` does, whose `from_persist_path` reads it.
@@ -225,7 +225,7 @@ class InfiniteChatStore(BaseChatStore):
         excess = len(self._conversations) - IN_USE
         if excess <= 0:
             return []
-        unused = [key for key, one in self._conversations.items() if key not in self._users and not one.irreplaceable]
+        unused = [key for key, one in self._conversations.items() if key not in self._users]
         return [self._conversations.pop(key) for key in unused[:excess]]
 
     # JSON and copies, which lead back to the same store

@@ -1,7 +1,6 @@
 """A conversation in use: the engine's memory, and what its store cannot keep."""
 
 import asyncio
-import copy
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,30 +10,26 @@ from typing import Any, TypeVar
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index.core.schema import QueryBundle
 
-from llama_index_infinite_memory.content import GROUNDING
-from llama_index_infinite_memory.messages import UnstorableWarning, is_bare, read_message, same, to_message
+from llama_index_infinite_memory.messages import from_message, is_bare, read_message, same, to_message
 from llama_index_infinite_memory.open_stores import OpenStore
 from llama_index_infinite_memory.settings import Settings
-from shared_core.errors import StoreError, UnknownReferenceError, warn
+from shared_core.errors import StoreError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context
 from shared_core.records import MAIN, SessionState
 from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.runtime.threads import threads_of
-from shared_core.session.forget import ForgetResult
 from shared_core.session.paths import unused_branch_name
 from shared_core.store import Store
 
 Result = TypeVar("Result")
-Value = TypeVar("Value")
 
-
-LINE_BYTES = 32 * 2**20
+LINE_BYTES = 64 * 2**20
 """The most that the lines read by all conversations of this process take."""
 
-MESSAGE_BYTES = 1_000
-"""What a message takes beside its text."""
+MESSAGE_BYTES = 2_500
+"""What a message takes beside its text, stored and shown."""
 
 
 class CallQueue:
@@ -60,7 +55,7 @@ class CallQueue:
 
 
 class Line:
-    """The messages of a branch as they were read.
+    """The messages of a branch as they were read, and as they are shown.
 
     Attributes:
         messages: the messages, oldest first.
@@ -68,8 +63,12 @@ class Line:
         size: about the bytes that they take.
     """
 
-    def __init__(self, messages: list[Message], state: SessionState | None) -> None:
-        self.messages, self.state, self.size = messages, state, 0
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.state: SessionState | None = None
+        self.size = 0
+        self._shown: list[ChatMessage] = []
+        self._built: dict[int, ChatMessage] = {}
 
     def gain(self, new: Iterable[Message], state: SessionState | None) -> None:
         """Add what the branch has gained."""
@@ -77,6 +76,64 @@ class Line:
         self.messages += new
         self.size += sum(map(_size, self.messages[before:]))
         self.state = state
+
+    def shown(self) -> list[ChatMessage]:
+        """Return the messages as they were put: the same objects each time, except those that somebody has changed."""
+        for index, (stored, one) in enumerate(zip(self.messages, self._shown, strict=False)):
+            if not self._is_as_built(index, stored, one):
+                self._shown[index] = to_message(stored.whole)
+        self._shown += [to_message(stored.whole) for stored in self.messages[len(self._shown) :]]
+        return [*self._shown]
+
+    def _is_as_built(self, index: int, stored: Message, given: ChatMessage) -> bool:
+        if is_bare(stored):
+            return _is_text_of(given, stored)
+        if index not in self._built:
+            self._built[index] = to_message(stored.whole)
+        return same(vars(self._built[index]), vars(given))  # pydantic's own comparison is slower
+
+    def shared(self, given: Sequence[ChatMessage], media: Mapping[str, int]) -> int:
+        """Return with how many of the given messages the line begins."""
+        for index, (stored, one) in enumerate(zip(self.messages, given, strict=False)):
+            if not self._holds(index, stored, one, media):
+                return index
+        return min(len(self.messages), len(given))
+
+    def _holds(self, index: int, stored: Message, given: ChatMessage, media: Mapping[str, int]) -> bool:
+        """Return whether a message is a stored one, perhaps as another program wrote it, or as its mere text."""
+        if not isinstance(given, ChatMessage):
+            return False
+        if self._is_as_built(index, stored, given):
+            return True
+        whole = stored.whole
+        shown = to_message(whole)
+        if given.role != shown.role or given.content != shown.content:
+            return False
+        rich = stored.tool_calls or any(block.block_type not in ("text", "thinking") for block in shown.blocks)
+        mere_text = given.content and not given.additional_kwargs and all(map(_is_text, given.blocks))
+        return bool(mere_text and not rich) or content_of(read_message(given, media)[0]) == content_of(stored)
+
+
+def _is_text_of(given: ChatMessage, stored: Message) -> bool:
+    """Return whether a message is the mere text of a stored one, in one block; without a call for most messages."""
+    blocks = given.blocks
+    return (
+        len(blocks) == 1
+        and type(blocks[0]) is TextBlock
+        and blocks[0].text == stored.whole.content
+        and given.role == stored.role
+        and not given.additional_kwargs
+    )
+
+
+def _is_text(block: Any) -> bool:
+    return isinstance(block, TextBlock)
+
+
+def _size(message: Message) -> int:
+    """Return about the bytes that a message takes in memory, stored and shown."""
+    rest = len(message.model_dump_json()) if message.payload is not None or message.grounding is not None else 0
+    return MESSAGE_BYTES + len(message.content) + 2 * rest
 
 
 class Lines:
@@ -104,12 +161,6 @@ class Lines:
 
 
 _lines = Lines()
-
-
-def _size(message: Message) -> int:
-    """Return about the bytes that a message takes in memory."""
-    rest = len(message.model_dump_json()) if message.payload is not None or message.grounding is not None else 0
-    return MESSAGE_BYTES + len(message.content) + rest
 
 
 class Conversation:
@@ -150,7 +201,6 @@ class Conversation:
         self.chat_store: Any = None
         self.last: tuple[str | ChatMessage | QueryBundle | None, int] = (None, 0)
         self.built: tuple[Any, Context] | None = None
-        self._originals: dict[str, ChatMessage] = {}
         self._live: tuple[str, ChatMessage] | None = None
         self.engine, self._release = opened.memory(session_id, user_id, settings)
         if self.engine.branch != MAIN:  # a pool's memory stands where its last user left it
@@ -190,19 +240,11 @@ class Conversation:
         """The store's key of the session; None: nothing is stored."""
         return self.store.session(self.engine.user_id, self.engine.session_id)
 
-    @property
-    def irreplaceable(self) -> bool:
-        """Whether it holds objects that its store cannot hold, and nobody was warned, because it is in memory."""
-        return self.in_memory and bool(self._originals)
-
     # Storing
 
     def stored_form(self, message: ChatMessage) -> Message:
         """Return a message as the engine takes it."""
-        read, lost = read_message(message, self.settings.media)
-        if lost and not self.in_memory:
-            warn(f"ChatMessage: stored without {', '.join(lost)}", UnstorableWarning)
-        return read
+        return from_message(message, self.settings.media)
 
     def _replacing_form(self, message: ChatMessage) -> Message:
         """Return a message of a list that becomes the conversation."""
@@ -212,19 +254,23 @@ class Conversation:
 
     def add(self, messages: Iterable[ChatMessage]) -> None:
         """Store messages at the end, in one transaction."""
-        given = list(messages)
-        converted = [self.stored_form(message) for message in given]
+        converted = [self.stored_form(message) for message in messages]
         with self.lock:
-            self._add(given, converted)
+            self._add(converted)
+
+    def _add(self, converted: Sequence[Message]) -> None:
+        if converted:
+            self.memory.add(converted)
 
     def replace(self, messages: Iterable[ChatMessage]) -> None:
         """Make these messages the conversation; messages that differ from them keep a branch of their own."""
         given = list(messages)
         with self.lock:
-            stored, count = self._known(given)
+            line = self._line()
+            stored, count = line.messages, line.shared(given, self.settings.media)
             converted = [self._replacing_form(message) for message in given[count:]]
             if count == len(stored):
-                self._add(given[count:], converted)
+                self._add(converted)
                 return
             with ExitStack() as undo:
                 kept, aside = self._end_after(stored, count)
@@ -232,18 +278,10 @@ class Conversation:
                     undo.callback(self.memory.delete_branch, aside)
                     undo.callback(self.memory.reset, aside)
                 converted = [*map(self._replacing_form, given[kept:count]), *converted]
-                self._add(given[kept:], converted)
+                self._add(converted)
                 undo.pop_all()
             if aside is not None and _says_again(converted, stored[kept:]):
                 self.memory.delete_branch(aside)  # a front end that keeps less than we do sends it with every question
-
-    def _content(self, message: ChatMessage) -> Mapping[str, Any]:
-        return content_of(read_message(message, self.settings.media)[0])
-
-    def _add(self, given: Sequence[ChatMessage], converted: Sequence[Message]) -> None:
-        stored = self.memory.add(converted) if converted else []
-        for message, original in zip(stored, given, strict=True):
-            self._keep(message, original)
 
     def _end_after(self, stored: Sequence[Message], count: int) -> tuple[int, str | None]:
         """Let the branch end after so many messages, or fewer; return how many, and the branch that keeps the rest."""
@@ -256,34 +294,14 @@ class Conversation:
         except ValueError:  # a merge brought in the last one that stays
             return 0, memory.rewind()
 
-    def branch(self, name: str, at: str | int | None) -> None:
-        """Create a branch and check it out; `at` is a reference, or the number of messages that it begins with."""
-        with self.lock:
-            if not isinstance(at, int):
-                self.memory.fork(name, at)
-                return
-            line = self.line()
-            if not 0 <= at <= len(line):
-                raise UnknownReferenceError(f"at={at}: this branch has fewer messages")
-            self._fork(name, line[at - 1].id if at else None)
-
-    def checkout(self, reference: str) -> None:
-        """Check out a branch, or a message by its id."""
-        with self.lock:
-            self.memory.checkout(reference)
-
     def go_back_to(self, id: str | None) -> None:
         """Check out an earlier state, by its newest message, None: when there was none; it goes on as a branch."""
         if id is not None:
             self.memory.checkout(id)
-        else:
-            session = self.session
-            self._fork(unused_branch_name(self.store, session, f"{MAIN}-", first=2) if session else f"{MAIN}-2", None)
-
-    def _fork(self, name: str, last: str | None) -> None:
-        """Create a branch that ends with a message of this one, None: it is empty; and check it out."""
-        self.memory.fork(name, at=last)
-        if last is None and self.head is not None:
+            return
+        session = self.session
+        self.memory.fork(unused_branch_name(self.store, session, f"{MAIN}-", first=2) if session else f"{MAIN}-2")
+        if self.head is not None:
             self.memory.delete_branch(self.memory.rewind())
 
     def rebuild(self, messages: Iterable[Mapping[str, Any]]) -> None:
@@ -293,35 +311,23 @@ class Conversation:
             self.memory.add(said)
             self.opened.rebuilt = True
 
-    def _keep(self, stored: Message, given: ChatMessage) -> None:
-        """Keep the original of a message that cannot be restored equal, such as one with objects in its kwargs."""
-        built = to_message(stored.whole)
-        streams = any(map(_has_stream, given.blocks))
-        if stored.id is None or same(built.model_copy(update={"blocks": given.blocks} if streams else {}), given):
-            return
-        original = copied(given)
-        if streams:
-            original.blocks = built.blocks
-        self._originals[stored.id] = original
-
     # Reading
 
-    def line(self) -> list[Message]:
+    def _line(self) -> Line:
         """Return all messages of the branch; those that an earlier call has read are not read again."""
         memory = self.memory
-        with self.lock:
-            session, branch = self.session, memory.branch
-            state = self.store.state(session, branch) if session is not None and branch is not None else None
-            known = _lines.take(self)
-            new = self._gained(known, state) if known is not None and state is not None else None
-            if known is None or new is None:
-                known, new = Line([], state), list(memory.messages(replaced=True))
-            known.gain(new, state)
-            if state is not None:
-                _lines.keep(self, known)
-            return list(known.messages)
+        session, branch = self.session, memory.branch
+        state = self.store.state(session, branch) if session is not None and branch is not None else None
+        known = _lines.take(self)
+        new = self._gained(known, state) if known is not None and state is not None else None
+        if known is None or new is None:
+            known, new = Line(), list(memory.messages(replaced=True))
+        known.gain(new, state)
+        if state is not None:
+            _lines.keep(self, known)
+        return known
 
-    def _gained(self, known: "Line", state: SessionState) -> list[Message] | None:
+    def _gained(self, known: Line, state: SessionState) -> list[Message] | None:
         """Return what the branch gained since it was read; None: it may have changed otherwise."""
         before, now = known.state, state
         if before == now:
@@ -335,54 +341,14 @@ class Conversation:
         return new[1:] if new and known.messages and new[0].id == known.messages[-1].id else None
 
     def all(self) -> list[ChatMessage]:
-        """Return copies of all messages of the branch."""
-        return [self.whole(message) for message in self.line()]
-
-    def _known(self, given: Sequence[ChatMessage]) -> tuple[list[Message], int]:
-        """Return all messages of the branch, and with how many of the given ones it begins."""
-        line = self.line()
-        pairs = enumerate(zip(line, given, strict=False))
-        differs = (index for index, (stored, one) in pairs if not self._is_same(stored, one))
-        return line, next(differs, min(len(line), len(given)))
-
-    def _is_same(self, stored: Message, given: ChatMessage) -> bool:
-        """Return whether a message is a stored one, perhaps as another program wrote it, or as its mere text."""
-        if not isinstance(given, ChatMessage):
-            return False
-        text = given.content
-        mere_text = text and not given.additional_kwargs and all(isinstance(block, TextBlock) for block in given.blocks)
-        if mere_text and is_bare(stored):
-            return given.role == stored.role and text == stored.whole.content
-        shown = self.whole(stored)
-        if same(vars(shown), vars(given)):  # pydantic's own comparison is slower
-            return True
-        if given.role != shown.role or text != shown.content:
-            return False
-        rich = stored.tool_calls or any(block.block_type not in ("text", "thinking") for block in shown.blocks)
-        return bool(mere_text and not rich) or self._content(given) == content_of(stored)
-
-    def whole(self, stored: Message) -> ChatMessage:
-        """Return a copy of a message as it was put."""
-        original = self._originals.get(stored.id or "")
-        return copied(original) if original is not None else to_message(stored.whole)
-
-    def sent(self, message: Message) -> ChatMessage:
-        """Return a message of a prompt, which may hold less text than was put, or more."""
-        original = self._originals.get(message.id or "")
-        if original is not None and message.grounding is None and self._says(original, message):
-            shown = copied(original)
-            shown.additional_kwargs.pop(GROUNDING, None)  # no provider's API knows it
-            return shown
-        return to_message(message)
-
-    def _says(self, original: ChatMessage, sent: Message) -> bool:
-        calls = read_message(original, self.settings.media)[0].tool_calls
-        return (original.content or "", calls) == (sent.content, sent.tool_calls)
+        """Return all messages of the branch as they were put."""
+        with self.lock:
+            return self._line().shown()
 
     def live(self, stored: Message) -> ChatMessage:
         """Return the newest user message, always the same object, because agents write their state into it."""
         if self._live is None or self._live[0] != stored.id:
-            self._live = (stored.id or "", self.whole(stored))
+            self._live = (stored.id or "", to_message(stored.whole))
         return self._live[1]
 
     def live_text(self, stored: Message) -> str:
@@ -393,19 +359,11 @@ class Conversation:
 
     def dump(self) -> list[dict[str, Any]]:
         """Return the messages of this branch as JSON data."""
-        return [message.model_dump(mode="json", exclude_defaults=True) for message in self.line()]
+        with self.lock:
+            messages = self._line().messages
+            return [message.model_dump(mode="json", exclude_defaults=True) for message in messages]
 
     # End of use
-
-    def forget(self, ids: Sequence[str] | None = None) -> ForgetResult:
-        """Erase messages, None: the whole session."""
-        with self.lock:
-            result = self.memory.forget(ids=ids, session=ids is None)
-            for id_ in list(self._originals) if ids is None else result.ids:
-                self._originals.pop(id_, None)
-            self._live = self.built = None
-            _lines.take(self)
-            return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Conversation":
         """Return a conversation that has the same messages, and goes on as a branch of its own."""
@@ -413,7 +371,6 @@ class Conversation:
             session_id, user_id = self.owner
             made = Conversation(self.in_use(), session_id=session_id, user_id=user_id, settings=self.settings)
             made.go_back_to(self.head)
-            made._originals = {id: copied(original) for id, original in self._originals.items()}
             return made
 
     def close(self) -> None:
@@ -428,21 +385,6 @@ class Conversation:
                 self.opened = None
         if self.chat_store is not None:
             self.chat_store.close()
-
-
-def copied(value: Value) -> Value:
-    """Return a copy that shares nothing with the value, except what cannot be copied inside a message."""
-    try:
-        return copy.deepcopy(value)
-    except Exception:  # its own `__deepcopy__` may raise anything, and a message is stored all the same
-        if not isinstance(value, ChatMessage):
-            return value
-        kwargs = {name: copied(inner) for name, inner in value.additional_kwargs.items()}
-        return value.model_copy(update={"blocks": [*map(copied, value.blocks)], "additional_kwargs": kwargs})
-
-
-def _has_stream(block: Any) -> bool:
-    return any(hasattr(value, "seek") for value in vars(block).values())
 
 
 def _says_again(given: Iterable[Message], stored: Iterable[Message]) -> bool:

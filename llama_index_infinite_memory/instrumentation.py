@@ -18,7 +18,7 @@ from llama_index.core.instrumentation.span_handlers import NullSpanHandler
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from shared_core.prompt.context import ContextReport
-from shared_core.prompt.hits import Hit, Kind
+from shared_core.prompt.hits import Kind
 
 __all__ = ["MemoryDegradedEvent", "MemoryGetEvent", "MemoryPutEvent"]
 
@@ -133,12 +133,6 @@ def report_get(session_id: str, query: str | None, messages: Sequence[ChatMessag
         notes.append(f"the prompt takes {report.total_tokens:,} tokens and its limit is {report.budget:,}")
     if notes:
         dispatcher.event(MemoryDegradedEvent(session_id=session_id, notes=notes))
-
-
-def report_search(query: str, found: Sequence[Hit]) -> None:
-    """Report what a search found."""
-    if listens():
-        report_recall(query, [(one.message.id or "", one.message.content, one.score) for one in found])
 
 
 def report_recall(query: str | None, found: Sequence[tuple[str, str, float | None]]) -> None:

@@ -46,7 +46,7 @@ _ROLE_OF: dict[str, Role] = {
 _LLAMA_INDEX_ROLES = {role: MessageRole(role) for role in ("system", "user", "assistant", "tool")}
 
 
-def from_message(message: ChatMessage) -> Message:
+def from_message(message: ChatMessage, media: Mapping[str, int] = MEDIA_TOKENS) -> Message:
     """Convert a LlamaIndex message for the engine; `to_message` restores an equal one.
 
     The texts of its blocks, a line each, become the `content`. Pictures and the like cost fixed figures, thinking costs
@@ -54,10 +54,14 @@ def from_message(message: ChatMessage) -> Message:
     texts and nodes, best first. Other objects in `additional_kwargs` are restored as mappings of the same content. What
     JSON cannot express is left out with an `UnstorableWarning`: a block, or one entry of `additional_kwargs`.
 
+    Args:
+        message: the message.
+        media: block type -> what such a block costs in tokens.
+
     Raises:
         TypeError: it is not a `ChatMessage`.
     """
-    read, lost = read_message(message)
+    read, lost = read_message(message, media)
     if lost:
         warn(f"{type(message).__name__}: stored without {', '.join(lost)}", UnstorableWarning)
     return read

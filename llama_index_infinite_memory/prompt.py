@@ -133,14 +133,14 @@ def prompt_messages(conversation: Conversation, question: Question, context: Con
     asked = question.turn[0] if question.message is None and question.turn else None
     shown = [_sent(conversation, message, asked) for message in context.messages]
     if not shown and question.message is None:
-        return [conversation.whole(message) for message in conversation.memory.newest(1)]
+        return [to_message(message.whole) for message in conversation.memory.newest(1)]
     return shown
 
 
 def _sent(conversation: Conversation, message: Message, asked: Message | None) -> ChatMessage:
     """Return a message of the prompt; `asked` is the question as stored."""
     if asked is None or message.id != asked.id:
-        return conversation.sent(message)
+        return to_message(message)
     # Agents write their state into the question; unless the engine added to it, it is the user's own object.
     plain = asked.whole.grounding is None and message.content == asked.whole.content
     return conversation.live(asked) if plain else to_message(message)

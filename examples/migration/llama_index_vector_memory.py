@@ -30,8 +30,8 @@ def main() -> None:
 
         sent = memory.get("Which town is my favourite?")
         print([message.content for message in sent[:2]], f"and {len(sent) - 2} more")
-        for found in memory.search("favourite town", 1):  # what VectorMemory.get returned
-            print(f"{found.message.role.value}: {found.message.content}")
+        for found in memory.memory.search("favourite town", 1):  # what VectorMemory.get returned
+            print(f"{found.message.role}: {found.message.content}")
 
         primary = ChatMemoryBuffer.from_defaults(token_limit=200)
         composed = SimpleComposableMemory.from_defaults(primary_memory=primary, secondary_memory_sources=[memory])

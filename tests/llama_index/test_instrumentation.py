@@ -96,16 +96,6 @@ def test_a_put_a_get_and_what_was_recalled_are_events(events: Events, asynchrono
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_search_is_a_retrieval(events: Events, asynchronous: bool) -> None:
-    memory = ours(TALK[:4])
-    hits = asyncio.run(memory.asearch("locker", 1)) if asynchronous else memory.search("locker", 1)
-    (found,) = events.of(RetrievalEndEvent)
-    assert [(node.node.node_id, node.text, node.score) for node in found.nodes] == [
-        (hit.id, hit.message.content, hit.score) for hit in hits
-    ]
-
-
 def test_what_is_missing_and_why_is_an_event(events: Events) -> None:
     def broken(texts: list[str]) -> list[list[float]]:
         if len(texts) > 1:
@@ -157,4 +147,3 @@ def test_without_a_handler_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(type(instrumentation.dispatcher), "span_enter", refuse)
     memory = ours(TALK, token_limit=200)
     assert memory.get(input="what is my locker code?")
-    assert memory.search("locker")

@@ -12,7 +12,7 @@ import pytest
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import Memory
 
-from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteMemoryBlock
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteMemoryBlock, to_message
 from shared_core.pool import SessionPool
 from tests.llama_index.dict_chat_store import DictStore
 from tests.llama_index.scripted_llm import said, user
@@ -45,7 +45,7 @@ def talk(store: Any, owner: Owner) -> None:
             assert {whose for whose, _ in markers(prompt)} == {owner}
             assert markers(prompt[-1:])[-1:] == [(owner, 2 * turn)], "the question is there"
             buffer.put(said("assistant", text(owner, 2 * turn + 1)))
-        found = [one.message for one in buffer.search("the note of today", top_k=10 * TURNS)]
+        found = [to_message(one.message) for one in buffer.memory.search("the note of today", top_k=10 * TURNS)]
         assert {whose for whose, _ in markers(found)} == {owner}
         assert markers(buffer.get_all()) == [(owner, number) for number in range(2 * TURNS)]
 

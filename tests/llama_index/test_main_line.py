@@ -16,7 +16,7 @@ from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
 from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore
 from tests.llama_index.scripted_llm import Talker, called, how_many
-from tests.llama_index.test_buffer import HASHING, TALK, assistant, ours, texts, user
+from tests.llama_index.test_buffer import HASHING, TALK, assistant, branches, ours, texts, user
 
 pytestmark = [  # what upstream's agents do
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
@@ -38,7 +38,7 @@ def test_two_handles_on_a_file_see_the_same_conversation(tmp_path: Path) -> None
             assert texts(first.get_all()) == texts(second.get_all()) == ["hi", "hello", "and?", "so"]
             second.set([user("hi"), assistant("no")])
             assert texts(first.get_all()) == texts(second.get_all()) == ["hi", "no"]
-        assert one.current_branch == other.current_branch == "main"
+        assert one.memory.branch == other.memory.branch == "main"
 
 
 def in_another_process(path: Path) -> int:
@@ -66,7 +66,7 @@ def test_a_second_process_sees_the_same_conversation(tmp_path: Path) -> None:
         assert texts(memory.get()) == ["from another process", "ok"]
         memory.put(user("thanks"))
         assert texts(memory.get_all()) == ["from another process", "ok", "thanks"]
-        assert memory.branches() == ["main", "main-2", "main-3"]
+        assert branches(memory) == ["main", "main-2", "main-3"]
 
 
 def test_other_sessions_recall_what_stands_and_not_what_was_cleared() -> None:
@@ -95,9 +95,9 @@ def test_a_pool_serves_any_number_of_buffers(tmp_path: Path) -> None:
         with Buffer.from_defaults(store=pool, session_id="s11", token_limit=50) as again:
             assert again.memory is engine, "it is ready to use, with all that it has read"
             assert (len(again.get_all()), again.memory.max_tokens) == (3, 50)
-            again.checkout(again.search("turn 0")[0].id)
+            again.memory.checkout(again.memory.search("turn 0")[0].message.id or "")
         with Buffer.from_defaults(store=pool, session_id="s11") as once_more:
-            assert once_more.current_branch == "main"
+            assert once_more.memory.branch == "main"
         with Buffer.from_defaults(store=pool, session_id="s11", top_k=2) as another:
             assert another.memory is not engine
     with InfiniteMemory(tmp_path / "a.db", session_id="s7") as core:
@@ -154,7 +154,7 @@ def test_a_history_that_is_sent_each_time_costs_no_branch_and_little_reading(
         before = store.rows_read, store.written
         for turn in range(20):
             engine.chat(f"question {turn}", chat_history=ui(memory))
-        assert memory.branches() == ["main"]
+        assert branches(memory) == ["main"]
         assert store.written - before[1] == 2 * 20, "the question, and the answer"
         reads = store.rows_read - before[0]
         history = ui(memory)
@@ -180,18 +180,18 @@ def test_an_agent_whose_front_end_keeps_no_steps_opens_no_branch() -> None:
 
     memory = ours()
     asyncio.run(run())
-    assert memory.branches() == ["main"]
+    assert branches(memory) == ["main"]
     assert [message.role.value for message in memory.get_all()][-4:] == ["user", "assistant", "tool", "assistant"]
     assert len(memory.get_all()) == 2 * 4 + 4
     memory.set([*ui(memory)[:-1], assistant("another answer")])
-    assert memory.branches() == ["main", "main-2"], "what was said is not lost"
+    assert branches(memory) == ["main", "main-2"], "what was said is not lost"
 
 
 def test_set_after_a_merge_and_on_a_message(tmp_path: Path) -> None:
     memory = ours(TALK[:2])
-    memory.branch("side")
+    memory.memory.fork("side")
     memory.put_messages([user("aside"), assistant("fine")])
-    memory.checkout("main")
+    memory.memory.checkout("main")
     memory.put_messages([user("on main"), assistant("good")])
     memory.memory.merge("side", "full")
     memory.put(user("after"))
@@ -199,17 +199,17 @@ def test_set_after_a_merge_and_on_a_message(tmp_path: Path) -> None:
     for count in (6, 5, 3, 1):
         wanted = memory.get_all()[:count]
         memory.set(wanted)
-        assert (memory.get_all(), memory.current_branch) == (wanted, "main")
-    memory.checkout(memory.search("locker", 1)[0].id)
+        assert (memory.get_all(), memory.memory.branch) == (wanted, "main")
+    memory.memory.checkout(memory.memory.search("locker", 1)[0].message.id or "")
     memory.set([])
-    assert (memory.get_all(), memory.current_branch == "main") == ([], False)
+    assert (memory.get_all(), memory.memory.branch == "main") == ([], False)
 
 
 def test_a_history_that_cannot_be_stored_changes_nothing() -> None:
     memory = ours(TALK[:4])
     with pytest.raises(TypeError, match="expected a ChatMessage"):
         memory.set([*TALK[:1], Message.user("not LlamaIndex's")])  # type: ignore[list-item]
-    assert (memory.get_all(), memory.branches()) == (TALK[:4], ["main"])
+    assert (memory.get_all(), branches(memory)) == (TALK[:4], ["main"])
 
 
 @pytest.mark.skipif(not hasattr(types, "ThinkingBlock"), reason="this LlamaIndex has no thinking blocks")

@@ -239,4 +239,4 @@ def test_nodes_are_grounding_and_come_back_equal(tmp_path: Path) -> None:
         assert sent.additional_kwargs == {"sent": 1}  # APIs refuse keys that they do not know
         memory.put_messages([ChatMessage(role="assistant", content="Five days."), ChatMessage(content="And vouchers?")])
         assert [message.content for message in memory.get()] == ["How long?", "Five days.", "And vouchers?"]
-        assert memory.search("refunds terms")[0].message == asked
+        assert to_message(memory.memory.search("refunds terms")[0].message) == asked

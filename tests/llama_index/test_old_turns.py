@@ -11,6 +11,7 @@ from llama_index.core.prompts.default_prompts import DEFAULT_TEXT_QA_PROMPT_TMPL
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
 from tests.llama_index.scripted_llm import Talker, called, lines
+from tests.llama_index.test_buffer import found_by
 
 pytestmark = [  # what upstream's agents do
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
@@ -92,7 +93,7 @@ def test_what_was_set_apart_is_found_by_search_and_given_back_to_the_letter(made
         ours.put_messages(
             [ChatMessage(role="user", content=pasted(number)), ChatMessage(role="assistant", content="Noted.")]
         )
-    found = ours.search("voucher expires March", top_k=9)
-    assert [one.message.content for one in found] == [pasted(number) for number in range(8, -1, -1)]
-    assert ours.search("voucher of ladder 3")[0].message.content == pasted(3)
+    found = found_by(ours, "voucher expires March", top_k=9)
+    assert [one.content for one in found] == [pasted(number) for number in range(8, -1, -1)]
+    assert found_by(ours, "voucher of ladder 3")[0].content == pasted(3)
     assert ours.get(input="When does the voucher expire?")[-1].content == "Noted."

@@ -74,21 +74,21 @@ def test_a_snapshot_of_before_a_reset_goes_on_where_it_was(tmp_path: Path) -> No
         memory.reset()
         memory.put(user("anew"))
         with Buffer.from_dict(snapshot) as earlier:
-            assert (earlier.get_all(), earlier.current_branch) == (TALK[:2], "main-2")
+            assert (earlier.get_all(), earlier.memory.branch) == (TALK[:2], "main-2")
             earlier.put(user("more"))
             again = Buffer.from_dict(earlier.to_dict())
             assert again == earlier
         with Buffer.from_dict({**snapshot, "head": None}) as empty:
             assert (empty.get_all(), texts(memory.get_all())) == ([], ["anew"])
             empty.put(user("other"))
-            assert (texts(memory.get_all()), empty.current_branch) == (["anew"], "main-3")
+            assert (texts(memory.get_all()), empty.memory.branch) == (["anew"], "main-3")
 
 
 def test_what_was_forgotten_does_not_come_back_with_a_snapshot(tmp_path: Path) -> None:
     for store in (None, tmp_path / "a.db"):
         with ours(TALK[:2], store=store) as memory:
             snapshot = memory.to_dict()
-            memory.forget(session=True)
+            memory.memory.forget(session=True)
             memory.put(user("hi"))
             with Buffer.from_dict(snapshot) as earlier:
                 assert texts(earlier.get_all()) == ["hi"]
