@@ -272,7 +272,7 @@ OTHER_NAMES = {
     "limit": ("k", "n", "top_k", "last", "max_results"),
     "query": ("question", "text", "q", "prompt"),
     "question": ("query", "text", "q", "prompt", "message", "user", "input"),
-    "messages": ("message", "history", "content", "text"),
+    "messages": ("message", "history", "user", "content", "text"),
     "ids": ("id", "message_id", "message_ids"),
     "store": ("path", "db", "db_path", "database", "file", "url", "uri", "storage", "connection_string", "durability"),
     "session_id": ("session", "thread_id", "conversation_id", "chat_id"),

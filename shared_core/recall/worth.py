@@ -128,8 +128,8 @@ class Verdict:
     def why(self) -> str:
         """Why recall stops, as a sentence for the report."""
         if self.chance < OPEN:
-            return f"nothing recalled: older messages help with a chance of {self.chance:.0%}, below {OPEN:.0%}"
-        return f"recall stops where the chance that a message helps falls below {self.price:.1%}"
+            return f"nothing recalled: the best match is {self.chance:.0%} likely to help, {OPEN:.0%} is needed"
+        return f"recalled is what is at least {self.price:.1%} likely to help"
 
 
 def verdict(price: float, signs: Signs, score: Floats, *, spread: bool, goes_on: bool = False) -> Verdict:

@@ -237,7 +237,7 @@ class TreeVerbs:
         if summarizer is not None:
             function("summarizer", summarizer, "(previous_summary, messages) -> str")
         if how not in ("squash", "three-way") and (prompt is not None or summarizer is not None):
-            raise ValueError(f"how={how!r} asks nothing: prompt and summarizer are for 'squash' and 'three-way'")
+            raise ValueError(f"how={how!r} writes no answer: prompt and summarizer are for 'squash' and 'three-way'")
         steps = merge.merge(self._checkout, source, how, summarizer or self._summarizer, prompt=prompt)
         return self._events.steps(self._events.watch("merge"), steps, _of_copies)
 

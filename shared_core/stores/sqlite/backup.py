@@ -30,7 +30,7 @@ def back_up(source: sqlite3.Connection, path: str | os.PathLike[str], progress: 
     if target.is_dir():
         raise StoreError(f"{os.fspath(path)!r} is a folder; give the path of a file in it")
     if target.exists():
-        raise StoreError(f"{os.fspath(path)!r} exists already, and a backup replaces nothing; choose another name")
+        raise StoreError(f"{os.fspath(path)!r} exists already, and a backup never replaces a file; choose another name")
     try:
         handle, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:50]}.", suffix=".part")
         os.close(handle)
