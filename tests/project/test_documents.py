@@ -75,6 +75,8 @@ PAGES = {
         "['Be brief.', 'My locker code is 4471.', 'Noted.'] 23\n",
         "user\n<earlier_messages>\n",
         "{'text': \"Dora's locker code is 4471.\"}\n[('user', 'dora')]\n",
+    ],
+    "langchain_reference.md": [
         "dora: You said: My locker code is 4471.\nemil: I was shown 1 message, and nothing matches.\n",
         "10 of 3596\n",
     ],
