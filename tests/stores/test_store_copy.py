@@ -22,7 +22,18 @@ from shared_core.history.normal_form import fingerprint
 from shared_core.operations.session_copy import MARK
 from shared_core.operations.store_comparison import differences
 from shared_core.operations.store_copy import copy_store
-from shared_core.records import MAIN, Position, Says, Snapshot, Summary, VectorRows
+from shared_core.records import (
+    MAIN,
+    Create,
+    Position,
+    Put,
+    Restored,
+    Says,
+    Snapshot,
+    Stretch,
+    Summary,
+    VectorRows,
+)
 from shared_core.store import Store
 from shared_core.testing import CountedStore, HashingEmbedder
 from shared_core.testing.oracle import Session, drafts
@@ -89,6 +100,33 @@ def test_sqlite_and_postgres_hold_the_same_after_a_copy(server: Server, seed: in
         assert list(differences(source, back)) == []
         RandomTalk(there, random, "a").steps(12)
         equal(there, back)
+
+
+def test_each_difference_is_named() -> None:
+    start = Position(0, 0)
+    changes: dict[str, Callable[[Store, int], object]] = {
+        "branches from number 2": lambda store, key: store.change(key, [Create("side", start)]),
+        "tags, stashes, moves or heads from number 1": lambda store, key: store.change(
+            key, [Put("tag", "here", start)]
+        ),
+        "what messages sum up from number 1": lambda store, key: store.restore(
+            key, Restored(covers=((start, Stretch(0, 0, 0)),))
+        ),
+        "forgotten ids from number 1": lambda store, key: store.restore(key, Restored(forgotten=("gone",))),
+        "summaries from number 1": lambda store, key: store.keep(key, Summary("u1", start, start, "u1", 1, NOON)),
+        "vectors from number 1": lambda store, key: store.keep(key, VectorRows("space", [(start, "h", b"34")])),
+        "vector spaces from number 1": lambda store, key: store.keep(key, VectorRows("other", [(start, "h", b"34")])),
+        "messages from number 2": lambda store, key: store.append(key, MAIN, drafts("u2")),
+    }
+    for what, change in changes.items():
+        with opened("sqlite") as source, opened("sqlite") as target:
+            session = Session(source)
+            session.append(MAIN, drafts("u1"))
+            source.keep(session.key, VectorRows("space", [(start, "hash", b"12")]))
+            equal(source, target)
+            change(target, target.sessions()[0].key)
+            for one, two in ((source, target), (target, source)):
+                assert next(differences(one, two)).endswith(f": {what}")
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.server)])
