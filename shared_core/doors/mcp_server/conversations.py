@@ -94,25 +94,16 @@ class Conversations:
             of_user: whether prompts of this memory search all conversations of the user.
 
         Raises:
-            ValueError: as for `writing`, or there is no user, or one conversation is served alone.
+            ValueError: as for `writing`.
             UnknownReferenceError: there is no such conversation or branch.
         """
         chosen = self.session_named(session)
         if session is not None and self._key(chosen) is None:
             there = ", ".join(repr(info.session_id) for info in self.sessions(NAMED)) or "none yet"
             raise UnknownReferenceError(f"there is no session {session!r}; the newest are: {there}")
-        if of_user:
-            self.require_user()
         with (self._wide if of_user else self._pool).use(chosen, self.user) as memory:
             _check_out(memory, branch)
             yield memory
-
-    def require_user(self) -> None:
-        """Raise a ValueError if not all conversations of a user can be searched."""
-        if self.only is not None:
-            raise ValueError(f'scope="user": this server serves the session {self.only!r} alone; use scope="session"')
-        if self.user is None:
-            raise ValueError('scope="user": this server has no user; use scope="session", or start it with --user')
 
     def sessions(self, limit: int) -> list[SessionInfo]:
         """Return the newest conversations of the user, at most so many."""

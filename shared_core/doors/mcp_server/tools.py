@@ -112,8 +112,6 @@ class Tools:
         max_tokens: MaxTokens = 2_000,
     ) -> str:  # fmt: skip
         """Find messages by their words or meaning, for example all that was said about a topic or on a day."""
-        if scope == "user":
-            self._conversations.require_user()
         with self._conversations.reading(session, branch) as memory:
             hits = memory.search(query, top_k, since=since, until=until, role=role, scope=scope, repeats=1)
             home = memory.session_id
