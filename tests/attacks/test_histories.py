@@ -109,7 +109,7 @@ def command(line: list[str], store: Path, attacker: Attacker) -> None:
         run([*line, *own])
     assert not OBEYED.search(out.getvalue() + err.getvalue()), (line, out.getvalue(), err.getvalue())
     assert "Traceback" not in err.getvalue()
-    if line[0] in ("log", "branches", "stats", "search", "sessions", "tags", "reflog"):
+    if line[0] in ("log", "show", "branches", "stats", "status", "search", "sessions", "reflog") or line == ["tag"]:
         with patch("sys.stdin", said), redirect_stdout(out := io.StringIO()), redirect_stderr(err):
             if run([*line, "--json", *own]) == 0:
                 json.loads(out.getvalue())
