@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from shared_core.stores.postgres.connections import adapt
-from shared_core.stores.postgres.transactions import Reader
+from shared_core.stores.postgres.transactions import Reader, given_values
 
 __all__ = ["Ran", "faults", "nodes", "numbered", "recording", "wrong_plans"]
 
@@ -39,7 +39,7 @@ def recording(*, others: bool = False) -> Iterator[dict[str, Ran]]:
 
     def noted(reader: Reader, sql: str, session: int | None, values: Mapping[str, Any] | None) -> Any:
         if others or session is not None:
-            found.setdefault(sql, Ran(reader._schema(sql), {"session": session, **(values or {})}))
+            found.setdefault(sql, Ran(reader._schema(sql), given_values(session, values)))
         return execute(reader, sql, session, values)
 
     Reader._execute = noted  # type: ignore[assignment]

@@ -47,14 +47,14 @@ from shared_core.recall.scope import Filter, RecallScope, RecallUnit
 from shared_core.recall.search import Searcher
 from shared_core.recall.settings import RecallRules
 from shared_core.recall.worth import Recall
-from shared_core.records import SessionInfo, Summary, title_of
+from shared_core.records import ALL, SessionInfo, Summary, title_of
 from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.session.checkout import Checkout, Past, Stamps, Writer
 from shared_core.session.forget import ForgetVerbs
 from shared_core.session.live import LiveSession, Sizer
 from shared_core.session.message_sequence import MessageSequence
 from shared_core.sharing.files import FileVerbs
-from shared_core.store import ALL, Store, give_title
+from shared_core.store import Store, give_title
 from shared_core.stores import open_store
 from shared_core.strippers import Stripper, strip, stripper_list
 from shared_core.summaries.requests import as_summarizer

@@ -13,8 +13,8 @@ from shared_core.events import as_hook
 from shared_core.index.cache import IndexCache
 from shared_core.memory import InfiniteMemory
 from shared_core.plugins.embedders import as_embedder
-from shared_core.records import SessionInfo
-from shared_core.store import ALL, Store
+from shared_core.records import ALL, SessionInfo
+from shared_core.store import Store
 from shared_core.stores import open_store
 
 Key = tuple[str | None, str]

@@ -1,6 +1,6 @@
 """What a store keeps, as frozen values: messages, their positions in the tree, branches, refs and summaries."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -10,6 +10,9 @@ from shared_core.messages import Message, storable
 
 MAIN = "main"
 """The name of the branch every session begins with."""
+
+ALL = 2**31
+"""A limit that is never reached."""
 
 
 class Position(NamedTuple):
@@ -297,7 +300,143 @@ class LineRead(NamedTuple):
     newest: list[Record]
 
 
-Query = State | Line | Criterion
+class Segments(NamedTuple):
+    """Ask for the segments with a larger number than `after`, in order of numbers; at most `limit`."""
+
+    after: int = -1
+    limit: int = ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Branches:
+    """Ask for all branches, in order of creation."""
+
+
+class Refs(NamedTuple):
+    """Ask for the newest refs of a kind, the newest first; all, or only those of one name."""
+
+    kind: RefKind
+    name: str | None = None
+    limit: int = ALL
+
+
+class Ids(NamedTuple):
+    """Ask for the messages with these ids, in the order asked; unknown ids are left out."""
+
+    ids: Sequence[str]
+
+
+class At(NamedTuple):
+    """Ask for the messages at these positions, in the order asked; empty positions are left out."""
+
+    positions: Sequence[Position]
+
+
+class Back(NamedTuple):
+    """Ask for the messages of the segment of `upto` no deeper than it, the deepest first; at most `limit`."""
+
+    upto: Position
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Ask for the positions and ids of all messages, in order of storing.
+
+    Nothing else of them need be readable, so that a session with a damaged message can be forgotten.
+    """
+
+
+class Count(NamedTuple):
+    """Ask how many messages some stretches hold."""
+
+    stretches: Collection[Stretch]
+
+
+class Covers(NamedTuple):
+    """Ask which messages sum up what, where either of the two is in one of these segments.
+
+    The answer is the position of a message, and a stretch that it sums up; by position, and of one message in its
+    order.
+    """
+
+    segments: Collection[int]
+
+
+class Vectors(NamedTuple):
+    """Ask for vectors of a space: those at some positions, in this order; or all after one, in order of positions.
+
+    A vector whose row is damaged comes with an empty hash and no bytes, so that it can be made again.
+    """
+
+    space: str
+    positions: Sequence[Position] | None = None
+    after: Position = Position(-1, -1)
+    limit: int = ALL
+
+
+class KnownVectors(NamedTuple):
+    """Ask for what need not be embedded again of some messages, given as position -> hash of the text to embed.
+
+    That is a message's own vector if it was made from the same text, else one of another message with that text.
+    """
+
+    space: str
+    hashes: Mapping[Position, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Spaces:
+    """Ask for the names of the vector spaces that hold vectors, the one written to last first."""
+
+
+class SnapshotOf(NamedTuple):
+    """Ask for the bytes of a snapshot, exactly as they were given; None if there is none of this name."""
+
+    name: str
+
+
+class Summaries(NamedTuple):
+    """Ask for the summaries that end in the segment of `upto` no deeper than it; at most `limit`.
+
+    The deepest comes first, and of one position the one that was kept last.
+    """
+
+    upto: Position
+    limit: int
+
+
+class ForgottenIds(NamedTuple):
+    """Ask for forgotten ids after one, or from the first; at most `limit`.
+
+    They come in an order of the store's, which is the same for the same ids in every database of its kind.
+    """
+
+    after: str | None
+    limit: int
+
+
+class AreForgotten(NamedTuple):
+    """Ask which of some ids are forgotten."""
+
+    ids: Collection[str]
+
+
+class ForgottenSince(NamedTuple):
+    """Ask for what was `Forgotten` since an epoch: of all calls; None if a store does not know all of it."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Ask for the counts "messages", "turns", "branches", "segments", "vectors" and "forgotten" of a session."""
+
+
+Query = (
+    State | Line | Criterion | Segments | Branches | Refs | Ids | At | Back | Stored | Count | Covers | Vectors
+    | KnownVectors | Spaces | SnapshotOf | Summaries | ForgottenIds | AreForgotten | ForgottenSince | Counts
+)  # fmt: skip
 """What `Store.read` answers."""
 
 

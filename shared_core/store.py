@@ -3,27 +3,38 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from functools import partial
-from itertools import count
-from typing import Any
+from typing import Any, TypeVar
+
+from typing_extensions import TypeIs
 
 from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.records import (
+    ALL,
     MAIN,
     ROOT,
     After,
     Appended,
+    AreForgotten,
+    At,
+    Back,
     Branch,
+    Branches,
     Change,
+    Count,
+    Counts,
+    Covers,
     Criterion,
     Derived,
     Draft,
     Drop,
     Forgotten,
+    ForgottenIds,
+    ForgottenSince,
+    Ids,
     KnownBranch,
-    Line,
-    LineRead,
+    KnownVectors,
     MainChanges,
     MainNews,
     Mark,
@@ -33,25 +44,31 @@ from shared_core.records import (
     Record,
     Ref,
     RefKind,
+    Refs,
     Restored,
     Says,
     Segment,
+    Segments,
     SessionInfo,
     SessionKey,
     SessionState,
+    SnapshotOf,
+    Spaces,
     State,
+    Stored,
     Stretch,
+    Summaries,
     Summary,
     VectorRow,
     VectorRows,
+    Vectors,
     title_of,
 )
 
 PAGE = 1_000
 """Messages read at a time."""
 
-ALL = 2**31
-"""A limit that is never reached."""
+Answer = TypeVar("Answer")
 
 
 class Store(ABC):
@@ -148,41 +165,32 @@ class Store(ABC):
         return sorted(found, key=lambda info: info.last, reverse=True)[: max(limit, 0)]
 
     @abstractmethod
-    def state(self, session: int, branch: str | None = None) -> SessionState:
-        """Return the session's state in one read; `head` is None if `branch` is None or does not exist."""
-
-    def read(self, session: int, *queries: Query) -> Any:
+    def read(self, session: int, *queries: Query) -> list[Any]:
         """Return the answers to several queries, in their order: of one moment, and in one round trip.
 
-        By default, this answers one after the other, so that they may be of several moments. Ask for the state first:
-        what is forgotten after that is told by the next state.
-
-        Returns:
-            For `State` the `SessionState`, for `Line` the `LineRead`, and for each criterion what `find` returns.
+        Each query says what its answer is, and most have a method of this class that asks for it alone. What follows
+        from a message that is missing may take another round trip.
 
         Raises:
             UnknownReferenceError: there is no such position as a `Line` asks for.
         """
-        return [self._answer(session, query) for query in queries]
 
-    def _answer(self, session: int, query: Query) -> SessionState | LineRead | list[Record]:
-        match query:
-            case State():
-                return self.state(session, query.branch)
-            case Line():
-                return self._line(session, query)
-            case _:
-                return self.find(session, query)
+    def _one(self, session: int, query: Query) -> Answer:  # type: ignore[type-var]  # the caller says which
+        answer: Answer = self.read(session, query)[0]
+        return answer
 
-    def _line(self, session: int, line: Line) -> LineRead:
-        head = self.state(session, line.head).head if isinstance(line.head, str) else line.head
-        found = segments_to(head, lambda one: line.known[one] if one in line.known else self.segment(session, one))
-        segments = {segment.segment: segment for segment in found}
-        newest: list[Record] = []
-        while head is not None and len(newest) < line.newest:
-            newest += self.newest(session, head, line.newest - len(newest))
-            head = segments[head.segment].parent if segments[head.segment].merged is None else None
-        return LineRead([segment for number, segment in segments.items() if number not in line.known], newest)
+    def state(self, session: int, branch: str | None = None) -> SessionState:
+        """Return the session's state; `head` is None if `branch` is None or does not exist."""
+        return self._one(session, State(branch))
+
+    def stats(self, session: int) -> Mapping[str, int]:
+        """Return the `Counts` of what the session holds, and "bytes": the size of the whole database."""
+        counts: dict[str, int] = self._one(session, Counts())
+        return counts | {"bytes": self.size()}
+
+    @abstractmethod
+    def size(self) -> int:
+        """Return the bytes that the whole database takes."""
 
     def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
         """Return the sessions of a user that may have changed since an answer of this method, in one read.
@@ -224,44 +232,26 @@ class Store(ABC):
             found[session] = MainNews(state, line, self.spaces(session), records, vectors)
         return found
 
-    @abstractmethod
-    def stats(self, session: int) -> Mapping[str, int]:
-        """Return what the session holds and what the whole database takes.
-
-        Returns:
-            Counts under "messages", "turns" (those that a user message opened), "branches", "segments", "vectors" and
-            "forgotten"; "bytes" is the size of the database, all sessions included.
-        """
-
     # The tree
 
-    @abstractmethod
     def segment(self, session: int, segment: int) -> Segment:
         """Return one segment; UnknownReferenceError if there is none. `parent` never changes, `tip` may grow."""
+        for found in self.segments(session, segment - 1, 1):
+            if found.segment == segment:
+                return found
+        raise UnknownReferenceError(f"there is no segment {segment!r} in session {session!r}")
 
     def segments(self, session: int, after: int, limit: int) -> list[Segment]:
-        """Return at most `limit` segments with a larger number than `after`, in order of numbers.
+        """Ask for `Segments`."""
+        return self._one(session, Segments(after, limit))
 
-        By default, this reads all segments one by one.
-        """
-        left = self.stats(session)["segments"]
-        found: list[Segment] = []
-        for number in count():
-            if not left or len(found) >= limit:
-                return found
-            with suppress(UnknownReferenceError):
-                segment = self.segment(session, number)
-                left -= 1
-                found += [segment] if number > after else []
-        return found
-
-    @abstractmethod
     def branches(self, session: int) -> list[Branch]:
-        """Return all branches, in order of creation."""
+        """Ask for `Branches`."""
+        return self._one(session, Branches())
 
-    @abstractmethod
-    def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = 1_000_000) -> list[Ref]:
-        """Return the newest tags, stashes, moves or heads, the newest first; all, or only those of one name."""
+    def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = ALL) -> list[Ref]:
+        """Ask for `Refs`."""
+        return self._one(session, Refs(kind, name, limit))
 
     @abstractmethod
     def change(self, session: int, changes: Sequence[Change]) -> None:
@@ -330,9 +320,9 @@ class Store(ABC):
             StoreError: the store cannot hold a message; the error names its id. Nothing is written.
         """
 
-    @abstractmethod
     def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
-        """Return the messages with these ids or at these positions, in the order asked; unknown keys are left out."""
+        """Ask for the messages with these `Ids`, or `At` these positions."""
+        return self._one(session, At(keys) if _are_positions(keys) else Ids(keys))
 
     def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
         """Return the messages at some positions of some sessions, if nothing was forgotten meanwhile; one read.
@@ -354,17 +344,8 @@ class Store(ABC):
         return found
 
     def stored(self, session: int) -> list[tuple[Position, str]]:
-        """Return the positions and ids of all messages of a session, in order of storing.
-
-        Nothing else of them need be readable, so that a session with a damaged message can be forgotten. By default,
-        this reads the messages.
-        """
-        found: list[tuple[Position, str]] = []
-        seq = 0
-        while records := self.find(session, After(seq, PAGE)):
-            found += [(record.position, record.message.id or "") for record in records]
-            seq = records[-1].seq
-        return found
+        """Ask for what is `Stored`."""
+        return self._one(session, Stored())
 
     def check_absent(self, session: int, ids: Collection[str]) -> None:
         """Raise StoreError if one of these messages, which `get` has not found, is stored after all.
@@ -374,30 +355,20 @@ class Store(ABC):
         return
 
     def count(self, session: int, stretches: Collection[Stretch]) -> int:
-        """Return how many messages these stretches hold. By default, this reads them all."""
-        found = 0
-        for stretch in stretches:
-            upto = stretch.upto
-            while upto >= stretch.start and (records := self.newest(session, Position(stretch.segment, upto), PAGE)):
-                found += sum(record.position.depth >= stretch.start for record in records)
-                upto = records[-1].position.depth - 1
-        return found
+        """Ask for the `Count` of messages in some stretches."""
+        return self._one(session, Count(stretches))
 
-    @abstractmethod
     def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
-        """Return at most `limit` messages of the segment `upto.segment` with depth <= `upto.depth`, newest first."""
+        """Ask for the messages `Back` from a position."""
+        return self._one(session, Back(upto, limit))
 
-    @abstractmethod
     def find(self, session: int, criterion: Criterion) -> list[Record]:
         """Return the messages that meet a criterion, of all branches, in order of storing."""
+        return self._one(session, criterion)
 
-    @abstractmethod
     def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
-        """Return which messages sum up what, where either of the two is in one of these segments.
-
-        Returns:
-            The position of a message, and a stretch that it sums up; by position, and of one message in its order.
-        """
+        """Ask for `Covers`."""
+        return self._one(session, Covers(segments))
 
     # What is derived from messages
 
@@ -430,51 +401,37 @@ class Store(ABC):
         """
         return frozenset(one for one, some in rows.items() if self.keep(one, VectorRows(space, some), epochs[one]))
 
-    @abstractmethod
     def vectors(
-        self, session: int, space: str, positions: Sequence[Position] | None = None, *,
-        hashes: Collection[str] | None = None,
+        self, session: int, space: str, positions: Sequence[Position] | None = None
     ) -> Iterator[VectorRow]:  # fmt: skip
-        """Iterate over vectors of a space; the store may be used meanwhile, and the iterator be left open.
+        """Iterate over `Vectors` of a space; the store may be used meanwhile, and the iterator be left open."""
+        if positions is None:
+            return self._all_vectors(session, space)
+        found: list[VectorRow] = self._one(session, Vectors(space, positions))
+        return iter(found)
 
-        A vector whose row is damaged comes with an empty hash and no bytes, so that it can be made again.
-
-        Args:
-            session: the key.
-            space: the name of the vector space.
-            positions: only those of these messages, in this order; None: all, in the order of positions.
-            hashes: instead, one vector for each of these hashes that was embedded before.
-        """
+    def _all_vectors(self, session: int, space: str) -> Iterator[VectorRow]:
+        last = Position(-1, -1)
+        page: list[VectorRow]
+        while page := self._one(session, Vectors(space, None, last, PAGE)):
+            yield from page
+            last = page[-1][0]
 
     def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
-        """Return what need not be embedded again of some messages, in one read.
+        """Ask for `KnownVectors`."""
+        return self._one(session, KnownVectors(space, hashes))
 
-        That is a message's own vector if it was made from the same text, else one of another message with that text. By
-        default, this calls `vectors` once or twice.
-
-        Args:
-            session: the key.
-            space: the name of the vector space.
-            hashes: position -> hash of the text to embed, as in `VectorRows`.
-        """
-        own = [row for row in self.vectors(session, space, list(hashes)) if hashes[row[0]] == row[1]]
-        left = hashes.keys() - {position for position, _, _ in own}
-        return own + list(self.vectors(session, space, hashes={hashes[one] for one in left})) if left else own
-
-    @abstractmethod
     def spaces(self, session: int) -> list[str]:
-        """Return the names of the vector spaces that hold vectors, the one written to last first."""
+        """Ask for the `Spaces`."""
+        return self._one(session, Spaces())
 
-    @abstractmethod
     def snapshot(self, session: int, name: str) -> bytes | None:
-        """Return the bytes of a snapshot, exactly as they were given to `keep`, or None."""
+        """Ask for the bytes of a snapshot, `SnapshotOf`."""
+        return self._one(session, SnapshotOf(name))
 
-    @abstractmethod
     def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
-        """Return at most `limit` summaries that end in the segment `upto.segment` at a depth <= `upto.depth`.
-
-        The deepest comes first, and of one position the one that was kept last.
-        """
+        """Ask for `Summaries`."""
+        return self._one(session, Summaries(upto, limit))
 
     # Forgetting
 
@@ -497,31 +454,17 @@ class Store(ABC):
                 segment without a parent, so that no position is used twice. Ids stay forgotten.
         """
 
-    @abstractmethod
     def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
-        """Return at most `limit` forgotten ids, in an order of the store's; `after`: the last one read.
-
-        The order is the same for the same ids, in every database of this kind.
-        """
+        """Ask for `ForgottenIds`."""
+        return self._one(session, ForgottenIds(after, limit))
 
     def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
-        """Return what was forgotten since an epoch, so that an index can take it out instead of being built anew.
-
-        A store remembers this of calls of `forget` that erased a few messages. By default, none does.
-
-        Returns:
-            The positions that `forget` was given since then, of all calls; None if they are not all known.
-        """
-        return None
+        """Return what was forgotten since an epoch, so that an index can take it out instead of being built anew."""
+        return self._one(session, ForgottenSince(epoch))
 
     def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
-        """Return those of some ids that are forgotten. By default, this reads all forgotten ids."""
-        found, wanted = set[str](), set(ids)
-        page = self.forgotten(session, None, PAGE) if wanted else []
-        while page:
-            found |= wanted.intersection(page)
-            page = self.forgotten(session, page[-1], PAGE)
-        return found
+        """Return those of some ids that are forgotten."""
+        return self._one(session, AreForgotten(ids))
 
     def watch(self, session: int) -> Callable[[], bool]:
         """Return a function that says whether something of the session has been forgotten since this call.
@@ -571,6 +514,10 @@ class Store(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release what is held; closing twice is fine."""
+
+
+def _are_positions(keys: Sequence[str] | Sequence[Position]) -> TypeIs[Sequence[Position]]:
+    return bool(keys) and not isinstance(keys[0], str)
 
 
 def give_title(store: Store, session: int, title: str | None) -> None:

@@ -7,6 +7,7 @@ from typing import ParamSpec, TypeVar, get_args
 
 from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
 from shared_core.records import (
+    ALL,
     MAIN,
     ROOT,
     After,
@@ -23,7 +24,7 @@ from shared_core.records import (
     VectorRows,
 )
 from shared_core.sharing.transfer import parents_first, segments_for
-from shared_core.store import ALL, PAGE, Store
+from shared_core.store import PAGE, Store
 from shared_core.stores.gaps import missing, runs
 from shared_core.stores.row_values import WRONG, DamagedRow
 

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from shared_core.errors import DuplicateError
 from shared_core.records import (
+    ALL,
     Branch,
     Change,
     Delete,
@@ -32,7 +33,7 @@ from shared_core.sharing.transfer import (
     tree_now,
     write_page,
 )
-from shared_core.store import ALL, Store
+from shared_core.store import Store
 
 MARK = "copied"
 """The name of the snapshot in which a copy notes where it comes from; forgetting removes it with all others."""

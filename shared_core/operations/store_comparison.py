@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain, islice, zip_longest
 
-from shared_core.records import Position
+from shared_core.records import ALL, Position
 from shared_core.sharing.transfer import forgotten_of, pages, read_tree, records_of
-from shared_core.store import ALL, Store
+from shared_core.store import Store
 
 
 def differences(first: Store, second: Store, *, users: Collection[str | None] | None = None) -> Iterator[str]:

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import NamedTuple, TypeVar, get_args
 
 from shared_core.records import (
+    ALL,
     After,
     Position,
     Record,
@@ -17,7 +18,7 @@ from shared_core.records import (
     Stretch,
     VectorRows,
 )
-from shared_core.store import ALL, PAGE, Store
+from shared_core.store import PAGE, Store
 
 Item = TypeVar("Item")
 

@@ -16,26 +16,30 @@ from shared_core.errors import StoreError, warn
 from shared_core.messages import Message
 from shared_core.records import Forgotten, Position, Record, Ref, Segment, SessionKey, Summary, VectorRow
 
-Damaged = Callable[[str, str], StoreError]
-"""Takes what is damaged, and why; returns the error, which says what to do with a database of this kind."""
-
 WRONG = "its checksum is wrong"
 """What is said of a row that does not hold what was written."""
+
+
+ADVICE = (
+    "the database is damaged: restore it from a backup, or run `infinite-memory doctor`, which lists what is damaged "
+    "and saves the rest"
+)
+"""What to do about damage."""
 
 
 class DamagedRow(StoreError):
     """A row that cannot be read, or is missing: what it is, why, and in the message also what to do."""
 
-    def __init__(self, what: str, why: str, advice: str) -> None:
-        super().__init__(f"{what} cannot be read: {why}; {advice}")
+    def __init__(self, what: str, why: str = WRONG) -> None:
+        super().__init__(f"{what} cannot be read: {why}; {ADVICE}")
         self.what = what
         self.why = why
 
 
-def lost_messages(damaged: Damaged, session: SessionKey | None, before: str | None) -> StoreError:
+def lost_messages(session: SessionKey | None, before: str | None) -> DamagedRow:
     """Return the error that says that messages are missing; `before`: the id of the one that was before them."""
     whose = "a session" if session is None else f"session {session.session_id!r}"
-    return damaged(
+    return DamagedRow(
         f"messages of {whose}", f"missing {'at the beginning' if before is None else f'after message {before!r}'}"
     )
 
@@ -54,7 +58,7 @@ def _form(count: int) -> str:
     return "%s\0" * count
 
 
-def vector_checksum(segment: int, depth: int, hash_: str | bytes, vector: bytes) -> int | None:
+def vector_checksum(segment: int, depth: int, hash_: str, vector: bytes) -> int | None:
     """Return the checksum of a stored vector; None if the row holds no bytes at all."""
     return zlib.crc32(vector, checksum_of((segment, depth, hash_))) if isinstance(vector, bytes) else None
 
@@ -116,37 +120,35 @@ def segment_values(session: int, segment: Segment) -> tuple[Any, ...]:
     return (session, segment.segment, *parent, *merged, segment.base, segment.turn_shift)
 
 
-def read_segment(damaged: Damaged, session: int, row: tuple[Any, ...]) -> Segment:
+def read_segment(session: int, row: tuple[Any, ...]) -> Segment:
     """Return a segment; StoreError if it is damaged.
 
     Args:
-        damaged: of the database.
         session: the key of its session.
         row: number, parent segment and depth, tip, merged segment and depth, base, shift of turns, and checksum.
     """
     number, *tree, checksum = row
-    check_row(damaged, "segment", number, checksum, (session, number, *tree[:2], *tree[3:]))
+    check_row("segment", number, checksum, (session, number, *tree[:2], *tree[3:]))
     return Segment(number, position_of(*tree[:2]), tree[2], position_of(*tree[3:5]), *tree[5:])
 
 
-def read_ref(damaged: Damaged, session: int, row: tuple[Any, ...]) -> Ref:
+def read_ref(session: int, row: tuple[Any, ...]) -> Ref:
     """Return a ref; StoreError if it is damaged.
 
     Args:
-        damaged: of the database.
         session: the key of its session.
         row: number, kind, name, segment, depth, base segment, base depth, note, time and checksum.
     """
     number, kind, name, segment, depth, base_segment, base_depth, note, created_at, checksum = row
-    check_row(damaged, kind, name, checksum, (session, *row[1:8]))
+    check_row(kind, name, checksum, (session, *row[1:8]))
     position, base = position_of(segment, depth), position_of(base_segment, base_depth)
     return Ref(number, kind, name, position, base, note, created_at)
 
 
-def check_row(damaged: Damaged, what: str, name: object, checksum: int | None, values: tuple[Any, ...]) -> None:
+def check_row(what: str, name: object, checksum: int | None, values: tuple[Any, ...]) -> None:
     """Raise StoreError if the checksum of a row is wrong; rows of an older schema have none."""
     if checksum not in (None, checksum_of(values)):
-        raise damaged(f"{what} {name!r} of session number {values[0]}", WRONG)
+        raise DamagedRow(f"{what} {name!r} of session number {values[0]}")
 
 
 def summary_values(summary: Summary) -> tuple[Any, ...]:
@@ -157,11 +159,11 @@ def summary_values(summary: Summary) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def read_summary(damaged: Damaged, row: tuple[Any, ...]) -> Summary:
+def read_summary(row: tuple[Any, ...]) -> Summary:
     """Return a summary from its `summary_values` and their checksum; StoreError if it is damaged."""
     said, segment, depth, along_segment, along_depth, last_id, messages, created_at, counter, tokens, checksum = row
     if checksum not in (None, checksum_of(row[:-1])):
-        raise damaged(f"the summary up to message {last_id!r}", WRONG)
+        raise DamagedRow(f"the summary up to message {last_id!r}")
     return Summary(
         said, Position(segment, depth), Position(along_segment, along_depth), last_id,
         messages, datetime.fromisoformat(created_at), counter, tokens,
@@ -202,10 +204,10 @@ def message_values(session: int, record: Record) -> tuple[Any, ...]:
     )
 
 
-def shown_record(damaged: Damaged, row: tuple[Any, ...]) -> Record | None:
+def shown_record(row: tuple[Any, ...]) -> Record | None:
     """Return the record in a row, to describe its session; None, with a `RuntimeWarning`, if the row is damaged."""
     try:
-        return read_record(damaged, row)
+        return read_record(row)
     except StoreError as error:
         warn(str(error))
         return None
@@ -226,7 +228,7 @@ def span_of(first: str, last: str) -> tuple[datetime, datetime]:
     return times[0], times[-1]
 
 
-def read_record(damaged: Damaged, row: tuple[Any, ...]) -> Record:
+def read_record(row: tuple[Any, ...]) -> Record:
     """Return the record in `message_values`, their checksum and whether it is alone, without validating it again.
 
     Raises:
@@ -235,7 +237,7 @@ def read_record(damaged: Damaged, row: tuple[Any, ...]) -> Record:
     _, segment, depth, seq, id_, turn_id, turn_no, role, created_at, _, *others = row
     counter, tokens, picked_from, name, content, extra, checksum, alone = others
     if checksum != checksum_of(row[:-2]):
-        raise damaged(f"message {id_!r}", WRONG)
+        raise DamagedRow(f"message {id_!r}")
     try:
         fields = {
             "role": role,
@@ -249,7 +251,7 @@ def read_record(damaged: Damaged, row: tuple[Any, ...]) -> Record:
         if extra is not None:
             fields.update(_decoded(json.loads(extra)))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise damaged(f"message {id_!r}", str(error)) from error
+        raise DamagedRow(f"message {id_!r}", str(error)) from error
     return Record(
         message=_BLANK.replace(**fields),
         position=Position(segment, depth),

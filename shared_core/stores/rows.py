@@ -2,28 +2,60 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from shared_core.errors import UnknownReferenceError
 from shared_core.records import (
-    Branch,
-    Criterion,
-    Forgotten,
-    MainChanges,
-    Mark,
-    Newest,
+    ALL,
+    Back,
+    Derived,
+    Line,
+    LineRead,
     Position,
+    Query,
     Record,
     Ref,
-    RefKind,
     Segment,
-    SessionInfo,
+    Segments,
     SessionKey,
-    SessionState,
+    State,
     Stretch,
-    Summary,
-    VectorRow,
 )
-from shared_core.store import ALL
+from shared_core.store import segments_to
+
+
+class End(NamedTuple):
+    """Ask for the `BranchEnd` of a branch; None if there is no such branch."""
+
+    branch: str
+
+
+class NewestQuestion(NamedTuple):
+    """Ask for the turn of the deepest user message in a stretch, as a `Newest`; None without one."""
+
+    stretch: Stretch
+
+
+class TurnNumber(NamedTuple):
+    """Ask for the number of a turn if one of its messages is in the segment of `upto` and no deeper; else None."""
+
+    turn_id: str
+    upto: Position
+
+
+@dataclass(frozen=True, slots=True)
+class NextSegment:
+    """Ask for the number of the next segment: one more than the largest there is, 0 for the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reaches:
+    """Ask for the `SummaryReach` of every summary of a session."""
+
+
+RowQuery = Query | End | NewestQuestion | TurnNumber | NextSegment | Reaches
+"""What `Rows.ask` answers."""
 
 
 class BranchEnd(NamedTuple):
@@ -61,14 +93,20 @@ class Rows(ABC):
     exist, reading finds nothing. Every method raises `StoreError` when the database cannot be read or written.
     """
 
-    # Sessions
+    @abstractmethod
+    def ask(self, session: int, query: RowQuery) -> Any:
+        """Return the answer to any query but a `Line`; for `State` None if there is no such session."""
+
+    def ask_all(self, session: int, queries: Sequence[Query]) -> list[Any]:
+        """Return the answers to several queries; a database that is a round trip away asks for all of them at once."""
+        return [line_of(self, session, one) if isinstance(one, Line) else self.ask(session, one) for one in queries]
 
     @abstractmethod
     def session(self, user_id: str | None, session_id: str) -> int | None:
         """Return the key of a session, or None."""
 
     @abstractmethod
-    def sessions(self, user_ids: Collection[str | None] | None, after: int = 0, limit: int = 2**31) -> list[SessionKey]:
+    def sessions(self, user_ids: Collection[str | None] | None, after: int = 0, limit: int = ALL) -> list[SessionKey]:
         """Return at most `limit` sessions of some users whose key is larger than `after`, oldest first.
 
         `user_ids`: None for everybody's.
@@ -82,46 +120,18 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def session_key(self, session: int) -> SessionKey | None:
-        """Return the user and the name of a session, or None if there is no such session."""
-
-    @abstractmethod
     def rename_sessions(self, names: Mapping[int, str]) -> None:
         """Give sessions other names, all at once; the names of a user differ afterwards as before."""
 
     @abstractmethod
-    def state(self, session: int, branch: str | None) -> SessionState | None:
-        """Return the state of a session, in one read; None if there is no such session."""
-
-    @abstractmethod
-    def raise_version(self, session: int) -> None:
-        """Raise the version of a session by one, if there is such a session; inserting messages raises it, too."""
-
-    @abstractmethod
-    def counts(self, session: int) -> dict[str, int]:
-        """Return what `Store.stats` returns, but for "bytes"."""
+    def raise_version(self, session: int, seq: int = 0) -> None:
+        """Raise the version of a session, if there is one, and the number of its newest message to at least `seq`."""
 
     # The tree: segments, branches and refs
 
     @abstractmethod
-    def segment(self, session: int, segment: int) -> Segment | None:
-        """Return one segment, or None; its `tip` is the deepest position that has ever held a message."""
-
-    @abstractmethod
-    def next_segment(self, session: int) -> int:
-        """Return the number of the next segment: one more than the largest there is, 0 for the first."""
-
-    @abstractmethod
     def put_segment(self, session: int, segment: Segment) -> None:
         """Insert a segment; if there is one of this number, only raise its tip to that of the one given."""
-
-    @abstractmethod
-    def end(self, session: int, branch: str) -> BranchEnd | None:
-        """Return the end of a branch, in one read; None if there is no such branch."""
-
-    @abstractmethod
-    def branches(self, session: int) -> list[Branch]:
-        """Return all branches, in order of creation."""
 
     @abstractmethod
     def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
@@ -140,10 +150,6 @@ class Rows(ABC):
         """Delete a branch."""
 
     @abstractmethod
-    def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = ALL) -> list[Ref]:
-        """Return the newest refs of a kind, the newest first; all, or only those of one name."""
-
-    @abstractmethod
     def insert_ref(self, session: int, ref: Ref) -> None:
         """Insert a ref under a new number, larger than any before in the database; without `created_at`, as of now."""
 
@@ -154,48 +160,18 @@ class Rows(ABC):
     # Messages
 
     @abstractmethod
-    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
-        """Return the messages with these ids, each once, in any order."""
-
-    @abstractmethod
-    def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
-        """Return the messages at these positions, in the order asked."""
-
-    @abstractmethod
-    def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
-        """Return the messages of the segment of `upto` no deeper than it, the deepest first."""
-
-    @abstractmethod
-    def find(self, session: int, criterion: Criterion) -> list[Record]:
-        """Return the messages that meet a criterion, in order of storing."""
-
-    @abstractmethod
-    def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
-        """Return what `Store.covers` returns."""
-
-    @abstractmethod
-    def newest_question(self, session: int, stretch: Stretch) -> Newest | None:
-        """Return the turn of the deepest user message in a stretch."""
-
-    @abstractmethod
-    def turn_number(self, session: int, turn_id: str, upto: Position) -> int | None:
-        """Return the number of a turn if one of its messages is in the segment of `upto` and no deeper than it."""
-
-    @abstractmethod
     def insert_records(
         self, session: int, records: Sequence[Record], covers: Sequence[tuple[Position, Stretch]] = ()
     ) -> None:
-        """Insert messages, and what they and others sum up, in this order.
+        """Insert messages, and what they and others sum up, in this order; the tips of their segments grow.
+
+        The version, and the number of the session's newest message, grow, too.
 
         Raises:
             DuplicateError: an id, a position or a number is taken.
             UnknownReferenceError: there is no such segment, or no message that is said to sum something up.
             StoreError: a message cannot be stored; the error names its id.
         """
-
-    @abstractmethod
-    def raise_number(self, session: int, seq: int) -> None:
-        """Have the number of the session's newest message be at least this one, whether or not there is a message."""
 
     def note_empty(self, session: int, stretches: Sequence[Stretch], numbers: Sequence[range]) -> None:
         """Note positions, and numbers of messages, that hold nothing on purpose.
@@ -217,99 +193,42 @@ class Rows(ABC):
         """
 
     @abstractmethod
-    def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
-        """Return forgotten ids, in a fixed order; `after`: the last one read."""
-
-    @abstractmethod
-    def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
-        """Return those of some ids that have been forgotten."""
-
-    @abstractmethod
     def insert_tombstones(self, session: int, ids: Sequence[str]) -> None:
         """Note ids as forgotten, but for those of messages that are stored."""
 
     # What is derived
 
     @abstractmethod
-    def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
-        """Insert or replace the vectors of messages that exist; the space becomes the newest."""
+    def put(self, session: int, derived: Derived) -> None:
+        """Insert or replace vectors of messages that exist, whose space becomes the newest, or a snapshot.
 
-    @abstractmethod
-    def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
-        """Return the vectors of messages, in the order asked."""
-
-    @abstractmethod
-    def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
-        """Return the vectors of positions larger than `after`, in order."""
-
-    @abstractmethod
-    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
-        """Return one vector for each of some hashes that has any."""
-
-    @abstractmethod
-    def spaces(self, session: int) -> list[str]:
-        """Return the vector spaces that hold vectors, the one written to last first."""
-
-    @abstractmethod
-    def put_snapshot(self, session: int, name: str, data: bytes) -> None:
-        """Insert or replace a snapshot."""
-
-    @abstractmethod
-    def snapshot(self, session: int, name: str) -> bytes | None:
-        """Return a snapshot, or None."""
-
-    @abstractmethod
-    def insert_summary(self, session: int, summary: Summary) -> None:
-        """Insert a summary beside those that are there."""
-
-    @abstractmethod
-    def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
-        """Return the summaries of the segment of `upto` no deeper than it, the deepest first, then the newest."""
-
-    @abstractmethod
-    def summary_reaches(self, session: int) -> list[SummaryReach]:
-        """Return all summaries of a session without their texts."""
+        A summary is inserted beside those that are there.
+        """
 
 
-class IndexedRows(Rows):
-    """The rows of a database that finds with an index what `Store` finds by reading everything."""
+def segment_at(rows: Rows, session: int, segment: int) -> Segment:
+    """Return a segment; UnknownReferenceError if there is none of this number."""
+    found = find_segment(rows, session, segment)
+    if found is None:
+        raise UnknownReferenceError(f"there is no segment {segment!r} in session {session!r}")
+    return found
 
-    @abstractmethod
-    def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
-        """Return what `Store.users` does."""
 
-    @abstractmethod
-    def sessions_named(self, session_id: str) -> list[SessionKey]:
-        """Return the sessions of this name, of all users, oldest first."""
+def find_segment(rows: Rows, session: int, segment: int) -> Segment | None:
+    """Return a segment; None if there is none of this number."""
+    found: list[Segment] = rows.ask(session, Segments(segment - 1, 1))
+    return found[0] if found and found[0].segment == segment else None
 
-    @abstractmethod
-    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
-        """Return what `Store.sessions_with` does."""
 
-    @abstractmethod
-    def overview(self, user_ids: Collection[str | None], limit: int) -> list[SessionInfo]:
-        """Return what `Store.overview` does."""
-
-    @abstractmethod
-    def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
-        """Return what `Store.main_changes` returns."""
-
-    @abstractmethod
-    def segments(self, session: int, after: int, limit: int) -> list[Segment]:
-        """Return the segments with a larger number than `after`, in order."""
-
-    @abstractmethod
-    def session_keys(self) -> list[int]:
-        """Return what `Store.session_keys` returns."""
-
-    @abstractmethod
-    def stored(self, session: int) -> list[tuple[Position, str]]:
-        """Return what `Store.stored` returns; no checksum is looked at."""
-
-    @abstractmethod
-    def count(self, session: int, stretches: Collection[Stretch]) -> int:
-        """Return how many messages some stretches hold."""
-
-    @abstractmethod
-    def forgotten_since(self, session: int, epoch: int) -> Forgotten | None:
-        """Return what `Store.forgotten_since` returns."""
+def line_of(rows: Rows, session: int, line: Line) -> LineRead:
+    """Answer a `Line` by other queries, segment by segment."""
+    state = rows.ask(session, State(line.head)) if isinstance(line.head, str) else None
+    head: Position | None = line.head if not isinstance(line.head, str) else state and state.head
+    known = line.known
+    found = segments_to(head, lambda one: known[one] if one in known else segment_at(rows, session, one))
+    segments = {segment.segment: segment for segment in found}
+    newest: list[Record] = []
+    while head is not None and len(newest) < line.newest:
+        newest += rows.ask(session, Back(head, line.newest - len(newest)))
+        head = segments[head.segment].parent if segments[head.segment].merged is None else None
+    return LineRead([segment for number, segment in segments.items() if number not in known], newest)

@@ -11,12 +11,15 @@ from shared_core.messages import Message, content_of
 from shared_core.records import (
     MAIN,
     Appended,
+    AreForgotten,
+    Branches,
     Change,
     Create,
     Delete,
     Draft,
     Drop,
     Expect,
+    Ids,
     Merge,
     Move,
     Newest,
@@ -24,22 +27,27 @@ from shared_core.records import (
     Put,
     Record,
     Ref,
+    Refs,
     Rename,
     Restored,
     Segment,
+    State,
     Stretch,
 )
 from shared_core.session.paths import Span, beginning, walk
 from shared_core.session.turns import assign_turns
-from shared_core.stores.rows import BranchEnd, Rows, SummaryReach
-
-
-def segment_at(rows: Rows, session: int, segment: int) -> Segment:
-    """Return a segment; UnknownReferenceError if there is none of this number."""
-    found = rows.segment(session, segment)
-    if found is None:
-        raise UnknownReferenceError(f"there is no segment {segment!r} in session {session!r}")
-    return found
+from shared_core.stores.rows import (
+    BranchEnd,
+    End,
+    NewestQuestion,
+    NextSegment,
+    Reaches,
+    Rows,
+    SummaryReach,
+    TurnNumber,
+    find_segment,
+    segment_at,
+)
 
 
 def check_position(rows: Rows, session: int, position: Position) -> None:
@@ -60,7 +68,7 @@ def newest_turn(rows: Rows, session: int, head: Position) -> tuple[Newest, int]:
 def newest_of(rows: Rows, session: int, spans_back: Iterable[Span]) -> tuple[Newest, int]:
     """Return the turn of the newest user message of some spans, newest span first, and its number on their path."""
     for span in spans_back:
-        found = rows.newest_question(session, Stretch(span.segment, span.start, span.upto))
+        found: Newest | None = rows.ask(session, NewestQuestion(span.stretch))
         if found is not None:
             return found, found.turn_no + span.turn_shift
     return Newest(None, -1), -1
@@ -69,7 +77,7 @@ def newest_of(rows: Rows, session: int, spans_back: Iterable[Span]) -> tuple[New
 def named_turn(rows: Rows, session: int, turn: str, head: Position) -> Newest:
     """Return a turn that has a message on the path that ends at `head`; UnknownReferenceError if there is none."""
     for end in _ancestry(rows, session, head):
-        number = rows.turn_number(session, turn, end)
+        number = rows.ask(session, TurnNumber(turn, end))
         if number is not None:
             return Newest(turn, number)
     raise UnknownReferenceError(f"there is no turn {turn!r} on this branch; give the id of its user message")
@@ -135,7 +143,7 @@ def covering(rows: Rows, session: int, positions: Sequence[Position]) -> list[in
     covered = cache(partial(_covered, segment_of))
     return [
         reach.number
-        for reach in rows.summary_reaches(session)
+        for reach in rows.ask(session, Reaches())
         if any(map(partial(_holds, depths), covered(reach._replace(number=0))))
     ]
 
@@ -157,7 +165,7 @@ def _holds(depths: Mapping[int, Sequence[int]], span: Span) -> bool:
 
 def begin(rows: Rows, session: int) -> None:
     """Open an empty segment without a parent, and `main` on it."""
-    number = rows.next_segment(session)
+    number = rows.ask(session, NextSegment())
     rows.put_segment(session, Segment(number, None, -1))
     rows.put_branch(session, MAIN, Position(number, -1))
 
@@ -176,7 +184,7 @@ def create_branch(rows: Rows, session: int, name: str, at: Position) -> None:
 
 def check_name(rows: Rows, session: int, name: str) -> None:
     """Raise DuplicateError if a branch or a tag has this name."""
-    taken = (("branch", rows.end(session, name)), ("tag", rows.refs(session, "tag", name, 1)))
+    taken = (("branch", rows.ask(session, End(name))), ("tag", rows.ask(session, Refs("tag", name, 1))))
     for kind, found in taken:
         if found:
             raise DuplicateError(f"there is already a {kind} {name!r}; choose another name")
@@ -184,10 +192,10 @@ def check_name(rows: Rows, session: int, name: str) -> None:
 
 def end_of(rows: Rows, session: int, branch: str) -> BranchEnd:
     """Return the end of a branch; UnknownReferenceError if there is no such branch."""
-    end = rows.end(session, branch)
+    end: BranchEnd | None = rows.ask(session, End(branch))
     if end is not None:
         return end
-    names = [other.name for other in rows.branches(session)]
+    names = [other.name for other in rows.ask(session, Branches())]
     raise UnknownReferenceError(f"there is no branch {branch!r}; choose one of {names}", candidates=names)
 
 
@@ -275,14 +283,14 @@ def _merge(rows: Rows, session: int, merge: Merge) -> None:
     _, newest = newest_turn(rows, session, head)
     room = sum(span.upto - span.start + 1 for span in new)
     base = head.depth + room + 1
-    number = rows.next_segment(session)
+    number = rows.ask(session, NextSegment())
     rows.put_segment(session, Segment(number, head, base, merge.source, base, newest - known))
     _note_move(rows, session, merge.branch, head, Position(number, base), merge.note)
     rows.put_branch(session, merge.branch, Position(number, base), attached=True)
 
 
 def _expect(rows: Rows, session: int, expect: Expect) -> None:
-    state = rows.state(session, None)
+    state = rows.ask(session, State())
     head = expect.head if expect.branch is None else end_of(rows, session, expect.branch).head
     check_unmoved(expect, expect.epoch if state is None else state.epoch, head)
 
@@ -314,7 +322,7 @@ def append(
     newest, turn_no = newest_turn(rows, session, end.head)
     named = newest if turn in (None, newest.turn_id) else named_turn(rows, session, turn, end.head)
     known = _known(rows, session, drafts, ids)
-    gone = rows.are_forgotten(session, ids) if end.forgetful else set()
+    gone = rows.ask(session, AreForgotten(ids)) if end.forgetful else set()
     new = [draft for id_, draft in zip(ids, drafts, strict=True) if id_ not in known and id_ not in gone]
     head = end.head
     if new:
@@ -350,7 +358,7 @@ def checked_ids(drafts: Sequence[Draft]) -> list[str]:
 
 def _known(rows: Rows, session: int, drafts: Sequence[Draft], ids: Sequence[str]) -> dict[str, Record]:
     """Return the records of drafts that are stored already; DuplicateError if one says something else."""
-    known = {str(record.message.id): record for record in rows.get(session, ids)}
+    known = {str(record.message.id): record for record in rows.ask(session, Ids(ids))}
     refuse_other_content(known, drafts, ids)
     return known
 
@@ -380,7 +388,7 @@ def _room(rows: Rows, session: int, branch: str, end: BranchEnd) -> Position:
     if end.head.depth == end.tip:
         rows.detach_branches(session, [number])
     else:
-        number = rows.next_segment(session)
+        number = rows.ask(session, NextSegment())
         rows.put_segment(session, Segment(number, end.head, end.head.depth))
     start = Position(number, end.head.depth)
     rows.put_branch(session, branch, start, attached=True)
@@ -411,12 +419,12 @@ def new_records(
 
 def restore(rows: Rows, session: int, restored: Restored) -> None:
     """Write parts of a session just as another store had them; see `Store.restore`."""
-    state = rows.state(session, None)
+    state = rows.ask(session, State())
     if state is None:
         raise UnknownReferenceError(f"there is no session {session!r}")
     rows.raise_version(session)
     touched = {one.segment for one in restored.segments} | {one.position.segment for one in restored.records}
-    before = {number: rows.segment(session, number) for number in touched}
+    before = {number: find_segment(rows, session, number) for number in touched}
     rows.detach_branches(session, touched)
     for segment in restored.segments:
         for parent in (segment.parent, segment.merged):
@@ -425,10 +433,10 @@ def restore(rows: Rows, session: int, restored: Restored) -> None:
         rows.put_segment(session, segment)
     rows.insert_records(session, restored.records, restored.covers)
     if restored.last_seq > state.last_seq:
-        rows.raise_number(session, restored.last_seq)
+        rows.raise_version(session, restored.last_seq)
     _note_empty(rows, session, restored, before, state.last_seq)
     for branch in restored.branches:
-        if rows.end(session, branch.name) is None:
+        if rows.ask(session, End(branch.name)) is None:
             create_branch(rows, session, branch.name, branch.head)
         else:
             check_position(rows, session, branch.head)

@@ -1,61 +1,46 @@
 """The store that decides about conversation trees, over the rows of any database engine."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from operator import methodcaller
-from typing import Any, Concatenate, ParamSpec, TypeVar, assert_never, get_args
-
-from typing_extensions import TypeIs
+from typing import Any, TypeVar, get_args
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.records import (
+    ALL,
     After,
     Appended,
+    Branches,
     Change,
     Derived,
     Draft,
     KnownBranch,
     Position,
-    Record,
+    Query,
     RefKind,
+    Refs,
     Restored,
-    Segment,
-    SessionInfo,
     SessionKey,
     SessionState,
-    Snapshot,
+    State,
     Summary,
     VectorRow,
     VectorRows,
 )
-from shared_core.store import ALL, PAGE, Store
-from shared_core.stores.rows import IndexedRows, Rows
-from shared_core.stores.tree_rules import append, begin, change, check_position, covering, restore, segment_at
+from shared_core.store import Store
+from shared_core.stores.rows import Reaches, Rows
+from shared_core.stores.tree_rules import append, begin, change, check_position, covering, restore
 
 _NOTHING = SessionState(None, 0, 0)
 
-
-Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-
-
-def asking(method: Callable[Concatenate[Any, Arguments], Result]) -> Callable[Concatenate[Any, Arguments], Result]:
-    """Return the method of a store that its rows answer, by their method of this name."""
-    name = method.__name__
-
-    def asked(store: "TreeStore", /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        result: Result = store._read(methodcaller(name, *args, **kwargs))
-        return result
-
-    asked.__name__, asked.__doc__ = name, method.__doc__
-    return asked
 
 
 class TreeStore(Store):
     """A store whose engine only reads and writes rows.
 
-    An engine implements `Rows`, the methods below that begin with an underscore, `transaction`, `scrub` and `close`.
+    An engine implements `Rows`, the methods below that begin with an underscore, `size`, `transaction`, `scrub` and
+    `close`.
     """
 
     @abstractmethod
@@ -70,23 +55,8 @@ class TreeStore(Store):
         failure that passes.
         """
 
-    @abstractmethod
-    def _size(self) -> int:
-        """Return the bytes that the whole database takes."""
-
-    session = asking(Rows.session)
-    branches = asking(Rows.branches)
-    refs = asking(Rows.refs)
-    newest = asking(Rows.newest)
-    find = asking(Rows.find)
-    covers = asking(Rows.covers)
-    forgotten = asking(Rows.forgotten)
-    are_forgotten = asking(Rows.are_forgotten)
-    spaces = asking(Rows.spaces)
-    snapshot = asking(Rows.snapshot)
-    summaries = asking(Rows.summaries)
-
-    # Sessions
+    def session(self, user_id: str | None, session_id: str) -> int | None:
+        return self._read(lambda rows: rows.session(user_id, session_id))
 
     def create_session(self, user_id: str | None, session_id: str) -> int:
         found = self.session(user_id, session_id)
@@ -98,16 +68,12 @@ class TreeStore(Store):
     def rename_session(self, session: int, session_id: str) -> None:
         self._write(lambda rows: _rename(rows, session, session_id))
 
-    def state(self, session: int, branch: str | None = None) -> SessionState:
-        return self._read(lambda rows: rows.state(session, branch)) or _NOTHING
-
-    def stats(self, session: int) -> Mapping[str, int]:
-        return self._read(lambda rows: rows.counts(session)) | {"bytes": self._size()}
-
-    # The tree and its messages
-
-    def segment(self, session: int, segment: int) -> Segment:
-        return self._read(lambda rows: segment_at(rows, session, segment))
+    def read(self, session: int, *queries: Query) -> list[Any]:
+        answers = self._read(lambda rows: rows.ask_all(session, queries))
+        return [
+            _NOTHING if answer is None and isinstance(query, State) else answer
+            for query, answer in zip(queries, answers, strict=True)
+        ]
 
     def change(self, session: int, changes: Sequence[Change]) -> None:
         self._write(lambda rows: change(rows, session, changes))
@@ -131,20 +97,10 @@ class TreeStore(Store):
     def restore(self, session: int, restored: Restored) -> None:
         self._write(lambda rows: restore(rows, session, restored))
 
-    def get(self, session: int, keys: Sequence[str] | Sequence[Position]) -> list[Record]:
-        if _are_positions(keys):
-            return self._read(lambda rows: rows.at(session, keys))
-        found = {record.message.id: record for record in self._read(lambda rows: rows.get(session, keys))}
-        return [found[id_] for id_ in keys if id_ in found]
-
-    # Forgetting
-
     def forget(
         self, session: int, positions: Sequence[Position], *, stale: Sequence[Position] = (), branches: bool = False
     ) -> None:
         self._write(lambda rows: _forget(rows, session, positions, stale, branches=branches))
-
-    # What is derived
 
     def keep(self, session: int, derived: Derived, epoch: int | None = None) -> bool:
         if isinstance(derived, VectorRows):  # read before the transaction: it may call the store, or take its time
@@ -161,40 +117,6 @@ class TreeStore(Store):
 
         return self._write(act)
 
-    def vectors(
-        self, session: int, space: str, positions: Sequence[Position] | None = None, *,
-        hashes: Collection[str] | None = None,
-    ) -> Iterator[VectorRow]:  # fmt: skip
-        if hashes is not None:
-            return iter(self._read(lambda rows: rows.vectors_of(session, space, hashes)))
-        if positions is not None:
-            return iter(self._read(lambda rows: rows.vectors_at(session, space, positions)))
-        return self._all_vectors(session, space)
-
-    def _all_vectors(self, session: int, space: str) -> Iterator[VectorRow]:
-        last = Position(-1, -1)
-        # By pages, because the caller may call the store, or stop, between two vectors.
-        while page := self._read(methodcaller("vectors_after", session, space, last, PAGE)):
-            yield from page
-            last = page[-1][0]
-
-
-class IndexedStore(TreeStore):
-    """A store over `IndexedRows`."""
-
-    users = asking(IndexedRows.users)
-    sessions_named = asking(IndexedRows.sessions_named)
-    sessions_with = asking(IndexedRows.sessions_with)
-    main_changes = asking(IndexedRows.main_changes)
-    segments = asking(IndexedRows.segments)
-    session_keys = asking(IndexedRows.session_keys)
-    stored = asking(IndexedRows.stored)
-    count = asking(IndexedRows.count)
-    forgotten_since = asking(IndexedRows.forgotten_since)
-
-    def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
-        return self._read(methodcaller("overview", user_ids, limit))
-
 
 def _created(rows: Rows, user_id: str | None, session_id: str) -> int:
     session = rows.insert_session(user_id, session_id)
@@ -207,11 +129,11 @@ def _created(rows: Rows, user_id: str | None, session_id: str) -> int:
 
 
 def _rename(rows: Rows, session: int, session_id: str) -> None:
-    own = rows.session_key(session)
+    own = next((one for one in rows.sessions(None, session - 1, 1) if one.key == session), None)
     if own is None:
         raise UnknownReferenceError(f"there is no session {session!r}")
     other = rows.session(own.user_id, session_id)
-    if other is not None and other != session and rows.find(other, After(0, 1)):
+    if other is not None and other != session and rows.ask(other, After(0, 1)):
         raise DuplicateError(f"there is a session {session_id!r} already; choose another name")
     swapped = {} if other is None else {other: own.session_id}
     rows.rename_sessions(swapped | {session: session_id})
@@ -224,9 +146,9 @@ def _forget(
 ) -> None:
     # Found before the messages go: what a summary covers follows from the tree.
     summaries = (
-        [reach.number for reach in rows.summary_reaches(session)] if branches else covering(rows, session, positions)
+        [reach.number for reach in rows.ask(session, Reaches())] if branches else covering(rows, session, positions)
     )
-    before = rows.state(session, None)
+    before = rows.ask(session, State())
     rows.raise_version(session)
     if rows.erase(session, positions, stale, summaries) and branches and before is not None:
         # Messages that damage had lost are forgotten, too, and not missed from now on.
@@ -234,37 +156,26 @@ def _forget(
         _begin_anew(rows, session)
 
 
-def _are_positions(keys: Sequence[str] | Sequence[Position]) -> TypeIs[Sequence[Position]]:
-    return bool(keys) and not isinstance(keys[0], str)
-
-
 def _begin_anew(rows: Rows, session: int) -> None:
     """Drop every name, and open an empty `main` elsewhere."""
-    for branch in rows.branches(session):
+    for branch in rows.ask(session, Branches()):
         rows.drop_branch(session, branch.name)
     for kind in get_args(RefKind):
-        for ref in rows.refs(session, kind):
+        for ref in rows.ask(session, Refs(kind)):
             rows.drop_ref(session, ref.number)
     begin(rows, session)
 
 
 def _keep(rows: Rows, session: int, derived: Derived, epoch: int | None) -> bool:
     """Store what was made from messages, if nothing was forgotten since; return whether it is stored."""
-    state = rows.state(session, None)
+    state = rows.ask(session, State())
     if state is None or epoch not in (None, state.epoch):
         return False
-    match derived:
-        case VectorRows():
-            rows.put_vectors(session, derived.space, list(derived.rows))
-        case Snapshot():
-            rows.put_snapshot(session, derived.name, derived.data)
-        case Summary():
-            try:
-                for position in (derived.upto, derived.along):
-                    check_position(rows, session, position)
-            except UnknownReferenceError:
-                return False
-            rows.insert_summary(session, derived)
-        case _:
-            assert_never(derived)
+    if isinstance(derived, Summary):
+        try:
+            for position in (derived.upto, derived.along):
+                check_position(rows, session, position)
+        except UnknownReferenceError:
+            return False
+    rows.put(session, derived)
     return True

@@ -1,11 +1,10 @@
 """A store that notes each call, to see how often a verb would wait for a store a round trip away."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from shared_core.records import Position, VectorRow
-from shared_core.store import PAGE, Store
+from shared_core.records import Query
+from shared_core.store import Store
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -29,14 +28,13 @@ class CountedStore(Store):
     """Passes every call on to another store, and notes it.
 
     A call is one round trip, which is what it takes at best where the store is another machine: a store that sends
-    several statements for one call, each after the answer to the last, waits longer. Vectors that are iterated over are
-    a round trip a page of 1,000, and a transaction is one for its end.
+    several statements for one call, each after the answer to the last, waits longer. A transaction is one for its end.
 
     Args:
         store: the store that does the work.
 
     Attributes:
-        trips: the names of the methods that were called, in order.
+        trips: the names of the methods that were called, in order; `read` with the names of its queries.
     """
 
     def __init__(self, store: Store) -> None:
@@ -72,36 +70,17 @@ class CountedStore(Store):
     sessions_with = _counted(Store.sessions_with)
     rename_session = _counted(Store.rename_session)
     overview = _counted(Store.overview)
-    state = _counted(Store.state)
-    read = _counted(Store.read)
+    size = _counted(Store.size)
     main_changes = _counted(Store.main_changes)
     main_news = _counted(Store.main_news)
-    stats = _counted(Store.stats)
-    segment = _counted(Store.segment)
-    segments = _counted(Store.segments)
-    branches = _counted(Store.branches)
-    refs = _counted(Store.refs)
     change = _counted(Store.change)
     append = _counted(Store.append)
     restore = _counted(Store.restore)
-    get = _counted(Store.get)
     at = _counted(Store.at)
-    stored = _counted(Store.stored)
     check_absent = _counted(Store.check_absent)
-    count = _counted(Store.count)
-    newest = _counted(Store.newest)
-    find = _counted(Store.find)
-    covers = _counted(Store.covers)
     keep = _counted(Store.keep)
     keep_vectors = _counted(Store.keep_vectors)
-    known_vectors = _counted(Store.known_vectors)
-    spaces = _counted(Store.spaces)
-    snapshot = _counted(Store.snapshot)
-    summaries = _counted(Store.summaries)
     forget = _counted(Store.forget)
-    forgotten = _counted(Store.forgotten)
-    forgotten_since = _counted(Store.forgotten_since)
-    are_forgotten = _counted(Store.are_forgotten)
     scrub = _counted(Store.scrub)
     transaction = _counted(Store.transaction)
     identity = _counted(Store.identity)
@@ -109,17 +88,10 @@ class CountedStore(Store):
     faults = _counted(Store.faults)
     session_keys = _counted(Store.session_keys)
 
-    def vectors(
-        self, session: int, space: str, positions: Sequence[Position] | None = None, *,
-        hashes: Collection[str] | None = None,
-    ) -> Iterator[VectorRow]:  # fmt: skip
-        rows = self._noted("vectors").vectors(session, space, positions, hashes=hashes)
-        return self._pages(rows) if positions is None and hashes is None else rows
-
-    def _pages(self, rows: Iterator[VectorRow]) -> Iterator[VectorRow]:
-        while page := list(islice(rows, PAGE)):
-            yield from page
-            self.trips.append("vectors")
+    def read(self, session: int, *queries: Query) -> list[Any]:
+        asked = ", ".join(type(query).__name__ for query in queries)
+        found: list[Any] = self._noted(f"read({asked})").read(session, *queries)
+        return found
 
     def watch(self, session: int) -> Callable[[], bool]:
         look = self._noted("watch").watch(session)

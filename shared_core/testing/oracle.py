@@ -1,6 +1,6 @@
 """The oracle of the store contract: a session as plain lists, and every question a store must answer like it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from itertools import takewhile
@@ -27,12 +27,13 @@ from shared_core.records import (
     Record,
     Segment,
     State,
+    VectorRow,
 )
 from shared_core.session.paths import walk
 from shared_core.session.turns import assign_turns
 from shared_core.store import Store
 
-__all__ = ["ALL", "NOON", "Session", "Tree", "check", "draft", "drafts"]
+__all__ = ["ALL", "NOON", "Session", "Tree", "check", "draft", "drafts", "of_texts"]
 
 NOON = datetime(2024, 2, 29, 12, 0, 0, 123456, timezone(timedelta(hours=5, minutes=45)))
 _ROLES: tuple[Role, ...] = ("user", "assistant", "tool", "system")
@@ -153,6 +154,11 @@ class Tree:
         assert segment not in self.segments, "main begins anew in a segment of its own"
         self.segments[segment] = Segment(segment, None, -1)
         self.branches = {MAIN: Position(segment, -1)}
+
+
+def of_texts(store: Store, key: int, space: str, hashes: Iterable[str]) -> list[VectorRow]:
+    """Return the vectors that are known of texts with these hashes, by whatever message."""
+    return store.known_vectors(key, space, {Position(9, number): one for number, one in enumerate(hashes)})
 
 
 def check(store: Store, key: int, tree: Tree) -> None:

@@ -17,7 +17,7 @@ from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
 from shared_core.doors.mcp_server.server import BUSY, UNUSABLE
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.messages import storable
-from shared_core.store import ALL
+from shared_core.records import ALL
 from shared_core.testing import HashingEmbedder
 from shared_core.tokens import as_counter
 from tests.support.mcp_calls import between, refused, said, served, text_of

@@ -25,12 +25,11 @@ from shared_core import (
 )
 from shared_core.errors import InputFileError
 from shared_core.messages import Grounding, GroundingItem, Payload, ToolCall
-from shared_core.records import After
+from shared_core.records import ALL, After
 from shared_core.sharing import format as jsonl
 from shared_core.sharing.format import parse, read_line, schema
 from shared_core.sharing.readers import FORMATS
 from shared_core.sharing.redact import Redact, drop_grounding, drop_tool_results, replace_names
-from shared_core.store import ALL
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import draft

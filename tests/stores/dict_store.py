@@ -7,31 +7,28 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import attrgetter
+from typing import Any
 
+from shared_core import records
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.history.normal_form import fingerprint
 from shared_core.records import (
-    After,
+    ALL,
     Branch,
-    Criterion,
-    IdPrefix,
-    InTurn,
-    MadeFrom,
+    Derived,
     Newest,
-    Pinned,
     Position,
     Record,
     Ref,
-    RefKind,
-    Says,
     Segment,
     SessionKey,
     SessionState,
+    Snapshot,
     Stretch,
     Summary,
     VectorRow,
 )
-from shared_core.store import ALL
+from shared_core.stores import rows
 from shared_core.stores.rows import BranchEnd, Rows, SummaryReach
 from shared_core.stores.tree_store import Result, TreeStore
 
@@ -57,6 +54,10 @@ class Kept:
 
     def ordered(self) -> list[Record]:
         return sorted(self.records.values(), key=attrgetter("seq"))
+
+    def back(self, upto: Position) -> list[Record]:
+        own = [r for p, r in self.records.items() if p.segment == upto.segment and p.depth <= upto.depth]
+        return sorted(own, key=lambda record: record.position, reverse=True)
 
     def head(self, name: str) -> Position:
         segment, depth = self.branches[name]
@@ -93,58 +94,26 @@ class DictRows(Rows):
         self.kept[key] = Kept(SessionKey(key, user_id, session_id))
         return key
 
-    def session_key(self, session: int) -> SessionKey | None:
-        return self.kept[session].key if session in self.kept else None
-
     def rename_sessions(self, names: Mapping[int, str]) -> None:
         for session, name in names.items():
             self.kept[session].key = self.kept[session].key._replace(session_id=name)
 
-    def state(self, session: int, branch: str | None) -> SessionState | None:
-        one = self.kept.get(session)
-        if one is None:
-            return None
-        head = one.head(branch) if branch in one.branches else None
-        return SessionState(head, one.last_seq, one.epoch, one.version)
-
-    def raise_version(self, session: int) -> None:
-        self._of(session).version += 1
-
-    def counts(self, session: int) -> dict[str, int]:
+    def raise_version(self, session: int, seq: int = 0) -> None:
         one = self._of(session)
-        turns = {r.message.turn_id for r in one.records.values() if r.turn_no >= 0 and r.message.role != "system"}
-        return {
-            "messages": len(one.records),
-            "turns": len(turns),
-            "branches": len(one.branches),
-            "segments": len(one.segments),
-            "vectors": sum(map(len, one.spaces.values())),
-            "forgotten": len(one.gone),
-        }
+        one.version += 1
+        one.last_seq = max(one.last_seq, seq)
+
+    def ask(self, session: int, query: Any) -> Any:
+        if isinstance(query, records.State) and session not in self.kept:
+            return None
+        return ANSWERS[type(query)](self._of(session), query)
 
     # The tree
-
-    def segment(self, session: int, segment: int) -> Segment | None:
-        return self._of(session).segments.get(segment)
-
-    def next_segment(self, session: int) -> int:
-        return max(self._of(session).segments, default=-1) + 1
 
     def put_segment(self, session: int, segment: Segment) -> None:
         own = self._of(session).segments
         known = own.get(segment.segment, segment)
         own[segment.segment] = known._replace(tip=max(known.tip, segment.tip))
-
-    def end(self, session: int, branch: str) -> BranchEnd | None:
-        one = self._of(session)
-        if branch not in one.branches:
-            return None
-        segment, depth = one.branches[branch]
-        return BranchEnd(one.head(branch), one.segments[segment].tip, depth is None, one.last_seq, bool(one.gone))
-
-    def branches(self, session: int) -> list[Branch]:
-        one = self._of(session)
-        return [Branch(name, one.head(name)) for name in one.branches]
 
     def put_branch(self, session: int, name: str, head: Position, *, attached: bool = False) -> None:
         if session not in self.kept:
@@ -165,10 +134,6 @@ class DictRows(Rows):
     def drop_branch(self, session: int, name: str) -> None:
         self._of(session).branches.pop(name, None)
 
-    def refs(self, session: int, kind: RefKind, name: str | None = None, limit: int = ALL) -> list[Ref]:
-        found = [r for r in self._of(session).refs.values() if r.kind == kind and name in (None, r.name)]
-        return sorted(found, reverse=True)[: max(limit, 0)]
-
     def insert_ref(self, session: int, ref: Ref) -> None:
         number = self._next()
         created_at = ref.created_at or f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
@@ -178,54 +143,6 @@ class DictRows(Rows):
         return self._of(session).refs.pop(number, None) is not None
 
     # Messages
-
-    def get(self, session: int, ids: Sequence[str]) -> list[Record]:
-        return [record for record in self._of(session).ordered() if record.message.id in set(ids)]
-
-    def at(self, session: int, positions: Sequence[Position]) -> list[Record]:
-        records = self._of(session).records
-        return [records[position] for position in positions if position in records]
-
-    def newest(self, session: int, upto: Position, limit: int) -> list[Record]:
-        own = [r for p, r in self._of(session).records.items() if p.segment == upto.segment and p.depth <= upto.depth]
-        return sorted(own, key=lambda record: record.position, reverse=True)[: max(limit, 0)]
-
-    def find(self, session: int, criterion: Criterion) -> list[Record]:
-        one = self._of(session)
-        everything = one.ordered()
-        match criterion:
-            case After():
-                return [record for record in everything if record.seq > criterion.seq][: max(criterion.limit, 0)]
-            case InTurn():
-                return [record for record in everything if record.message.turn_id == criterion.turn_id]
-            case Pinned():
-                return [record for record in everything if record.message.stays]
-            case IdPrefix():
-                found = [record for record in everything if str(record.message.id).startswith(criterion.prefix)]
-                return found[: max(criterion.limit, 0)]
-            case MadeFrom():
-                ids = {one.records[p].message.id for p in criterion.positions if p in one.records}
-                summed = {at for at, s in one.covers if any(_inside(p, s) for p in criterion.positions)}
-                return [r for r in everything if r.picked_from in ids - {None} or r.position in summed]
-            case Says():
-                wanted: set[int] = set()
-                for number in set(criterion.fingerprints):
-                    same = [record.seq for record in everything if one.prints[record.position] == number]
-                    wanted |= set(same[len(same) - criterion.limit :] if criterion.limit > 0 else ())
-                return [record for record in everything if record.seq in wanted]
-
-    def covers(self, session: int, segments: Collection[int]) -> list[tuple[Position, Stretch]]:
-        found = [one for one in self._of(session).covers if {one[0].segment, one[1].segment} & set(segments)]
-        return sorted(found, key=lambda one: one[0])
-
-    def newest_question(self, session: int, stretch: Stretch) -> Newest | None:
-        asked = [r for p, r in self._of(session).records.items() if _inside(p, stretch) and r.message.role == "user"]
-        newest = max(asked, key=lambda record: record.position, default=None)
-        return None if newest is None else Newest(newest.message.turn_id, newest.turn_no)
-
-    def turn_number(self, session: int, turn_id: str, upto: Position) -> int | None:
-        own = [r for r in self.newest(session, upto, ALL) if r.message.turn_id == turn_id]
-        return own[-1].turn_no if own else None
 
     def insert_records(
         self, session: int, records: Sequence[Record], covers: Sequence[tuple[Position, Stretch]] = ()
@@ -249,9 +166,6 @@ class DictRows(Rows):
             raise UnknownReferenceError("there is no message that could sum something up")
         one.covers += covers
 
-    def raise_number(self, session: int, seq: int) -> None:
-        self._of(session).last_seq = max(self._of(session).last_seq, seq)
-
     # Forgetting
 
     def erase(
@@ -263,18 +177,12 @@ class DictRows(Rows):
             record = one.records.pop(position, None)
             one.gone |= {} if record is None else {str(record.message.id): None}
         one.covers = [cover for cover in one.covers if cover[0] in one.records]
-        for rows in one.spaces.values():
+        for own in one.spaces.values():
             for position in (*positions, *stale):
-                rows.pop(position, None)
+                own.pop(position, None)
         one.summaries = {number: some for number, some in one.summaries.items() if number not in summaries}
         one.snapshots.clear()
         return session in self.kept
-
-    def forgotten(self, session: int, after: str | None, limit: int) -> list[str]:
-        return [id_ for id_ in sorted(self._of(session).gone) if after is None or id_ > after][: max(limit, 0)]
-
-    def are_forgotten(self, session: int, ids: Collection[str]) -> set[str]:
-        return set(ids) & self._of(session).gone.keys()
 
     def insert_tombstones(self, session: int, ids: Sequence[str]) -> None:
         stored = {record.message.id for record in self._of(session).records.values()}
@@ -282,46 +190,140 @@ class DictRows(Rows):
 
     # What is derived
 
-    def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
+    def put(self, session: int, derived: Derived) -> None:
         one = self._of(session)
-        own = one.spaces.pop(space, {})
-        one.spaces = {space: own | {row[0]: row for row in vectors if row[0] in one.records}} | one.spaces
-
-    def vectors_at(self, session: int, space: str, positions: Sequence[Position]) -> list[VectorRow]:
-        own = self._of(session).spaces.get(space, {})
-        return [own[position] for position in positions if position in own]
-
-    def vectors_after(self, session: int, space: str, after: Position, limit: int) -> list[VectorRow]:
-        own = self._of(session).spaces.get(space, {})
-        return [row for position, row in sorted(own.items()) if position > after][: max(limit, 0)]
-
-    def vectors_of(self, session: int, space: str, hashes: Collection[str]) -> list[VectorRow]:
-        own = {row[1]: row for row in self._of(session).spaces.get(space, {}).values()}
-        return [own[hash_] for hash_ in dict.fromkeys(hashes) if hash_ in own]
-
-    def spaces(self, session: int) -> list[str]:
-        return [space for space, rows in self._of(session).spaces.items() if rows]
-
-    def put_snapshot(self, session: int, name: str, data: bytes) -> None:
-        self._of(session).snapshots[name] = bytes(data)
-
-    def snapshot(self, session: int, name: str) -> bytes | None:
-        return self._of(session).snapshots.get(name)
-
-    def insert_summary(self, session: int, summary: Summary) -> None:
-        self._of(session).summaries[self._next()] = summary
-
-    def summaries(self, session: int, upto: Position, limit: int) -> list[Summary]:
-        own = self._of(session).summaries.items()
-        found = [(s.upto, n, s) for n, s in own if s.upto.segment == upto.segment and s.upto <= upto]
-        return [one[2] for one in sorted(found, key=lambda one: one[:2], reverse=True)][: max(limit, 0)]
-
-    def summary_reaches(self, session: int) -> list[SummaryReach]:
-        return [SummaryReach(number, one.upto, one.along) for number, one in self._of(session).summaries.items()]
+        if isinstance(derived, Snapshot):
+            one.snapshots[derived.name] = bytes(derived.data)
+        elif isinstance(derived, Summary):
+            one.summaries[self._next()] = derived
+        else:
+            own = one.spaces.pop(derived.space, {})
+            own |= {row[0]: row for row in derived.rows if row[0] in one.records}
+            one.spaces = {derived.space: own} | one.spaces
 
 
 def _inside(position: Position, stretch: Stretch) -> bool:
     return position.segment == stretch.segment and stretch.start <= position.depth <= stretch.upto
+
+
+def _first(found: Sequence[Any], limit: int) -> list[Any]:
+    return list(found[: max(limit, 0)])
+
+
+def _state(one: Kept, query: records.State) -> SessionState:
+    head = one.head(query.branch) if query.branch in one.branches else None
+    return SessionState(head, one.last_seq, one.epoch, one.version)
+
+
+def _end(one: Kept, query: rows.End) -> BranchEnd | None:
+    if query.branch not in one.branches:
+        return None
+    segment, depth = one.branches[query.branch]
+    return BranchEnd(one.head(query.branch), one.segments[segment].tip, depth is None, one.last_seq, bool(one.gone))
+
+
+def _counts(one: Kept, query: records.Counts) -> dict[str, int]:
+    turns = {
+        record.message.turn_id for record in one.ordered() if record.turn_no >= 0 and record.message.role != "system"
+    }
+    return {
+        "messages": len(one.records),
+        "turns": len(turns),
+        "branches": len(one.branches),
+        "segments": len(one.segments),
+        "vectors": sum(map(len, one.spaces.values())),
+        "forgotten": len(one.gone),
+    }
+
+
+def _ids(one: Kept, query: records.Ids) -> list[Record]:
+    found = {record.message.id: record for record in one.records.values()}
+    return [found[id_] for id_ in query.ids if id_ in found]
+
+
+def _made_from(one: Kept, query: records.MadeFrom) -> list[Record]:
+    ids = {one.records[p].message.id for p in query.positions if p in one.records}
+    summed = {at for at, s in one.covers if any(_inside(p, s) for p in query.positions)}
+    return [r for r in one.ordered() if r.picked_from in ids - {None} or r.position in summed]
+
+
+def _says(one: Kept, query: records.Says) -> list[Record]:
+    wanted: set[int] = set()
+    for number in set(query.fingerprints):
+        same = [record.seq for record in one.ordered() if one.prints[record.position] == number]
+        wanted |= set(same[len(same) - query.limit :] if query.limit > 0 else ())
+    return [record for record in one.ordered() if record.seq in wanted]
+
+
+def _newest_question(one: Kept, query: rows.NewestQuestion) -> Newest | None:
+    asked = [r for p, r in one.records.items() if _inside(p, query.stretch) and r.message.role == "user"]
+    newest = max(asked, key=lambda record: record.position, default=None)
+    return None if newest is None else Newest(newest.message.turn_id, newest.turn_no)
+
+
+def _turn_number(one: Kept, query: rows.TurnNumber) -> int | None:
+    numbers = [record.turn_no for record in one.back(query.upto) if record.message.turn_id == query.turn_id]
+    return numbers[-1] if numbers else None
+
+
+def _vectors(one: Kept, query: records.Vectors) -> list[VectorRow]:
+    own = one.spaces.get(query.space, {})
+    if query.positions is not None:
+        return [own[position] for position in query.positions if position in own]
+    return _first([row for position, row in sorted(own.items()) if position > query.after], query.limit)
+
+
+def _known_vectors(one: Kept, query: records.KnownVectors) -> list[VectorRow]:
+    own = one.spaces.get(query.space, {})
+    same = {row[1]: row for row in own.values()}
+    found = [own[at] if at in own and own[at][1] == text else same.get(text) for at, text in query.hashes.items()]
+    return list({row[0]: row for row in found if row is not None}.values())
+
+
+def _summaries(one: Kept, query: records.Summaries) -> list[Summary]:
+    own = [(s.upto, n, s) for n, s in one.summaries.items() if s.upto.segment == query.upto.segment]
+    found = sorted((o for o in own if o[0] <= query.upto), key=lambda o: o[:2], reverse=True)
+    return _first([summary for _, _, summary in found], query.limit)
+
+
+ANSWERS: dict[type, Callable[[Kept, Any], Any]] = {
+    records.State: _state,
+    records.Counts: _counts,
+    records.Segments: lambda o, q: _first([s for n, s in sorted(o.segments.items()) if n > q.after], q.limit),
+    records.Branches: lambda o, q: [Branch(name, o.head(name)) for name in o.branches],
+    records.Refs: lambda o, q: _first(
+        sorted((r for r in o.refs.values() if r.kind == q.kind and q.name in (None, r.name)), reverse=True), q.limit
+    ),
+    records.Ids: _ids,
+    records.At: lambda o, q: [o.records[position] for position in q.positions if position in o.records],
+    records.Back: lambda o, q: _first(o.back(q.upto), q.limit),
+    records.After: lambda o, q: _first([record for record in o.ordered() if record.seq > q.seq], q.limit),
+    records.InTurn: lambda o, q: [record for record in o.ordered() if record.message.turn_id == q.turn_id],
+    records.IdPrefix: lambda o, q: _first([r for r in o.ordered() if str(r.message.id).startswith(q.prefix)], q.limit),
+    records.MadeFrom: _made_from,
+    records.Says: _says,
+    records.Pinned: lambda o, q: [record for record in o.ordered() if record.message.stays],
+    records.Stored: lambda o, q: [(record.position, record.message.id) for record in o.ordered()],
+    records.Count: lambda o, q: sum(_inside(position, s) for position in o.records for s in q.stretches),
+    records.Covers: lambda o, q: sorted(
+        (cover for cover in o.covers if {cover[0].segment, cover[1].segment} & set(q.segments)), key=lambda one: one[0]
+    ),
+    records.Vectors: _vectors,
+    records.KnownVectors: _known_vectors,
+    records.Spaces: lambda o, q: [space for space, vectors in o.spaces.items() if vectors],
+    records.SnapshotOf: lambda o, q: o.snapshots.get(q.name),
+    records.Summaries: _summaries,
+    records.ForgottenIds: lambda o, q: _first(
+        [one for one in sorted(o.gone) if q.after is None or one > q.after], q.limit
+    ),
+    records.AreForgotten: lambda o, q: set(q.ids) & o.gone.keys(),
+    records.ForgottenSince: lambda o, q: None,
+    rows.End: _end,
+    rows.NextSegment: lambda o, q: max(o.segments, default=-1) + 1,
+    rows.NewestQuestion: _newest_question,
+    rows.TurnNumber: _turn_number,
+    rows.Reaches: lambda o, q: [SummaryReach(number, s.upto, s.along) for number, s in o.summaries.items()],
+}
 
 
 class DictStore(TreeStore):
@@ -351,7 +353,7 @@ class DictStore(TreeStore):
                 self._rows = before
                 raise
 
-    def _size(self) -> int:
+    def size(self) -> int:
         return 0
 
     def scrub(self) -> str | None:

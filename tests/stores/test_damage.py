@@ -15,7 +15,7 @@ from shared_core.records import MAIN, After, Branch, Position, Restored, Segment
 from shared_core.stores import SQLiteStore, gaps
 from shared_core.stores.row_values import checksum_of
 from shared_core.testing.hashing_embedder import HashingEmbedder
-from shared_core.testing.oracle import ALL, Session, drafts
+from shared_core.testing.oracle import ALL, Session, drafts, of_texts
 from tests.support.histories import NOON, history
 
 
@@ -168,7 +168,7 @@ def test_derived_rows_are_made_again_or_named(path: Path, store: SQLiteStore) ->
     lost = (positions[0], "", b"")
     assert list(store.vectors(session.key, "space")) == [lost, (positions[1], "h2", b"two")]
     assert list(store.vectors(session.key, "space", positions[:1])) == [lost]
-    assert list(store.vectors(session.key, "space", hashes=["h1", "h2"])) == [(positions[1], "h2", b"two")]
+    assert of_texts(store, session.key, "space", ["h1", "h2"]) == [(positions[1], "h2", b"two")]
     change(path, "UPDATE texts SET content = 'none of it' WHERE text = 3")
     with pytest.raises(StoreError, match="'u2'"):
         store.summaries(session.key, positions[1], 1)

@@ -3,7 +3,7 @@
 import inspect
 import itertools
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -84,10 +84,8 @@ class KeepsVectors(SQLiteStore):
             self.kept = {row[1]: row for row in derived.rows}
         return super().keep(session, derived, epoch)
 
-    def vectors(self, *which: Any, hashes: Collection[str] | None = None) -> Iterator[VectorRow]:
-        if hashes is None:
-            return super().vectors(*which)
-        return iter([self.kept[hash_] for hash_ in hashes if hash_ in self.kept])
+    def known_vectors(self, session: int, space: str, hashes: Mapping[Position, str]) -> list[VectorRow]:
+        return [self.kept[hash_] for hash_ in hashes.values() if hash_ in self.kept]
 
 
 class ReusesDepths(SQLiteStore):
@@ -99,7 +97,7 @@ class ReusesDepths(SQLiteStore):
                 "WHERE m.session = segments.session AND m.segment = segments.segment)"
             )
             connection.execute(
-                "UPDATE branches SET depth = min(depth, (SELECT tip FROM tips AS s "
+                "UPDATE branches SET depth = min(depth, (SELECT least_tip FROM segments AS s "
                 "WHERE s.session = branches.session AND s.segment = branches.segment))"
             )
 
@@ -191,7 +189,7 @@ class RestoresHalf(SQLiteStore):
 
 
 class CatchesUpOnItsBranch(SQLiteStore):
-    def read(self, session: int, *queries: Query) -> Any:
+    def read(self, session: int, *queries: Query) -> list[Any]:
         answers = super().read(session, *queries)
         state = next((one for one in answers if isinstance(one, SessionState)), None)
         if state is None or state.head is None:

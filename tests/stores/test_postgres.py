@@ -4,15 +4,16 @@ import os
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from shared_core import PostgresStore
 from shared_core.errors import StoreError, StoreUnavailableError
-from shared_core.records import MAIN, After, Draft, Line, Position, Snapshot, State, VectorRows
-from shared_core.store import Store
+from shared_core.records import MAIN, After, Draft, Line, Position, Query, Snapshot, State, VectorRows
 from shared_core.stores.postgres.joint_reads import SPANS
+from shared_core.stores.rows import Rows
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from tests.stores.postgres_server import Server
 from tests.support.documents import blocks_of, run
@@ -112,6 +113,11 @@ def test_a_full_pool_is_unavailable(address: str) -> None:
 # What is read together
 
 
+def one_by_one(store: PostgresStore, key: int, *queries: Query) -> list[Any]:
+    """Return what a store that answers each query by itself returns."""
+    return store._read(lambda rows: Rows.ask_all(rows, key, queries))
+
+
 def test_a_long_line_is_checked_out_as_one_after_the_other_reads_it(address: str) -> None:
     """Of more segments than one statement reads the newest messages of, some of them empty, and one a merge."""
     with closing(PostgresStore(address, partitions=2)) as store:
@@ -130,7 +136,7 @@ def test_a_long_line_is_checked_out_as_one_after_the_other_reads_it(address: str
                 known = {segment.segment: segment for segment in (store.segment(session.key, n) for n in (0, 4))}
                 asked = State(branch), After(3, 9), Line(branch, newest, known)
                 *found, line = store.read(session.key, *asked)
-                *expected, other = Store.read(store, session.key, *asked)
+                *expected, other = one_by_one(store, session.key, *asked)
                 assert found == expected
                 assert (sorted(line.segments), line.newest) == (sorted(other.segments), other.newest)
                 with store.transaction():

@@ -15,7 +15,7 @@ from shared_core.errors import InfiniteMemoryError
 from shared_core.records import MAIN, After, Delete, Drop, Merge, Position, Put, Rename, State, VectorRows
 from shared_core.store import Store
 from shared_core.stores.postgres.connections import adapt
-from shared_core.testing.oracle import Session, drafts
+from shared_core.testing.oracle import Session, drafts, of_texts
 from tests.stores.postgres_server import Server
 from tests.stores.test_row_security import WITH_KEY, fill
 from tests.support.documents import ROOT
@@ -98,8 +98,8 @@ def test_every_statement_on_a_session_looks_into_one_partition_by_an_index(
 
 ROWS = (
     OTHERS,
-    "INSERT INTO infinite_memory.sessions (session, last_seq, epoch, next_segment, owner, changed) "
-    "SELECT session, 1, 0, 1, user_id, 1 FROM infinite_memory.names WHERE session >= 1000000",
+    "INSERT INTO infinite_memory.sessions (session, last_seq, epoch, owner, changed) "
+    "SELECT session, 1, 0, user_id, 1 FROM infinite_memory.names WHERE session >= 1000000",
     "INSERT INTO infinite_memory.branches SELECT session, 'main', 0, NULL, 1, 0 FROM infinite_memory.sessions "
     "WHERE session >= 1000000",
     "INSERT INTO infinite_memory.segments (session, segment, tip, turn_shift, checksum) "
@@ -155,7 +155,7 @@ MANY = 2_000
 FEW: dict[str, Callable[[Store, int], object]] = {
     "known_vectors": lambda store, key: store.known_vectors(key, "space", {at(3): "h3", at(4): "h9", at(5): "none"}),
     "vectors": lambda store, key: list(store.vectors(key, "space", [at(3), at(4)])),
-    "vectors of texts": lambda store, key: list(store.vectors(key, "space", hashes=["h3", "h4"])),
+    "vectors of texts": lambda store, key: of_texts(store, key, "space", ["h3", "h4"]),
     "get": lambda store, key: (store.get(key, [at(3), at(4)]), store.get(key, ["u3", "u4"])),
     "at": lambda store, key: store.at({key: [at(3), at(4)]}, {}),
     "check_absent": lambda store, key: store.check_absent(key, ["u3", "x"]),

@@ -11,7 +11,8 @@ from shared_core import PostgresStore
 from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError
 from shared_core.records import MAIN, After, Create, Position
 from shared_core.stores.postgres.connections import Pauses
-from shared_core.stores.postgres.transactions import Reader, Statement, Writer
+from shared_core.stores.postgres.transactions import Reader, Writer
+from shared_core.stores.statements import Statement
 from shared_core.testing.oracle import Session, drafts
 from tests.stores.postgres_server import Server, running_server
 from tests.support.histories import stored_ids

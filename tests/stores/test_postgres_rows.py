@@ -9,7 +9,7 @@ import pytest
 from shared_core import PostgresStore
 from shared_core.errors import StoreError
 from shared_core.records import MAIN, After, Line, Position, State
-from shared_core.stores.postgres.message_tables import _after_all
+from shared_core.stores.answers import _after_all
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from tests.support.histories import stored_ids
 
@@ -22,7 +22,7 @@ def test_a_prefix_ends_before_the_least_text_after_it() -> None:
 
 
 def test_what_is_too_large_is_refused_by_name(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared_core.stores.postgres.message_tables._LARGEST", 1_000)
+    monkeypatch.setattr("shared_core.stores.postgres.postgres_rows._LARGEST", 1_000)
     with closing(PostgresStore(address)) as store:
         key = store.create_session(None, "s")
         with pytest.raises(StoreError, match="'u2'"):

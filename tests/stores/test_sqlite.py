@@ -569,8 +569,8 @@ def test_what_has_changed_is_found_without_a_look_at_each_session() -> None:
 
 def test_many_changes_are_read_with_everything_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many, of whoever, that it is faster; or fewer than none, in a file that was put back."""
-    monkeypatch.setattr("shared_core.stores.sqlite.tree_rows._FEW", 2)
-    monkeypatch.setattr("shared_core.stores.sqlite.tree_rows._FEW_EACH", 1)
+    monkeypatch.setattr("shared_core.stores.sqlite.sqlite_rows._FEW", 2)
+    monkeypatch.setattr("shared_core.stores.sqlite.sqlite_rows._FEW_EACH", 1)
     with closing(SQLiteStore(":memory:")) as store:
         session, other = Session(store, "a", "ann"), Session(store, "b", "bob")
         session.append(MAIN, drafts("u1"))

@@ -354,7 +354,7 @@ def test_what_numbers_do_not_lead_to_is_found_by_its_position(path: Path) -> Non
         assert len(target.stored(1)) == 600
 
 
-@pytest.mark.parametrize("name", ["messages_turn", "messages_seq", "states", "sessions_news", "gaps"])
+@pytest.mark.parametrize("name", ["messages_turn", "messages_seq", "branches_ordinal", "sessions_news", "gaps"])
 def test_a_part_of_the_schema_that_is_gone_is_named(path: Path, name: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA writable_schema = ON")

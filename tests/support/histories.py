@@ -8,9 +8,11 @@ from functools import wraps
 from typing import Any
 
 from shared_core import InfiniteMemory, Message
-from shared_core.records import After, Snapshot, VectorRows
-from shared_core.store import ALL, Store
+from shared_core.records import ALL, After, Back, Ids, KnownVectors, Snapshot, SnapshotOf, VectorRows, Vectors
+from shared_core.store import Store
 from shared_core.stores import SQLiteStore
+from shared_core.stores.sql_rows import Result
+from shared_core.stores.sqlite.sqlite_rows import SQLiteRows
 
 __all__ = ["NOON", "CountingStore", "history", "ids", "stored_ids", "texts", "with_ids"]
 
@@ -67,6 +69,34 @@ class CountingStore(SQLiteStore):
         self.calls.clear()
         self.rows.clear()
 
+    def _read(self, ask: Callable[[SQLiteRows], Result]) -> Result:
+        def noted(rows: SQLiteRows) -> Result:
+            own = rows.ask
+
+            def counted(session: int, query: Any) -> Any:
+                answer = own(session, query)
+                self.note(_name(query), answer)
+                return answer
+
+            rows.ask = counted  # type: ignore[method-assign]
+            return ask(rows)
+
+        return super()._read(noted)
+
+    def note(self, name: str, answer: Any) -> None:
+        """Count a call, and the rows of its answer."""
+        self.calls[name] += 1
+        self.rows[name] += len(answer) if isinstance(answer, list | dict) and name != "segments" else 0
+
+
+_NAMES = {Back: "newest", Ids: "get", KnownVectors: "vectors", SnapshotOf: "snapshot"}
+
+
+def _name(query: Any) -> str:
+    if isinstance(query, Vectors) and query.positions is None:
+        return "all_vectors"
+    return _NAMES.get(type(query), type(query).__name__.lower())
+
 
 def _counted(verb: str) -> Callable[..., Any]:
     original: Callable[..., Any] = getattr(SQLiteStore, verb)
@@ -75,24 +105,13 @@ def _counted(verb: str) -> Callable[..., Any]:
     def call(store: CountingStore, *arguments: Any, **named: Any) -> Any:
         result = original(store, *arguments, **named)
         name = verb
-        if verb == "vectors":
-            result = list(result)
-            name = "all_vectors" if len(arguments) == 2 and not named else "vectors"
-        elif verb == "get" and not isinstance(next(iter(arguments[1]), ""), str):
-            name = "at"
-        elif verb == "find":
-            name = type(arguments[1]).__name__.lower()
-        elif verb == "keep":
+        if verb == "keep":
             name = {VectorRows: "put_vectors", Snapshot: "put_snapshot"}.get(type(arguments[1]), "put_summary")
-        store.calls[name] += 1
-        store.rows[name] += len(result) if isinstance(result, list | dict) else 0
-        return iter(result) if verb == "vectors" else result
+        store.note(name, result)
+        return result
 
     return call
 
 
-for _verb in (
-    "append", "branches", "create_session", "find", "get", "keep", "keep_vectors", "newest", "segment",
-    "snapshot", "spaces", "state", "vectors",
-):  # fmt: skip
+for _verb in ("append", "create_session", "keep", "keep_vectors"):
     setattr(CountingStore, _verb, _counted(_verb))

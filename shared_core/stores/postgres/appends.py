@@ -20,21 +20,23 @@ from shared_core.records import (
     VectorRows,
 )
 from shared_core.session.turns import assign_turns
-from shared_core.stores.postgres.derived_tables import PUT_SPACE, PUT_VECTORS, vector_columns
+from shared_core.stores.answers import head_of
 from shared_core.stores.postgres.failures import is_broken
-from shared_core.stores.postgres.message_tables import (
-    BY_ID,
+from shared_core.stores.postgres.postgres_rows import (
     INSERTED,
-    MessageTables,
+    PUT_SPACE,
+    PUT_VECTORS,
+    PostgresTables,
+    batches_of,
     columns_of,
     naming_faults,
-    parts_of,
-    record_of,
     rows_of,
+    vector_columns,
 )
-from shared_core.stores.postgres.transactions import Statement, columns
-from shared_core.stores.postgres.tree_tables import branch_row, head_of
-from shared_core.stores.row_values import checksum_of, segment_values
+from shared_core.stores.postgres.transactions import columns
+from shared_core.stores.row_values import checksum_of, read_record, segment_values
+from shared_core.stores.sql_rows import branch_row
+from shared_core.stores.statements import BY_ID, Statement
 from shared_core.stores.tree_rules import check_unmoved, new_records, refuse_other_content
 
 ATTEMPTS = 3
@@ -44,7 +46,7 @@ ATTEMPTS = 3
 # nothing of the session has changed since, and what the caller knows gives the numbers. Everything else hangs on that.
 _APPEND = (
     "WITH u AS (UPDATE {s}.sessions AS s SET version = s.version + 1, last_seq = %(last_seq)s, "
-    "changed = DEFAULT, next_segment = greatest(s.next_segment, %(to_segment)s + 1) "
+    "changed = DEFAULT "
     "WHERE s.session = %(session)s AND s.version = %(version)s AND s.last_seq = %(seq_before)s "
     "AND EXISTS (SELECT 1 FROM {s}.branches AS b WHERE b.session = %(session)s AND b.name = %(branch)s "
     "AND b.segment = %(head_segment)s AND b.depth IS NOT DISTINCT FROM %(branch_depth)s::bigint) "
@@ -75,7 +77,9 @@ _UNLESS_STORED = (
 """What was sent along with `_APPEND` is not read if that has stored the messages."""
 
 _GROUND = (
-    "SELECT s.last_seq, s.epoch, s.version, s.next_segment, b.segment, b.depth, b.checksum, g.tip, "
+    "SELECT s.last_seq, s.epoch, s.version, "
+    "(SELECT max(o.segment) + 1 FROM {s}.segments AS o WHERE o.session = %(session)s), "
+    "b.segment, b.depth, b.checksum, g.tip, "
     "g.parent_segment IS NULL AND g.merged_segment IS NULL, q.turn_id, q.turn_no, n.turn_no, "
     "ARRAY(SELECT o.name FROM {s}.branches AS o WHERE o.session = %(session)s AND o.segment = b.segment "
     "AND o.depth IS NULL AND o.name <> b.name), "
@@ -90,7 +94,7 @@ _GROUND = (
     "ORDER BY o.seq LIMIT 1) AS n ON true "
     f"WHERE s.session = %(session)s {_UNLESS_STORED}"
 )
-_STORED = f"{BY_ID}{_UNLESS_STORED}"
+_STORED = f"{BY_ID} {_UNLESS_STORED}"
 
 
 @dataclass
@@ -172,7 +176,7 @@ def assumed(call: AppendCall) -> Ground | None:
     return Ground(known.state, known.turn, known.turn, depth, True, 0, (), {}, frozenset())
 
 
-class Appends(MessageTables):
+class Appends(PostgresTables):
     """Stores messages at the end of a branch, together with the check that it still ends where they are to go."""
 
     def append_at_once(self, session: int, call: AppendCall) -> Appended | None:
@@ -181,7 +185,7 @@ class Appends(MessageTables):
         Returns:
             None, and nothing is stored, if more has to be read than the end of the branch.
         """
-        ground = assumed(call) or self._ground(session, call, self.together(_reads(session, call)))
+        ground = assumed(call) or self._ground(session, call, self.statements.together(_reads(session, call)))
         for _ in range(ATTEMPTS):
             if ground is None:
                 return None
@@ -195,12 +199,12 @@ class Appends(MessageTables):
             records = _records(call, ground, new)
             call.tried |= {str(record.message.id): record for record in records}
             rows = rows_of(session, records)
-            if len(list(parts_of(rows))) > 1:
+            if len(list(batches_of(rows))) > 1:
                 return None
             values = _values(session, call, ground, records) | columns_of(rows)
             statement = _with_vectors(call, ground, Statement(_APPEND, session, values))
             with call.noting_silence(), naming_faults(rows):
-                done, *read = self.at_once([statement, *_reads(session, call)])
+                done, *read = self.statements.at_once([statement, *_reads(session, call)])
             if done[0][0]:
                 kept = call.vectors is None or call.epoch == ground.state.epoch
                 return _appended(found, ground, records, kept=kept)
@@ -225,7 +229,7 @@ class Appends(MessageTables):
             return None
         else:
             named = Newest(call.turn, named_no)
-        stored = {str(record.message.id): record for record in map(record_of, rows)}
+        stored = {str(record.message.id): record for record in map(read_record, rows)}
         refuse_other_content(stored, call.drafts, call.ids)
         state = SessionState(head, last_seq, epoch, version)
         return Ground(state, turn, named, tip, depth is None, next_segment, others, stored, frozenset(gone))

@@ -75,7 +75,6 @@ MIGRATIONS: list[Migration] = [
                 session bigint NOT NULL PRIMARY KEY,
                 last_seq bigint NOT NULL,
                 epoch bigint NOT NULL,
-                next_segment integer NOT NULL,
                 version bigint NOT NULL DEFAULT 0,
                 owner text COLLATE "C",
                 changed bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint) {by_session}""",

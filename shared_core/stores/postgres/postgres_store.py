@@ -17,6 +17,7 @@ from shared_core.records import (
     Expect,
     KnownBranch,
     MainChanges,
+    MainNews,
     Mark,
     Position,
     Record,
@@ -27,15 +28,14 @@ from shared_core.records import (
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.appends import AppendCall, Appends
 from shared_core.stores.postgres.database import Database
-from shared_core.stores.postgres.derived_tables import DerivedTables
 from shared_core.stores.postgres.failures import unknown_outcome
 from shared_core.stores.postgres.joint_reads import JointReads
 from shared_core.stores.postgres.postgres_inspector import PostgresInspector
 from shared_core.stores.postgres.postgres_schema import SCHEMA, SCRUBBED
 from shared_core.stores.postgres.row_security import setting_of
 from shared_core.stores.postgres.transactions import NO_USER
+from shared_core.stores.sql_rows import Result, SqlStore
 from shared_core.stores.tree_rules import checked_ids
-from shared_core.stores.tree_store import IndexedStore, Result, asking
 
 _IDENTITY = (
     "SELECT (SELECT system_identifier FROM pg_control_system())::text, "
@@ -46,11 +46,11 @@ _NAME_BYTES = 63
 _MOST_PARTITIONS = 1024
 
 
-class PostgresTables(Appends, JointReads, DerivedTables):
-    """All tables of a database."""
+class AllTables(Appends, JointReads):
+    """All tables of a database, and all ways to ask them."""
 
 
-class PostgresStore(IndexedStore):
+class PostgresStore(SqlStore):
     """Keeps sessions in a PostgreSQL database that threads, processes and machines may share.
 
     Needs PostgreSQL 15 or newer, a database with the encoding UTF-8, and the extra `postgres`. A call that fails
@@ -106,7 +106,7 @@ class PostgresStore(IndexedStore):
         self._of_users: WeakValueDictionary[str | None, PostgresStore] = WeakValueDictionary()
 
     def for_user(self, user_id: str | None) -> "PostgresStore":
-        """See `Store`. Without row security, this store; with it, one object for each user that somebody still uses."""
+        """Return this store without row security; with it, one object for each user that somebody still uses."""
         if self._user is None:
             return self
         found = self._of_users.get(user_id)
@@ -134,42 +134,41 @@ class PostgresStore(IndexedStore):
     def connections(self) -> int:
         return self._pool_size
 
-    def _read(self, ask: Callable[[PostgresTables], Result]) -> Result:
+    def _read(self, ask: Callable[[AllTables], Result]) -> Result:
         def call() -> Result:
             with self.database.reading(self._user) as statements:
-                return ask(PostgresTables(statements))
+                return ask(AllTables(statements))
 
         return self.database.repeated(call)
 
-    def _write(self, act: Callable[[PostgresTables], Result]) -> Result:
+    def _write(self, act: Callable[[AllTables], Result]) -> Result:
         def call() -> Result:
             with self.database.writing(self._user) as statements:
-                return act(PostgresTables(statements))
+                return act(AllTables(statements))
 
         return self.database.repeated(call)
 
-    def _at_once(self, act: Callable[[PostgresTables], Result]) -> Result:
+    def _at_once(self, act: Callable[[AllTables], Result]) -> Result:
         """Return what a call of `Statements.at_once` does; within `transaction`, a part that is undone alone."""
         return self._write(act) if self.database.in_transaction else self._read(act)
 
-    def _size(self) -> int:
+    def size(self) -> int:
         return self._read(lambda rows: int(rows.run("SELECT pg_database_size(current_database())", None)[0][0]))
 
-    read = asking(JointReads.read)
-    main_news = asking(JointReads.main_news)
-    known_vectors = asking(JointReads.known_vectors)
+    def main_news(self, wanted: Mapping[int, tuple[int, int]], space: str | None = None) -> dict[int, MainNews]:
+        return self._read(lambda rows: rows.main_news(wanted, space))
 
     def at(self, wanted: Mapping[int, Sequence[Position]], epochs: Mapping[int, int]) -> dict[int, list[Record]] | None:
         return self._read(lambda rows: rows.at_epochs(wanted, epochs))
 
     def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
-        """See `Store`. What a transaction has seen of itself may be undone: it gets no mark."""
+        """Return what has changed; what a transaction has seen of itself may be undone: it gets no mark."""
         if self.database.in_transaction:
             return super().main_changes(user_id)._replace(mark=None)
         return super().main_changes(user_id, since)
 
     def transaction(self) -> AbstractContextManager[None]:
-        """See `Store`. Readers in other threads go on with what was there before."""
+        """Enter a transaction; readers in other threads go on with what was there before."""
         return self.database.joining(self._user)
 
     def append(
@@ -224,7 +223,7 @@ class PostgresStore(IndexedStore):
         return None
 
     def _vacuum(self) -> None:
-        due = self._read(PostgresTables.to_scrub)
+        due = self._read(AllTables.to_scrub)
         for part in sorted({name for _, _, name in due}):
             tables = ", ".join(f"{{s}}.{table}{part}" for table in SCRUBBED)
             self.database.outside(f"VACUUM (INDEX_CLEANUP ON) {tables}")

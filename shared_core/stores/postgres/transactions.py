@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -10,8 +10,7 @@ from psycopg.sql import Literal
 
 from shared_core.stores.postgres.connections import Connection
 from shared_core.stores.postgres.postgres_schema import USER
-
-Rows = list[tuple[Any, ...]]
+from shared_core.stores.statements import Many, Marks, Rows, Statement, columns_of_messages, expanded
 
 LIFE = "coalesce(extract(epoch FROM (SELECT stats_reset FROM pg_stat_bgwriter))::text, '')"
 """Tells one life of a server from the next: statistics begin anew after a crash, and a standby has its own.
@@ -29,12 +28,36 @@ NO_USER = ""
 """What a transaction is told under row security if no user is set: it sees nothing."""
 
 
-class Statement(NamedTuple):
-    """A statement, the session that it is about, and its other values."""
+_SAYING = (
+    "SELECT {columns} FROM unnest(%(fingerprints)s::bigint[]) AS w (fingerprint), LATERAL (SELECT * "
+    "FROM {s}.messages AS n WHERE n.session = %(session)s AND n.fingerprint = w.fingerprint "
+    "ORDER BY n.seq DESC LIMIT %(limit)s) AS m ORDER BY m.seq"
+)
 
-    sql: str
-    session: int | None
-    values: Mapping[str, Any]
+
+def _table(name: str, *columns: str) -> str:
+    arrays = ", ".join(f"%({name}_{number})s::bigint[]" for number in range(len(columns)))
+    return f"unnest({arrays}) WITH ORDINALITY AS w ({', '.join(columns)}, n)"
+
+
+_MARKS: Marks = {
+    "names": lambda: "{s}.names",
+    "ordinal": lambda: "{next}",
+    "in": lambda kind, name: f"= ANY(%({name})s::{kind}[])",
+    "each": lambda kind, name, column: f"unnest(%({name})s::{kind}[]) AS w ({column})",
+    "rows": _table,
+    "by": lambda index: "",
+    "unindexed": lambda: "",
+    "columns": lambda: columns_of_messages("m"),
+    "texts": lambda: "",
+    "content": lambda: "m.content",
+    "live": lambda vector: "",
+    "tip": lambda segment: f"{segment}.tip",
+    "last": lambda session: f"{session}.last_seq",
+    "version": lambda session: f"{session}.version",
+    "whole": lambda session: "true",
+    "saying": lambda: _SAYING,
+}
 
 
 class Statements(Protocol):
@@ -77,11 +100,22 @@ class Schema:
         """Return a statement with values, in which every other percent sign is doubled."""
         found = self._known.get(sql)
         if found is None:
-            found = sql
+            found = expanded(sql, _MARKS)
             for mark, place in self._places.items():
                 found = found.replace(mark, place.replace("%", "%%"))
             self._known[sql] = found
         return found
+
+
+def given_values(session: int | None, values: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return the values of a statement as psycopg takes them: a table of numbers by its columns."""
+    given: dict[str, Any] = {"session": session}
+    for name, value in (values or {}).items():
+        if isinstance(value, Many):
+            given |= {f"{name}_{number}": [row[number] for row in value.rows] for number in range(value.width)}
+        else:
+            given[name] = value
+    return given
 
 
 class Reader:
@@ -131,8 +165,7 @@ class Reader:
     def _execute(
         self, sql: str, session: int | None, values: Mapping[str, Any] | None
     ) -> "psycopg.Cursor[tuple[object, ...]]":
-        given = {"session": session, **(values or {})}
-        return self._connection.execute(self._schema(sql), given, binary=True)
+        return self._connection.execute(self._schema(sql), given_values(session, values), binary=True)
 
 
 class Writer(Reader):

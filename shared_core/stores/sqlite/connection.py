@@ -13,7 +13,8 @@ from typing import Any
 
 from shared_core.errors import StoreError, StoreUnavailableError, warn
 from shared_core.runtime.forks import at_fork
-from shared_core.stores.sqlite.damage import ADVICE, is_undecodable, read_leniently
+from shared_core.stores.row_values import ADVICE
+from shared_core.stores.sqlite.damage import is_undecodable, read_leniently
 from shared_core.stores.sqlite.database_file import (
     APPLICATION_ID,
     connect_to_read,

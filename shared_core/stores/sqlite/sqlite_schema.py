@@ -14,25 +14,27 @@ MIGRATIONS: list[Migration] = [
     Migration(
         "conversations",
         (
-            # `ident` is the JSON of [user_id, session_id], because UNIQUE would let two NULL users have one session_id.
             # `changes` is how often something else changed than that messages were added; `changed` is when the row
             # last changed, as a number that grows from commit to commit.
             """CREATE TABLE sessions (
                 session INTEGER PRIMARY KEY AUTOINCREMENT,
-                ident TEXT NOT NULL UNIQUE,
                 user_id TEXT,
                 session_id TEXT NOT NULL,
                 least_seq INTEGER NOT NULL DEFAULT 0,
                 epoch INTEGER NOT NULL DEFAULT 0,
-                created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
                 changes INTEGER NOT NULL DEFAULT 0,
                 changed INTEGER NOT NULL DEFAULT 0)""",
+            "CREATE UNIQUE INDEX sessions_name ON sessions (session_id, user_id)",
+            # The other would let nobody have two sessions of one name: a NULL equals no other.
+            "CREATE UNIQUE INDEX sessions_nobody ON sessions (session_id) WHERE user_id IS NULL",
             "CREATE INDEX sessions_user ON sessions (user_id, session)",
             "CREATE INDEX sessions_changed ON sessions (changed)",
-            """CREATE TRIGGER sessions_news AFTER UPDATE OF ident, user_id, session_id, least_seq, epoch, changes
+            """CREATE TRIGGER sessions_news AFTER UPDATE OF user_id, session_id, least_seq, epoch, changes
                 ON sessions BEGIN
                 UPDATE sessions SET changed = (SELECT max(changed) + 1 FROM sessions) WHERE session = new.session;
                 END""",
+            # What follows from the messages is not written again with each of them: a commit takes as long as it has
+            # pages. `least_tip` and `least_seq` are for when the newest has been forgotten.
             # A merge is a position of its own, not a message: forgetting a message cannot undo it.
             """CREATE TABLE segments (
                 session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
@@ -53,10 +55,10 @@ MIGRATIONS: list[Migration] = [
                 segment INTEGER NOT NULL,
                 depth INTEGER,
                 ordinal INTEGER NOT NULL,
-                created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
                 checksum INTEGER,
                 PRIMARY KEY (session, name),
                 FOREIGN KEY (session, segment) REFERENCES segments ON DELETE CASCADE) WITHOUT ROWID""",
+            "CREATE UNIQUE INDEX branches_ordinal ON branches (session, ordinal)",
             """CREATE TABLE refs (
                 ref INTEGER PRIMARY KEY AUTOINCREMENT,
                 session INTEGER NOT NULL REFERENCES sessions ON DELETE CASCADE,
@@ -67,7 +69,7 @@ MIGRATIONS: list[Migration] = [
                 base_segment INTEGER,
                 base_depth INTEGER,
                 note TEXT NOT NULL,
-                created_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP,
+                created_at TEXT NOT NULL,
                 checksum INTEGER)""",
             "CREATE INDEX refs_kind ON refs (session, kind, name, ref)",
             # Rows are only appended and blanked in place, never deleted: deleting a row makes SQLite move its
@@ -109,16 +111,6 @@ MIGRATIONS: list[Migration] = [
                 start INTEGER NOT NULL,
                 upto INTEGER NOT NULL,
                 PRIMARY KEY (session, segment, start, upto)) WITHOUT ROWID""",
-            # What follows from the messages is not written again with each of them: a commit takes as long as it has
-            # pages. `least_tip` and `least_seq` are for when the newest has been forgotten.
-            """CREATE VIEW tips AS SELECT session, segment, parent_segment, parent_depth, max(least_tip, coalesce(
-                (SELECT max(m.depth) FROM messages AS m WHERE m.session = g.session AND m.segment = g.segment),
-                least_tip)) AS tip FROM segments AS g""",
-            """CREATE VIEW heads AS SELECT session, name, segment, coalesce(depth, tip) AS depth, ordinal, tip,
-                depth IS NULL AS goes_on FROM branches JOIN tips USING (session, segment)""",
-            """CREATE VIEW states AS SELECT session, epoch, changes, max(least_seq, coalesce(
-                (SELECT max(m.seq) FROM messages AS m WHERE m.session = s.session), 0)) AS last_seq
-                FROM sessions AS s""",
             # A squash covers whole stretches of a segment: of a long branch a few rows are written, not one a message.
             """CREATE TABLE covers (
                 session INTEGER NOT NULL,

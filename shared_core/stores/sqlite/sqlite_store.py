@@ -5,17 +5,14 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
 from shared_core.arguments import one_of
-from shared_core.records import Position, Query, SessionInfo
+from shared_core.records import Position
+from shared_core.stores.sql_rows import Result, SqlStore
 from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
-from shared_core.stores.sqlite.derived_rows import DerivedRows
-from shared_core.stores.sqlite.message_rows import MessageRows
-from shared_core.stores.sqlite.session_rows import overview
 from shared_core.stores.sqlite.sqlite_inspector import SQLiteInspector, faults_of
-from shared_core.stores.tree_store import IndexedStore, Result, asking
+from shared_core.stores.sqlite.sqlite_rows import SQLiteRows
 
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
 
@@ -24,15 +21,7 @@ _UNSEEN = 1e-4
 """Seconds for which what another connection writes may go unseen by `watch`; to forget takes several times as long."""
 
 
-class SQLiteRows(MessageRows, DerivedRows):
-    """All rows of a database."""
-
-    def overview(self, user_ids: Collection[str | None], limit: int) -> list[SessionInfo]:
-        with self.one_moment():
-            return overview(self, user_ids, limit)
-
-
-class SQLiteStore(IndexedStore):
+class SQLiteStore(SqlStore):
     """Keeps sessions in one SQLite file that threads and processes may share.
 
     Args:
@@ -63,11 +52,8 @@ class SQLiteStore(IndexedStore):
         """The file; None in memory."""
         return self._db.path
 
-    check_absent = asking(MessageRows.check_absent)
-
-    def read(self, session: int, *queries: Query) -> Any:
-        with self._db.one_moment():
-            return super().read(session, *queries)
+    def check_absent(self, session: int, ids: Collection[str]) -> None:
+        self._read(lambda rows: rows.check_absent(session, ids))
 
     def watch(self, session: int) -> Callable[[], bool]:
         seen, looked, has_forgotten = self._db.changes(), time.perf_counter(), super().watch(session)
@@ -91,7 +77,7 @@ class SQLiteStore(IndexedStore):
     def forget(
         self, session: int, positions: Sequence[Position], *, stale: Sequence[Position] = (), branches: bool = False
     ) -> None:
-        """See `Store`. If the disk is full, there are still the bytes kept for this."""
+        """Erase messages; if the disk is full, there are still the bytes kept for this."""
         self._db.spend_reserve()
         super().forget(session, positions, stale=stale, branches=branches)
 
@@ -108,7 +94,7 @@ class SQLiteStore(IndexedStore):
         return self._read(lambda rows: list(faults_of(rows.connection, self.path)))
 
     def identity(self) -> str:
-        """See `Store`. It is the file's, not the path's: two names of one file are one database."""
+        """Return the identity of the file, not of the path: two names of one file are one database."""
         return self._db.identity
 
     def backup(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
@@ -133,5 +119,5 @@ class SQLiteStore(IndexedStore):
         with self._db.writing() as connection:
             return act(SQLiteRows(connection))
 
-    def _size(self) -> int:
+    def size(self) -> int:
         return self._db.size()

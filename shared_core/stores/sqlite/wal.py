@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shared_core.errors import StoreError, warn
-from shared_core.stores.sqlite.damage import damaged
+from shared_core.stores.row_values import DamagedRow
 
 Words = npt.NDArray[np.uint32]
 
@@ -45,7 +45,9 @@ def check_log(path: Path, label: str) -> None:
     except OSError as error:
         raise StoreError(f"{label} cannot be opened: {error}; check the permissions of {str(wal)!r}") from error
     if log.dropped > 1:
-        raise damaged(label, f"{str(wal)!r}, which holds what was written last, is damaged at frame {log.frames + 1}")
+        raise DamagedRow(
+            label, f"{str(wal)!r}, which holds what was written last, is damaged at frame {log.frames + 1}"
+        )
     if log.dropped:
         warn(
             f"{str(wal)!r} ends with a transaction that cannot be read, as after a power failure: "

@@ -6,7 +6,7 @@ import pytest
 
 from shared_core.records import MAIN, Branch, Position, Snapshot, Summary, VectorRows
 from shared_core.store import Store
-from shared_core.testing.oracle import Session, draft, drafts
+from shared_core.testing.oracle import Session, draft, drafts, of_texts
 
 __all__ = ["DerivedContract", "ForgetContract", "SummaryContract"]
 
@@ -33,9 +33,9 @@ class DerivedContract:
         assert list(store.vectors(key, "model/2", wanted)) == found
         assert list(store.vectors(key, "model/2", wanted[::-1])) == found[::-1]
         by_hash = {"h": b"model/2", "new": b"\x00\xff", "": b""}
-        of_hash = store.vectors(key, "model/2", hashes={*by_hash, "lost"})
+        of_hash = of_texts(store, key, "model/2", {*by_hash, "lost"})
         assert {hash_: vector for _, hash_, vector in of_hash} == by_hash
-        assert list(store.vectors(key, "other", hashes=["h"])) == []
+        assert of_texts(store, key, "other", ["h"]) == []
         assert list(store.vectors(key, "other", wanted)) == []
         assert list(store.vectors(key, "other")) == []
         store.keep(key, VectorRows("void", []))
@@ -162,7 +162,7 @@ class ForgetContract:
         assert store.keep(key, Snapshot("a", b"now"), 1) is True
         for space in ("x", "y"):
             assert [position.depth for position, *_ in store.vectors(key, space)] == [0, 2]
-            assert list(store.vectors(key, space, hashes=["h1", "h2", "h3"])) == [(Position(0, 2), "h2", b"v")]
+            assert of_texts(store, key, space, ["h1", "h2", "h3"]) == [(Position(0, 2), "h2", b"v")]
         assert store.spaces(key) == ["y", "x"]
         store.keep(key, VectorRows("x", [(Position(0, 1), "h1", b"late")]))
         assert list(store.vectors(key, "x", [Position(0, 1)])) == []
@@ -184,7 +184,7 @@ class ForgetContract:
         session.check()
         for space in ("x", "y"):
             assert list(store.vectors(key, space)) == [(Position(0, 2), "h2", b"v")]
-            assert list(store.vectors(key, space, hashes=["h0", "h1"])) == []
+            assert of_texts(store, key, space, ["h0", "h1"]) == []
             assert list(store.vectors(key, space, [Position(0, 0)])) == []
         store.keep(key, VectorRows("x", [(Position(0, 0), "new", b"w")]))
         assert list(store.vectors(key, "x", [Position(0, 0)])) == [(Position(0, 0), "new", b"w")]
