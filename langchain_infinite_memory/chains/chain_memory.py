@@ -3,8 +3,9 @@
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
+from time import monotonic
 from typing import Any, Literal
 
 from langchain_core.callbacks import BaseCallbackHandler
@@ -21,7 +22,7 @@ from langchain_infinite_memory.chains.chain_io import (
     stream_output,
 )
 from langchain_infinite_memory.identity import OnReport, Thread, report
-from langchain_infinite_memory.sessions import SessionKey, Sessions
+from langchain_infinite_memory.sessions import Locks, Outage, SessionKey, Sessions
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError, warn
@@ -29,6 +30,7 @@ from shared_core.history.normal_form import normal_forms
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
 from shared_core.prompt.context import Context
+from shared_core.stores import SQLiteStore
 
 OnError = Literal["window", "raise"]
 Interruption = Literal["stopped", "failed"] | None
@@ -87,6 +89,7 @@ class ChainRun:
         claimed: whether this run answers the question that opened the turn.
         input: the chain's input with the prompt in it.
         sent: the messages of the prompt.
+        asked: when the store was asked last: at the beginning, and when the answer is there.
     """
 
     key: SessionKey
@@ -97,6 +100,7 @@ class ChainRun:
     claimed: bool = False
     input: Any = None
     sent: Sequence[BaseMessage] = ()
+    asked: float = field(default_factory=monotonic)
 
 
 class ChainMemory:
@@ -113,6 +117,7 @@ class ChainMemory:
         self._tools = [convert_to_openai_tool(tool) for tool in tools]
         self._on_error = on_error
         self._on_report = on_report
+        self._outage, self._locks = Outage(), Locks()
         self._lock = threading.Lock()
         self._open: list[tuple[SessionKey, str | None]] = []
 
@@ -164,29 +169,39 @@ class ChainMemory:
                 raise
             _warn(f"the memory failed and the chain goes on without it: {error}")
 
+    @contextmanager
+    def _storing(self, run: ChainRun, memory: InfiniteMemory) -> Iterator[None]:
+        """Do not wait for the store behind another run that waits for it in vain."""
+        with self._locks.hold("file" if isinstance(memory._store, SQLiteStore) else run.key):
+            self._outage.check(run.asked)
+            with self._outage.watch():
+                yield
+
     def _charged(self, run: ChainRun) -> list[Any]:
         """Return what is charged besides the messages: tool schemas, and the system messages, which are not stored."""
         return [*self._tools, *(message.text for message in run.given.system)]
 
     def _store_before(self, memory: InfiniteMemory, run: ChainRun) -> None:
         """Store what was said before the question; and the question, too, if part of its answer follows it."""
-        new = run.given.said[_count_stored(memory, run.given.said) :]
-        if run.given.question is None:
-            stored = memory.add(new) if new else memory.newest(1)
-            run.stored, run.turn = True, stored[-1].turn_id if stored else None
-        elif earlier := new[:-1]:
-            memory.add(earlier)
+        with self._storing(run, memory):
+            new = run.given.said[_count_stored(memory, run.given.said) :]
+            if run.given.question is None:
+                stored = memory.add(new) if new else memory.newest(1)
+                run.stored, run.turn = True, stored[-1].turn_id if stored else None
+            elif earlier := new[:-1]:
+                memory.add(earlier)
 
     def _store_question(self, memory: InfiniteMemory, run: ChainRun) -> None:
         """Store the question, unless it is the newest message and no other run is answering it."""
         question = run.given.question
         if question is None:
             return
-        newest = memory.newest(1) if question.id is None else []
-        if not (newest and content_of(newest[0]) == content_of(question) and self._claim(run, newest[0].turn_id)):
-            stored = memory.add(question)
-            # A question that was forgotten is not stored again, so its answer will not find a turn.
-            self._claim(run, stored[0].turn_id if stored else question.id, shared=True)
+        with self._storing(run, memory):
+            newest = memory.newest(1) if question.id is None else []
+            if not (newest and content_of(newest[0]) == content_of(question) and self._claim(run, newest[0].turn_id)):
+                stored = memory.add(question)
+                # A question that was forgotten is not stored again, so its answer will not find a turn.
+                self._claim(run, stored[0].turn_id if stored else question.id, shared=True)
         run.stored = True
 
     def _claim(self, run: ChainRun, turn: str | None, *, shared: bool = False) -> bool:
@@ -239,7 +254,7 @@ class ChainMemory:
                 _warn(f"the answer was not stored: {error}")
 
     def _store(self, run: ChainRun, replies: Sequence[Message]) -> None:
-        with self._sessions.use(*run.key) as memory:
+        with self._sessions.use(*run.key) as memory, self._storing(run, memory):
             if not run.stored:
                 memory.add([*run.given.said, *replies])
                 return

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator, Sequence
 from contextlib import ExitStack, aclosing, closing
+from time import monotonic
 from typing import Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
@@ -113,6 +114,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     ) -> Any:
         with self._memory.run(value, self._key(config), config) as run:
             output = self.bound.invoke(run.input, config, **kwargs)
+            run.asked = monotonic()
             self._memory.save(run, output)
             return output
 
@@ -125,6 +127,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     ) -> Any:
         async with self._memory.arun(value, self._key(config), config) as run:
             output = await self.bound.ainvoke(run.input, config, **kwargs)
+            run.asked = monotonic()
             await self._sessions.call(self._memory.save, run, output)
             return output
 
@@ -151,6 +154,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
                         answer.chunks.append(chunk)
                         yield chunk
             finally:
+                run.asked = monotonic()
                 self._memory.save_stream(run, answer)
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
@@ -177,6 +181,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
                         answer.chunks.append(chunk)
                         yield chunk
             finally:
+                run.asked = monotonic()
                 await asyncio.shield(self._sessions.call(self._memory.save_stream, run, answer))
 
     def close(self) -> None:

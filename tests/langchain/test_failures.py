@@ -146,6 +146,22 @@ class TestALockedFile:
                 assert 1.5 < turn() < 3.5
         chain.close()
 
+    def test_many_chains_at_once_do_not_wait_one_after_the_other(self, tmp_path: Path) -> None:
+        chain = with_infinite_memory(lambda prompt: "fine", store=tmp_path / "memory.db")
+        chain.invoke("hello", {"configurable": {"session_id": "0"}})
+
+        async def work() -> float:
+            began = time.monotonic()
+            runs = (chain.ainvoke("and?", {"configurable": {"session_id": f"{number}"}}) for number in range(8))
+            await asyncio.gather(*runs)
+            return time.monotonic() - began
+
+        with closing(sqlite3.connect(tmp_path / "memory.db", isolation_level=None)) as held:
+            held.execute("BEGIN EXCLUSIVE")
+            with pytest.warns(MemoryFailedWarning):
+                assert asyncio.run(work()) < 4
+        chain.close()
+
     def test_many_turns_at_once_leave_the_threads_of_the_event_loop_alone(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
