@@ -4,7 +4,7 @@ import json
 import os
 import uuid
 import weakref
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -58,7 +58,6 @@ class InfiniteChatStore(BaseChatStore):
     _settings: Settings = PrivateAttr()
     _opened: OpenStore | None = PrivateAttr(default=None)
     _conversations: "OrderedDict[str, Conversation]" = PrivateAttr(default_factory=OrderedDict)
-    _users: "Counter[str]" = PrivateAttr(default_factory=Counter)
     _lock: Any = PrivateAttr(default_factory=partial(fork_safe_lock, Depth.CHAT_STORE))
     _calls: CallQueue = PrivateAttr()
 
@@ -204,29 +203,14 @@ class InfiniteChatStore(BaseChatStore):
     @contextmanager
     def _used(self, key: str) -> Iterator[Conversation]:
         with self._lock:
-            opened, found = self.opened, self._conversations.get(key)
+            found = self._conversations.pop(key, None)
             if found is None:
-                found = Conversation(opened, session_id=key, user_id=self.user_id, settings=self._settings)
-                self._conversations[key] = found
-            self._conversations.move_to_end(key)
-            self._users[key] += 1
-        try:
-            with found.lock:
-                yield found
-        finally:
-            with self._lock:
-                self._users -= Counter([key])  # which drops a key that nobody uses
-                unused = self._taken_out()
-            for one in unused:
-                one.close()
-
-    def _taken_out(self) -> list[Conversation]:
-        """Take the conversations out that are too many, of those that nobody uses and that the store holds whole."""
-        excess = len(self._conversations) - IN_USE
-        if excess <= 0:
-            return []
-        unused = [key for key, one in self._conversations.items() if key not in self._users]
-        return [self._conversations.pop(key) for key in unused[:excess]]
+                found = Conversation(self.opened, session_id=key, user_id=self.user_id, settings=self._settings)
+            self._conversations[key] = found
+            if len(self._conversations) > IN_USE:
+                self._conversations.popitem(last=False)  # another thread may still use it
+        with found.lock:
+            yield found
 
     # JSON and copies, which lead back to the same store
 
