@@ -9,11 +9,14 @@ import httpx
 import pytest
 from openai import AuthenticationError, OpenAI
 
+from shared_core import SessionPool
+from shared_core.doors.openai_proxy.app import create_app
 from shared_core.doors.openai_proxy.prompts import Prompts
+from shared_core.doors.openai_proxy.upstream import Upstream
 from shared_core.doors.serving.bearer_tokens import BearerTokens
 from shared_core.errors import StoreError
 from shared_core.store import Store
-from tests.openai_proxy.servers import ModelServer, proxied, stream, until
+from tests.openai_proxy.servers import ModelServer, proxied, served, stream, until
 
 ANN, BEN, GATEWAY = "ann-secret-0123456789", "ben-secret-0123456789", "gateway-secret-0123456789"
 TOKENS = BearerTokens({ANN: "ann", BEN: "ben", GATEWAY: "*"})
@@ -128,6 +131,59 @@ def test_a_web_page_cannot_ask_with_the_browser_of_somebody_here(store: Store) -
             assert client.get("/models", headers={"host": host}).status_code == 200
         form = client.post("/chat/completions", content=b"{}", headers={"content-type": "text/plain"})
         assert form.status_code == 415
+
+
+def test_only_pages_of_allowed_origins_may_ask(store: Store) -> None:
+    own, chat, evil = "http://127.0.0.1", "https://chat.example", "https://evil.example"
+    with proxied(lambda _: "Noted.", store, inspector=True) as (url, _):
+        for origin in (evil, chat, "null"):
+            assert httpx.post(f"{url}/chat/completions", json=HELLO, headers={"origin": origin}).status_code == 403
+        assert httpx.get(f"{url}/models", headers={"origin": url.removesuffix("/v1")}).status_code == 200
+        assert httpx.get(f"{url}/models", headers={"origin": own}).status_code == 403, "another port is another origin"
+    asks = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,x-session-id"}
+    with proxied(lambda _: "Noted.", store, tokens=TOKENS, inspector=True, allow_origins=[chat]) as (url, model):
+        path, bearer = f"{url}/chat/completions", {"authorization": f"Bearer {ANN}"}
+        let = httpx.options(path, headers={"origin": chat, **asks})
+        assert (let.status_code, let.headers["access-control-allow-origin"]) == (200, chat)
+        assert "x-session-id" in let.headers["access-control-allow-headers"]
+        assert httpx.options(path, headers={"origin": evil, **asks}).status_code == 400
+        told = httpx.post(path, json=HELLO, headers={"origin": chat, **bearer})
+        assert (told.status_code, told.headers["access-control-allow-origin"]) == (200, chat)
+        assert "access-control-allow-credentials" not in told.headers
+        assert httpx.post(path, json=HELLO, headers={"origin": evil, **bearer}).status_code == 403
+        data = f"{url.removesuffix('/v1')}/inspector/api/sessions"
+        headers = {"origin": chat, "x-inspector": "1", **bearer}
+        assert httpx.get(data, headers=headers).status_code == 403, "what is stored is for the inspector's own page"
+        assert len(model.bodies) == 1
+    for origin in ("*", "chat.example", "https://*.example", "https://chat.example/", ""):
+        with pytest.raises(ValueError, match="is no origin"), proxied(lambda _: "", store, allow_origins=[origin]):
+            pass
+
+
+def test_other_paths_are_passed_on_if_that_is_set(store: Store) -> None:
+    def embedded(request: httpx.Request) -> httpx.Response:
+        kind = request.headers["content-type"].partition(";")[0]
+        return httpx.Response(200, json={"path": request.url.path, "kind": kind, "size": len(request.content)})
+
+    upstream = Upstream("http://model.invalid/v1", key="sk-own", transport=httpx.MockTransport(embedded))
+    for allowed in (True, False):
+        app = create_app(SessionPool(store), upstream, tokens=TOKENS, other_paths=allowed)
+        with served(app) as (url, _), httpx.Client(base_url=url, headers={"authorization": f"Bearer {ANN}"}) as client:
+            told = client.post("/v1/embeddings", json={"model": "m", "input": "Hi"})
+            voice = client.post("/v1/audio/transcriptions", files={"file": b"RIFF"}, data={"model": "m"})
+            assert [told.status_code, voice.status_code] == [200 if allowed else 404] * 2
+            if allowed:
+                assert told.json() == {"path": "/v1/embeddings", "kind": "application/json", "size": 26}
+                assert voice.json()["kind"] == "multipart/form-data"
+                assert (
+                    client.post("/v1/embeddings", content=b"{}", headers={"content-type": "text/plain"}).status_code
+                    == 415
+                )
+                unknown = {"authorization": "Bearer another"}
+                assert client.post("/v1/embeddings", json={}, headers=unknown).status_code == 401
+                for path in ("files", "responses/resp_1", "vector_stores", "images/edits", "embeddings/x"):
+                    assert client.post(f"/v1/{path}", json={}).status_code in (404, 405)
+    assert store.overview("ann") == []
 
 
 def test_more_requests_than_are_served_at_a_time_are_told_to_come_again(store: Store) -> None:

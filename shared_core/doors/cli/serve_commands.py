@@ -107,6 +107,20 @@ def serve(
     max_requests: Annotated[int, typer.Option(metavar="N", min=1, help="How many requests are served at a time.")] = 64,
     grace: Grace = 30,
     drain: Drain = 0,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="The origin of a chat program that runs in a browser, such as https://chat.example. Can be repeated.",
+        ),
+    ] = None,
+    other_paths: Annotated[
+        bool,
+        typer.Option(
+            "--other-paths",
+            help="Pass requests for embeddings, completions, audio, images and moderations on as they are.",
+        ),
+    ] = False,
     no_inspector: Annotated[
         bool, typer.Option("--no-inspector", help="Do not serve the page at / that shows what is stored.")
     ] = False,
@@ -143,6 +157,7 @@ def serve(
         app = create_app(
             pool, answers, tokens=known, user=options.user, windows=windows, most_bytes=int(max_body * 2**20),
             most_requests=max_requests, inspector=not no_inspector, asides=asides,
+            allow_origins=allow_origin or (), other_paths=other_paths,
         )  # fmt: skip
         say(f"serving {options.shown_store} at {url_of(host, opened)}/v1; Ctrl-C stops it")
         if not no_inspector:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -11,19 +12,22 @@ from urllib.parse import quote
 
 import httpx
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared_core.doors.openai_proxy.asides import Asides
 from shared_core.doors.openai_proxy.chat_request import read_chat_request
-from shared_core.doors.openai_proxy.endpoint import ClientGone, Endpoint, Keeper, client_key, frames_of
+from shared_core.doors.openai_proxy.endpoint import MEMORY, SESSION, ClientGone, Endpoint, Keeper, client_key, frames_of
 from shared_core.doors.openai_proxy.inspector.endpoints import API, PAGE, POLLED, inspector_routes
 from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.doors.openai_proxy.prompts import Prompts
 from shared_core.doors.openai_proxy.refusal import Refused
+from shared_core.doors.openai_proxy.request_body import received
 from shared_core.doors.openai_proxy.responses_request import read_responses_request
 from shared_core.doors.openai_proxy.upstream import Upstream, returned, unreachable
 from shared_core.doors.serving.bearer_tokens import BearerTokens, is_loopback
@@ -52,6 +56,20 @@ PATHS = (HEALTH, READY, "/v1/chat/completions", "/v1/models", "/v1/responses")
 ALL_PATHS = (*PATHS, PAGE, API)
 """Paths that traces name, with those of the inspector."""
 
+OTHER_PATHS = tuple(
+    f"/v1/{path}"
+    for path in (
+        "audio/speech", "audio/transcriptions", "audio/translations", "completions", "embeddings", "images/generations",
+        "moderations",
+    )
+)  # fmt: skip
+"""Paths that are passed on as they are. None of them leads to what the model's server has stored of other users."""
+
+BODIES = ("application/json", "multipart/form-data")
+"""The kinds of bodies that are passed on."""
+
+ORIGIN = re.compile(r"https?://[^/*\s]+")
+
 OPEN = (HEALTH, READY)
 """Paths that need no token, and are served at any load."""
 
@@ -60,7 +78,7 @@ def create_app(
     pool: SessionPool, upstream: Upstream, *, tokens: BearerTokens | None = None, user: str | None = None,
     windows: Mapping[str, int] = MappingProxyType({}), most_bytes: int = MOST_BYTES,
     most_requests: int = MOST_REQUESTS, body_seconds: float = BODY_SECONDS, inspector: bool = False,
-    asides: Sequence[str] = (),
+    asides: Sequence[str] = (), allow_origins: Sequence[str] = (), other_paths: bool = False,
 ) -> ASGIApp:  # fmt: skip
     """Return the application. It closes pool and upstream when it ends.
 
@@ -79,11 +97,17 @@ def create_app(
             token, and its data needs the user's.
         asides: regular expressions. A request whose instructions or newest message match one of them at the beginning
             is about a conversation, and no part of it. The prompts of Open WebUI and LibreChat are known.
+        allow_origins: the origins, such as `"https://chat.example"`, whose pages may ask. A request from another page
+            is refused.
+        other_paths: whether requests to `OTHER_PATHS` are passed on as they are.
 
     Raises:
-        ValueError: the pool has `scope="user"`.
+        ValueError: the pool has `scope="user"`, or one of `allow_origins` is no exact origin.
         re.error: one of `asides` is no regular expression.
     """
+    for origin in allow_origins:
+        if not ORIGIN.fullmatch(origin):
+            raise ValueError(f"{origin!r} is no origin: write it like https://chat.example, without a path or *")
     ring = RequestRing() if inspector else None
     keeper = Keeper(Prompts(pool, windows, ring, upstream.window, Asides(asides)))
     limits: Any = {"most_bytes": most_bytes, "body_seconds": body_seconds, "user": user}
@@ -105,14 +129,19 @@ def create_app(
         Route("/v1/models", _models(upstream), methods=["GET"]),
         Route("/v1/models/{model:path}", _models(upstream), methods=["GET"]),
     ]
+    if other_paths:
+        routes += [Route(path, _passed_on(upstream, limits), methods=["POST"]) for path in OTHER_PATHS]
     if ring is not None:
         routes += inspector_routes(keeper, ring, user=user)
     errors = (HTTPException, Refused, StoreError, ClientGone, ClientDisconnect, Exception)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=dict.fromkeys(errors, _error_response))
     app.router.redirect_slashes = False
     free = frozenset({PAGE} if inspector else ())
-    gate = Gate(app, tokens=tokens, most_requests=most_requests, free=free)
-    return gate
+    gate = Gate(app, tokens=tokens, most_requests=most_requests, origins=allow_origins, free=free)
+    if not allow_origins:
+        return gate
+    exposed = (SESSION, MEMORY)
+    return CORSMiddleware(gate, allow_origins, ("GET", "POST"), ("*",), expose_headers=exposed)
 
 
 def _models(upstream: Upstream) -> Callable[[Request], Awaitable[Response]]:
@@ -133,6 +162,23 @@ def _models(upstream: Upstream) -> Callable[[Request], Awaitable[Response]]:
     return models
 
 
+def _passed_on(upstream: Upstream, limits: Mapping[str, Any]) -> Callable[[Request], Awaitable[Response]]:
+    most = {"most_bytes": limits["most_bytes"], "seconds": limits["body_seconds"], "kinds": BODIES}
+
+    async def passed_on(request: Request) -> Response:
+        headers = [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw]
+        response = await upstream.send(
+            "POST", request.url.path.removeprefix("/v1/"), content=await received(request, **most), headers=headers,
+            authorization=client_key(request), kind=request.headers["content-type"],
+        )  # fmt: skip
+        closing = BackgroundTask(response.aclose)
+        return StreamingResponse(
+            response.aiter_bytes(), response.status_code, returned(response.headers), None, closing
+        )
+
+    return passed_on
+
+
 class Gate:
     """Lets requests in, refuses the others, and writes a line of log for each: method, path, status, milliseconds.
 
@@ -142,14 +188,16 @@ class Gate:
         app: answers the requests.
         tokens: as for `create_app`.
         most_requests: as for `create_app`.
+        origins: as for `create_app`.
         free: paths that need no token.
     """
 
     def __init__(
-        self, app: ASGIApp, *, tokens: BearerTokens | None, most_requests: int, free: frozenset[str] = frozenset()
-    ) -> None:
+        self, app: ASGIApp, *, tokens: BearerTokens | None, most_requests: int, origins: Sequence[str] = (),
+        free: frozenset[str] = frozenset(),
+    ) -> None:  # fmt: skip
         self._app, self._tokens, self._free = app, tokens, free
-        self._most, self._inside = most_requests, 0
+        self._most, self._inside, self._origins = most_requests, 0, origins
         self._nobody = asyncio.Event()
         self._nobody.set()
 
@@ -199,6 +247,10 @@ class Gate:
             return
         if self._tokens is None and not all(map(is_loopback, _values(scope, b"host") or [""])):
             raise Refused(403, "without tokens, the host is 127.0.0.1 or localhost", code="wrong_host")
+        hosts = [host.lower() for host in _values(scope, b"host")]
+        for origin in _values(scope, b"origin"):  # a proxy with TLS changes the scheme
+            if origin not in self._origins and [origin.lower().partition("://")[2]] != hosts:
+                raise Refused(403, "the request comes from a page of another origin", code="wrong_origin")
         if self._tokens is not None and scope["path"] not in self._free:
             given = _values(scope, b"authorization")
             if len(given) > 1:
@@ -229,7 +281,7 @@ def _reply(refused: Refused) -> Response:
 def _known(path: str) -> str:
     """Return a path as the log may show it."""
     below = (f"{prefix}/*" for prefix in ("/v1/models", API) if path.startswith(f"{prefix}/"))
-    return path if path in (PAGE, *PATHS) else next(below, "-")
+    return path if path in (PAGE, *PATHS, *OTHER_PATHS) else next(below, "-")
 
 
 async def _error_response(_: Request, error: Exception) -> Response:

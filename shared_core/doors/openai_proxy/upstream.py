@@ -59,16 +59,17 @@ class Upstream:
 
     async def send(
         self, method: str, path: str, *, content: bytes | None = None, headers: Sequence[tuple[str, str]] = (),
-        authorization: str | None = None,
+        authorization: str | None = None, kind: str = "application/json",
     ) -> httpx.Response:  # fmt: skip
         """Return the response, whose body is not read yet. The caller closes it.
 
         Args:
             method: the method.
             path: the path after the base address, quoted.
-            content: the body, which is JSON.
+            content: the body.
             headers: the headers of the client's request, with small letters. Few of them are sent.
             authorization: the client's own key, which is sent if this server has none.
+            kind: the type of the body.
 
         Raises:
             Refused: with 502 or 504, if there is no response.
@@ -79,7 +80,7 @@ class Upstream:
         if key is not None:
             sent.append(("authorization", key))
         if content is not None:
-            sent.append(("content-type", "application/json"))
+            sent.append(("content-type", kind))
         request = self._client.build_request(method, f"{self._base}/{path}", content=content, headers=sent)
         try:
             return await self._client.send(request, stream=True)

@@ -27,16 +27,12 @@ def check_origin(request: Request) -> None:
     """Refuse a request for data that comes from another origin, or may come from one."""
     if _values(request, MARK) != ["1"]:
         raise Refused(403, f"the header {MARK}: 1 is missing", code="wrong_origin")
-    site = _values(request, "sec-fetch-site")
-    origins = _values(request, "origin")
-    hosts = _values(request, "host")
-    if site not in ([], ["same-origin"], ["none"]) or any([_host_of(origin)] != hosts for origin in origins):
+    site, own = _values(request, "sec-fetch-site"), _values(request, "host")
+    # Who may ask the model from a page of another origin may not read here.
+    if site not in ([], ["same-origin"], ["none"]) or any(
+        [urlsplit(one).netloc] != own for one in _values(request, "origin")
+    ):
         raise Refused(403, "the request comes from a page of another origin", code="wrong_origin")
-
-
-def _host_of(origin: str) -> str:
-    """Return the host and port of an origin, without a scheme: a proxy with TLS changes that."""
-    return urlsplit(origin).netloc.lower()
 
 
 def _values(request: Request, name: str) -> Sequence[str]:
