@@ -11,19 +11,21 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from pydantic import SecretStr
+
+from langchain_infinite_memory import InfiniteMemoryMiddleware
+from tests.langchain.agents import Words, config
+
+pytest.importorskip("langchain_openai")
+pytest.importorskip("starlette")
+
+from langchain_openai import ChatOpenAI
+from openai import BadRequestError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from langchain_infinite_memory import InfiniteMemoryMiddleware
-from tests.langchain.agents import Words, config
 from tests.openai_proxy.servers import ModelServer, served
-
-pytest.importorskip("langchain_openai")
-
-from langchain_openai import ChatOpenAI
-from openai import BadRequestError
 
 LIMIT = 60
 TALK = "tell me of the rain " * 4
