@@ -100,10 +100,8 @@ def _own(statement: str) -> str:
     return _VALUE.sub(r":\1", expanded(statement, _MARKS))
 
 
-def _value(value: Any) -> Any:
-    if isinstance(value, Many):
-        return json.dumps(value.rows)
-    return json.dumps(value) if isinstance(value, list) else value
+def _is_many(value: Any) -> bool:
+    return type(value) is list or type(value) is Many
 
 
 _MOMENT = "SELECT (SELECT coalesce(max(text), 0) FROM texts), (SELECT coalesce(max(changed), 0) FROM sessions)"
@@ -221,10 +219,15 @@ class SQLiteRows(SqlRows):
 
     @staticmethod
     def _given(session: int | None, values: Mapping[str, Any] | None) -> dict[str, Any]:
-        return {"session": session, **{name: _value(value) for name, value in (values or {}).items()}}
+        given: dict[str, Any] = {"session": session}
+        for name, value in (values or {}).items():
+            given[name] = json.dumps(value if isinstance(value, list) else value.rows) if _is_many(value) else value
+        return given
 
     def together(self, statements: Sequence[Statement]) -> list[Rows]:
-        with self.one_moment() if len(statements) > 1 else nullcontext():
+        if len(statements) == 1:
+            return [self.run(*statements[0])]
+        with self.one_moment():
             return [self.run(*statement) for statement in statements]
 
     def one_moment(self) -> AbstractContextManager[None]:
@@ -234,7 +237,9 @@ class SQLiteRows(SqlRows):
         return transaction(self.connection, write=False)
 
     def ask_all(self, session: int, queries: Sequence[Query]) -> list[Any]:
-        with nullcontext() if len(queries) == 1 and not isinstance(queries[0], Line) else self.one_moment():
+        if len(queries) == 1 and not isinstance(queries[0], Line):
+            return [self.ask(session, queries[0])]
+        with self.one_moment():
             return [line_of(self, session, one) if isinstance(one, Line) else self.ask(session, one) for one in queries]
 
     # Sessions and the tree
