@@ -2,8 +2,8 @@
 
 A model server that answers at once is asked directly, and through the proxy, in turns, by one client and by 32 at a
 time, which talk in a conversation each, in a store of 1,000 and of 100,000 messages in all. The clients name their
-conversation and send only what is new; the prompt has the default 4,096 tokens, and recall is on. Clients, model and
-proxy are a process each, which share the machine's processors.
+conversation and send only what is new, or with `--whole` all of it; the prompt has the default 4,096 tokens, and recall
+is on. Clients, model and proxy are a process each, which share the machine's processors.
 
 What is added is the difference of the medians, and of the 95th percentiles; of a stream, until its first byte. "Of the
 processor" is what the proxy's process works for a request; it changes less if the machine has other work. The stores
@@ -33,7 +33,7 @@ from tempfile import TemporaryDirectory
 from latency_clock import p50, p95
 from latency_talk import conversation, in_chunks, turns
 from proxy_client import Client, Taken
-from proxy_model import ADDRESS
+from proxy_model import ADDRESS, WORDS
 
 from shared_core import SessionPool
 
@@ -163,31 +163,45 @@ def filled(folder: Path, size: int, clients: int) -> Path:
 
 
 async def asked(
-    ways: Sequence[Client], number: int, questions: Sequence[str], *, streamed: bool, blocks: int
-) -> list[list[Taken]]:
-    """Ask each way in turns; return how long each request took, by way."""
+    ways: Sequence[Client], number: int, questions: Sequence[str], history: list[dict[str, str]] | None, *,
+    streamed: bool, blocks: int,
+) -> list[list[Taken]]:  # fmt: skip
+    """Ask each way in turns; return how long each request took, by way.
+
+    With a history, it is sent before each question, which it grows by.
+    """
     taken: list[list[Taken]] = [[] for _ in ways]
     texts = cycle(questions)
     for block in range(blocks):
         for way, client in enumerate(ways) if block % 2 else reversed([*enumerate(ways)]):
             for _ in range(BLOCK):
-                taken[way].append(await client.ask(next(texts), f"talk-{number}", streamed=streamed))
+                text = next(texts)
+                taken[way].append(await client.ask(text, f"talk-{number}", streamed=streamed, before=history or ()))
+                if history is not None and way == len(ways) - 1:
+                    answer = {"role": "assistant", "content": " ".join(WORDS)}
+                    history += [{"role": "user", "content": text}, answer]
     return taken
 
 
-async def compared(model: Process, proxy: Process, size: int, clients: int, requests: int) -> list[Figures]:
+async def compared(
+    model: Process, proxy: Process, size: int, clients: int, requests: int, *, whole: bool
+) -> list[Figures]:
     """Measure both kinds of requests."""
+    stored = [conversation(size // clients, seed=7 + number) for number in range(clients)] if whole else []
+    histories = [[{"role": one.role, "content": one.content} for one in said] for said in stored]
     pairs = [(Client(model.host, model.port), Client(proxy.host, proxy.port)) for _ in range(clients)]
     found = []
     for streamed in (False, True):
         said = [[asked.content for asked, _ in turns(60, seed=100 + number)] for number in range(clients)]
         for number, (_, proxied) in enumerate(pairs):
-            for text in said[number][:WARM]:
-                await proxied.ask(text, f"talk-{number}", streamed=streamed)
+            await asked((proxied,), number, said[number][:WARM], _of(histories, number), streamed=streamed, blocks=1)
         blocks = max(2, requests // (clients * BLOCK))
         worked = proxy.worked()
         rounds = await asyncio.gather(
-            *(asked(pair, n, said[n][WARM:], streamed=streamed, blocks=blocks) for n, pair in enumerate(pairs))
+            *(
+                asked(pair, n, said[n][WARM:], _of(histories, n), streamed=streamed, blocks=blocks)
+                for n, pair in enumerate(pairs)
+            )
         )
         worked = proxy.worked() - worked
         ways = [[one for taken in rounds for one in taken[way]] for way in (0, 1)]
@@ -199,6 +213,10 @@ async def compared(model: Process, proxy: Process, size: int, clients: int, requ
         for client in pair:
             await client.close()
     return found
+
+
+def _of(histories: Sequence[list[dict[str, str]]], number: int) -> list[dict[str, str]] | None:
+    return histories[number] if histories else None
 
 
 async def begun(proxy: Process, sessions: int) -> dict[str, float]:
@@ -237,7 +255,7 @@ def measured(options: argparse.Namespace, folder: Path) -> tuple[list[Figures], 
             for clients in options.clients:
                 store = Path(shutil.copy(filled(folder, size, clients), name))
                 with served(store, model) as proxy:
-                    found += asyncio.run(compared(model, proxy, size, clients, options.requests))
+                    found += asyncio.run(compared(model, proxy, size, clients, options.requests, whole=options.whole))
                     print(f"{size:,} messages, {clients} clients: done", file=sys.stderr)
         with served(Path(name) / "new.db", model) as proxy:
             asyncio.run(begun(proxy, 10))  # what the first requests load stays
@@ -251,6 +269,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--clients", type=int, nargs="*", default=CLIENTS)
     parser.add_argument("--requests", type=int, default=REQUESTS)
+    parser.add_argument("--whole", action="store_true", help="send the whole history with each request")
     parser.add_argument("--sessions", type=int, default=1_000)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--json", type=Path)

@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-__all__ = ["ADDRESS"]
+__all__ = ["ADDRESS", "WORDS"]
 
 ADDRESS = r"http://(\S+):(\d+)/"
 """Finds the address in what it says."""
