@@ -54,7 +54,7 @@ class CountedStore(Store):
         return self.store
 
     def for_user(self, user_id: str | None) -> "CountedStore":
-        """See `Store`. What is called on the result is noted here."""
+        """Return the store as a user sees it; what is called on it is noted here."""
         own = self.store.for_user(user_id)
         if own is self.store:
             return self

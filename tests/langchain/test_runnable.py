@@ -38,6 +38,7 @@ from langchain_infinite_memory.chains.runnable import InfiniteMemoryRunnable, Me
 from langchain_infinite_memory.identity import RunIds
 from langchain_infinite_memory.messages import to_message
 from shared_core import BudgetError, ContextReport, InfiniteMemory, Message, SessionPool, SQLiteStore, StoreError
+from shared_core.records import Query
 from shared_core.testing import HashingEmbedder
 from tests.support.event_loop import nothing_blocks
 
@@ -554,10 +555,10 @@ class BrokenStore(SQLiteStore):
 
     broken = False
 
-    def state(self, session: int, branch: str | None = None) -> Any:
+    def read(self, session: int, *queries: Query) -> list[Any]:
         if self.broken:
             raise StoreError("the disk is gone")
-        return super().state(session, branch)
+        return super().read(session, *queries)
 
     def append(self, *arguments: Any, **named: Any) -> Any:
         if self.broken:

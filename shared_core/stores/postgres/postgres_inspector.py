@@ -38,7 +38,7 @@ class PostgresInspector:
         return self._statements.run(sql, session, values)
 
     def size(self) -> int:
-        """See `Inspector`. Other schemas of the database are counted, too."""
+        """Return the bytes of the database; other schemas of it are counted, too."""
         return int(self.ask("SELECT pg_database_size(current_database())", None)[0][0])
 
     def sizes(self) -> dict[str, dict[str, int]]:

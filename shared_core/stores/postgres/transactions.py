@@ -223,7 +223,7 @@ class Writer(Reader):
             self._locked |= {own}
 
     def together(self, statements: Sequence[Statement]) -> list[Rows]:
-        """See `Statements`; the sessions are locked, so that what they hold stays the same."""
+        """Run statements one by one; the sessions are locked, so that what they hold stays the same."""
         return [self.run(*statement) for statement in statements]
 
     at_once = together

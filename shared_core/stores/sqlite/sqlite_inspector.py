@@ -75,7 +75,7 @@ class SQLiteInspector:
         return self._connection.execute(_VALUE.sub(r":\1", sql), {"session": session, **values}).fetchall()
 
     def size(self) -> int:
-        """See `Inspector`. The write-ahead log is not counted."""
+        """Return the bytes of the file; its write-ahead log is not counted."""
         return int(self._connection.execute(_SIZE).fetchone()[0])
 
     def sizes(self) -> dict[str, dict[str, int]]:
