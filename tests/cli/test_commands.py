@@ -451,3 +451,13 @@ def test_the_tree_is_drawn(call: Call) -> None:
     nodes = json.loads(call("log", "--graph", "--json")[1])
     assert [node["message"] and node["message"]["id"] for node in nodes] == [None, "cccc", "dddd", "bbbb", "aaaa"]
     assert call("log", "--graph", "--branch", "side")[0] == 2
+
+
+def test_search_lists_what_other_branches_say_with_their_names(call: Call, here: Path) -> None:
+    with InfiniteMemory(here / "memory.db") as memory:
+        memory.add([Message.user("The boat leaves at nine.")])
+        memory.fork("early")
+        memory.add([Message.user("The boat leaves at five.")])
+    told = call("search", "boat", "--store", str(here / "memory.db"), "--all-branches")[1].splitlines()
+    assert [("early" in line, "five" in line) for line in told] == [(False, False), (True, True)]
+    assert "five" not in call("search", "boat", "--store", str(here / "memory.db"))[1]

@@ -45,6 +45,7 @@ from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.formats.fields import Role
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
+from shared_core.prompt.hits import Hit
 from shared_core.recall.worth import Recall
 from shared_core.records import MAIN
 
@@ -144,6 +145,9 @@ def search(
         Role | None, role_option("List only messages of this role: user, assistant, system or tool.")
     ] = None,
     as_of: AsOf = None,
+    all_branches: Annotated[
+        bool, typer.Option("--all-branches", help="List what other branches say, too, after the name of the branch.")
+    ] = False,
     full: Full = False,
 ) -> None:
     """List the messages that match a query, best first.
@@ -161,14 +165,32 @@ def search(
         if searched == "user":
             memory.checkout(MAIN)
         found = memory.search(query, top_k, scope=searched, **wanted)
+        branch_of = _on_other_branches(memory, query, top_k, found, wanted) if all_branches else {}
         if not found and memory.newest(1):
             say("note: nothing matches")
     lines, wide = Lines.of(full), searched == "user"
     width = min(WIDEST, max((len(lines.id(hit.session_id)) for hit in found), default=0))
     before = [f"{lines.id(hit.session_id):<{width}}  " if wide else "" for hit in found]
+    before = [name + branch_of.get(hit.message.id, "") for hit, name in zip(found, before, strict=True)]
     data = [({"session": hit.session_id} if wide else {}) | hit_record(hit) for hit in found]
+    for one in data:
+        one |= {"branch": branch_of[one["id"]].strip()} if one["id"] in branch_of else {}
     shown = zip(found, before, strict=True)
     options.answer(data, (lines.message(hit.message, f"{scored(hit)} {name}") for hit, name in shown))
+
+
+def _on_other_branches(
+    memory: InfiniteMemory, query: str, top_k: int, found: list[Hit], wanted: dict[str, Any]
+) -> dict[str | None, str]:
+    """Add what other branches say to what was found, and return the branch of each of these messages, by its id."""
+    known, branch_of = {hit.message.id for hit in found}, dict[str | None, str]()
+    for name in [branch.name for branch in memory.branches() if branch.name != memory.branch]:
+        memory.checkout(name)
+        others = [hit for hit in memory.search(query, top_k, scope="session", **wanted) if hit.message.id not in known]
+        known |= {hit.message.id for hit in others}
+        branch_of |= {hit.message.id: f"{name}  " for hit in others}
+        found += others
+    return branch_of
 
 
 @with_options
