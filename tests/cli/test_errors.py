@@ -60,7 +60,7 @@ WRONG = {
     "explain x --max-tokens 502": "raise --max-tokens, lower --reserve-tokens, or shorten",
     "log --limit 0": "Invalid value for '--limit' / '-n': expected at least 1",
     "merge side --how sideways": "'sideways' is not one of 'auto', 'fast-forward', 'full', 'squash', 'three-way'",
-    "merge side --how full --prompt x": "--how 'full' asks nothing: --prompt and --model are for 'squash' and",
+    "merge side --how full --prompt x": "--how 'full' writes no answer: --prompt and --model are for 'squash' and",
     "fork side": "there is already a branch 'side'; choose a name other than 'main', 'side'",
     "fork ''": "'': a branch or a tag needs a name",
     "fork main@{1}": "'main@{1}': this is how an earlier end of a branch is written; choose another name",

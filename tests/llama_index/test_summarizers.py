@@ -63,7 +63,7 @@ def test_a_chat_engine_sends_the_summary_within_the_limit(asynchronous: bool) ->
         assert first == f"<sum>\n{kept.text}\n</sum>"
         assert sum(len(text.split()) for _, text in shown(llm)) <= 150
         assert len(summarizer.requests) <= 15
-        assert "M summary" in str(buffer.explain())
+        assert "M = summary" in str(buffer.explain())
 
 
 def talk(engine: SimpleChatEngine) -> None:

@@ -300,7 +300,7 @@ def test_without_a_system_message_it_has_one_of_its_own() -> None:
     line = line_of(context)
     assert (line.included, line.reason, line.role) == (True, Reason.SUMMARY, "system")
     assert line.tokens == words(first.content)
-    assert "M summary" in str(context.report)
+    assert "M = summary" in str(context.report)
 
 
 def test_the_wording_is_a_setting_and_fences_the_summary() -> None:
