@@ -9,7 +9,7 @@ from shared_core.history.followed import Followed, FollowedHistory
 from shared_core.history.forms import Forms
 from shared_core.history.normal_form import normal_form, says_the_same, whatever_is_answered
 from shared_core.messages import Message
-from shared_core.records import MAIN, Branch, Position, Record
+from shared_core.records import MAIN, Branch, InTurn, Position, Record
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
 from shared_core.session.turns import is_prompt
@@ -181,7 +181,28 @@ class Line:
             return False
         if whatever_is_answered(normal_form(message)) != whatever_is_answered(normal_form(stored)):
             return False
-        return all(one.message.turn_id != stored.turn_id for one in self.forms.of(index))
+        if any(one.message.turn_id == stored.turn_id for one in self.forms.of(index)):
+            return False
+        return self._is_likest(index, record)
+
+    def _is_likest(self, index: int, record: Record) -> bool:
+        """Return whether no other answer of a turn shares more words with one that was written anew.
+
+        An answer that was asked for again stands beside the first one, and the client may go on after either.
+        """
+        words, turn_id = set(normal_form(self.said[index])[1].split()), record.message.turn_id
+        if turn_id is None or not self._is_forked or words <= _words(record):
+            return True
+        assert self.live.key is not None
+        form = whatever_is_answered(normal_form(record.message))
+        found = self.live.store.find(self.live.key, InTurn(turn_id))
+        others = [one for one in found if whatever_is_answered(normal_form(one.message)) == form]
+        return all(_likeness(words, _words(one)) <= _likeness(words, _words(record)) for one in others)
+
+    @cached_property
+    def _is_forked(self) -> bool:
+        """Whether the session has more than one line."""
+        return self.live.key is not None and len(self.live.store.branches(self.live.key)) > 1
 
     def _first_left(self, upto: int, gap: int) -> int:
         """Return the index of the first of the messages before one of the history that may all be left out."""
@@ -319,6 +340,15 @@ class Line:
     def _position_before(self, record: Record) -> Position:
         path = self.live.path_to(record.position)
         return path.at(path.index_of(record.position) - 1)
+
+
+def _words(record: Record) -> set[str]:
+    return {*normal_form(record.message)[1].split()}
+
+
+def _likeness(one: set[str], other: set[str]) -> float:
+    """Return the share of the words of two texts that are in both."""
+    return len(one & other) / (len(one | other) or 1)
 
 
 def asked_at(said: Sequence[Message]) -> int:

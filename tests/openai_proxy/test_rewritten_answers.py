@@ -99,3 +99,28 @@ def test_a_conversation_stays_one_line_through_the_proxy(store: Store, api: str,
         assert messages[-1].content == answer(TURNS - 1)[0], "what is stored stays as it came"
         assert [call.arguments for message in messages for call in message.tool_calls] == [CALLED] * (TURNS // 4)
         assert memory.search(f"Answer {TURNS - 1}")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_who_goes_back_to_an_answer_goes_on_after_it(store: Store, *, named: bool) -> None:
+    headers = {"x-session-id": "talk"} if named else {}
+    answers = iter([f"Its name is {name}.\n\nIt is *far* away." for name in ("Rigel", "Vega", "Deneb", "Spica")])
+    with (
+        proxied(lambda _: next(answers), store) as (url, _),
+        httpx.Client(base_url=url, timeout=60, headers=headers) as http,
+    ):
+        said: list[dict[str, Any]] = []
+
+        def ask(*, again: bool = False) -> dict[str, Any]:
+            if not again:
+                said.append({"role": "user", "content": f"Question {len(said)}"})
+            told = http.post("/chat/completions", json={"model": "m", "messages": said}).raise_for_status().json()
+            content = told["choices"][0]["message"]["content"].replace("*far*", "far")
+            return {"role": "assistant", "content": content}
+
+        said.append(ask())
+        first, _ = ask(), ask(again=True)
+        said.append(first)
+        ask()
+    with InfiniteMemory(store, session_id=store.overview(None)[0].session_id) as memory:
+        assert [one.content.split()[3] for one in memory.messages()[1::2]] == ["Rigel.", "Vega.", "Spica."]
