@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared_core import Grounding, InfiniteMemory, Message, ToolCall
+from shared_core import Grounding, InfiniteMemory, Message, SessionPool, ToolCall
 from shared_core.messages import Payload, storable
 
 ODD = "NUL \0, \ud800 half and \ud83d\ude00"
@@ -61,3 +61,12 @@ def test_names_and_ids_are_refused(odd: str) -> None:
         ):  # fmt: skip
             with pytest.raises(ValueError, match="NUL and halves of surrogate pairs cannot be stored"):
                 refused()
+
+
+def test_a_name_with_nul_finds_nobody_elses_sessions(tmp_path: Path) -> None:
+    with SessionPool(tmp_path / "chat.db") as pool:
+        with pool.use("s", "ann") as memory:
+            memory.add(Message.user("hello", id="u"))
+        assert [one.session_id for one in pool.sessions("ann")] == ["s"]
+        assert pool.sessions("ann\0x") == []
+        assert pool.store.sessions("ann\0x") == pool.store.sessions_with("ann\0x", "u") == []

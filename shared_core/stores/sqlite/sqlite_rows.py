@@ -104,6 +104,13 @@ def _is_many(value: Any) -> bool:
     return type(value) is list or type(value) is Many
 
 
+def _as_json(value: list[Any] | Many) -> str:
+    """Return a list as `json_each` takes it, without texts with NUL: it cuts them there, and none is stored."""
+    if isinstance(value, Many):
+        return json.dumps(value.rows)
+    return json.dumps([one for one in value if not (isinstance(one, str) and "\0" in one)])
+
+
 _MOMENT = "SELECT (SELECT coalesce(max(text), 0) FROM texts), (SELECT coalesce(max(changed), 0) FROM sessions)"
 _CHANGED = (
     "SELECT s.session, s.user_id, s.session_id, {last s}, s.epoch, {version s}, b.segment, coalesce(b.depth, {tip g}) "
@@ -221,7 +228,7 @@ class SQLiteRows(SqlRows):
     def _given(session: int | None, values: Mapping[str, Any] | None) -> dict[str, Any]:
         given: dict[str, Any] = {"session": session}
         for name, value in (values or {}).items():
-            given[name] = json.dumps(value if isinstance(value, list) else value.rows) if _is_many(value) else value
+            given[name] = _as_json(value) if _is_many(value) else value
         return given
 
     def together(self, statements: Sequence[Statement]) -> list[Rows]:
