@@ -154,7 +154,7 @@ def write_anthropic(messages: Sequence[MessageFields], *, open_turn: int | None 
 
     Args:
         messages: the messages.
-        open_turn: the index after the newest user message. None: it is found.
+        open_turn: the index of the first message of the open turn, after its question. None: it is found.
 
     Raises:
         ValueError: a message holds sound, a file or a call that the API has no form for.
@@ -175,7 +175,13 @@ def write_anthropic(messages: Sequence[MessageFields], *, open_turn: int | None 
 
 
 def _open_turn(messages: Sequence[MessageFields]) -> int:
-    return max((index + 1 for index, fields in enumerate(messages) if fields["role"] == "user"), default=0)
+    """Return the index after the newest user message; what a user says along with results of calls closes no turn."""
+    end = len(messages)
+    while end and messages[end - 1]["role"] in ("user", "system"):
+        end -= 1
+    beside = bool(end) and messages[end - 1]["role"] == "tool"
+    asked = (index for index, fields in enumerate(messages[: end if beside else None]) if fields["role"] == "user")
+    return max(asked, default=-1) + 1
 
 
 def anthropic_request(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from types import MappingProxyType
 
-from shared_core.formats.parts import OPENAI_FORMAT, RESPONSES_FORMAT
+from shared_core.formats.parts import ANTHROPIC_FORMAT, OPENAI_FORMAT, RESPONSES_FORMAT
 from shared_core.messages import Message, ToolCall
 from shared_core.records import Newest
 
@@ -212,7 +212,7 @@ def _answered(group: Sequence[Entry], size: Size) -> tuple[Entry, ...]:
     if len(calls) == len(first.message.tool_calls):
         return tuple(group)
     message, payload = first.message.replace(tool_calls=calls), first.message.payload
-    if payload is not None and payload.format not in (OPENAI_FORMAT, RESPONSES_FORMAT):
+    if payload is not None and payload.format not in (ANTHROPIC_FORMAT, OPENAI_FORMAT, RESPONSES_FORMAT):
         # A framework's payload holds all calls. It is left out, since every format can write a message without one.
         message = message.replace(media_tokens=0, payload=None)
     return (replace(first, message=message, tokens=size(message)), *results)

@@ -226,6 +226,23 @@ def test_thoughts_are_sent_back_with_their_signature_until_the_turn_is_over() ->
         assert "thinking" not in str(memory.context().to_openai())
 
 
+def test_thoughts_are_sent_back_where_the_user_speaks_beside_a_result() -> None:
+    with InfiniteMemory(embedder="words") as memory:
+        memory.add([Message.user("Weather in Porto?"), Message.from_anthropic(reply(THOUGHT, USE))])
+        memory.add({"role": "user", "content": [RESULT, {"type": "text", "text": "Be quick."}]})
+        assert sent(memory)[1]["content"] == [THOUGHT, USE]
+        assert sent(memory)[2]["content"] == [RESULT, {"type": "text", "text": "Be quick."}]
+        memory.add([Message.assistant("18 degrees."), Message.user("And tomorrow?")])
+        assert sent(memory)[1]["content"] == [USE]
+
+
+def test_thoughts_are_sent_back_beside_a_call_that_is_left() -> None:
+    with InfiniteMemory(embedder="words") as memory:
+        memory.add([Message.user("Weather?"), Message.from_anthropic(reply(THOUGHT, {**USE, "id": "c0"}, USE))])
+        memory.add([{"role": "user", "content": [RESULT]}, Message.assistant("Wait.")])
+        assert sent(memory)[1]["content"] == [THOUGHT, USE]
+
+
 def test_a_plain_reply_is_a_plain_message() -> None:
     said = Message.from_anthropic(reply({"type": "text", "text": "Porto."}))
     assert said == Message.assistant("Porto.")
