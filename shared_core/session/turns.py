@@ -78,8 +78,8 @@ class Turn:
     has_tools: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        last = self.broken or self.entries
-        ends = last[-1].message if last else None
+        last = max((*self.broken, *self.entries), key=attrgetter("order"), default=None)
+        ends = last.message if last is not None else None
         _set(self, "tokens", sum([entry.tokens for entry in self.entries]))
         _set(self, "asks", bool(self.entries) and self.entries[0].message.role == "user")
         _set(self, "greets", self.turn_no == GREETING and all(map(_is_said, self.entries)))
@@ -90,8 +90,8 @@ class Turn:
     def whole(self, size: Size, *, pending: bool = False) -> "Turn":
         """Return the turn without calls that have no result, which providers refuse.
 
-        What is said or called beside such a call stays. What holds nothing else is moved to `broken`, and so is a
-        result without its call.
+        What is said or called beside such a call stays. What holds nothing else is moved to `broken`, and so are a
+        result without its call, and a second result.
 
         Args:
             size: counts the tokens of a message as sent.
@@ -99,10 +99,12 @@ class Turn:
         """
         if not self.has_tools:
             return self
-        groups = list(map(_with_first_results, tool_groups(self.entries)))
+        groups = list(tool_groups(self.entries))
         entries: list[Entry] = []
         broken: list[Entry] = []
-        for number, group in enumerate(groups, start=1):
+        for number, whole in enumerate(groups, start=1):
+            group = _with_first_results(whole)
+            broken += [entry for entry in whole if entry not in group]
             waits = pending and number == len(groups) and group[0].message.role != "tool"
             sent = group if waits else _answered(group, size)
             (entries if sent else broken).extend(sent or group)

@@ -89,3 +89,12 @@ def test_what_is_left_of_an_item_keeps_its_form() -> None:
     _, left, answer, _ = sliding_window(message_list(items), max_tokens=1000)
     assert left.to_responses() == [{**call, "call_id": "a", "input": "ls"}]
     assert answer.to_responses() == [{**output, "call_id": "a"}]
+
+
+def test_a_second_result_is_left_out_and_reported() -> None:
+    with InfiniteMemory(max_tokens=4000) as memory:
+        memory.add([Message.user("look"), calls(("a", "f"), ("b", "g")), result("1", "a"), result("again", "a")])
+        memory.add([result("2", "b"), Message.assistant("done")])
+        context = memory.context("look")
+        assert [one.content for one in context.messages] == ["look", "", "1", "2", "done", "look"]
+        assert [line.preview for line in context.report.lines if not line.included] == ["again"]
