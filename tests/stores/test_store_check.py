@@ -3,6 +3,8 @@
 import json
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -391,6 +393,30 @@ def test_a_damaged_log_is_named_and_what_is_before_it_is_read(tmp_path: Path) ->
     found = check_store(copy)
     assert found.damages[0].why.startswith("the write-ahead log cannot be read from frame ")
     assert Path(f"{copy}-wal").read_bytes() == data
+
+
+def test_the_log_of_a_killed_process_lacks_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    """It leaves the end of a transaction; the same without a living process, or with a frame less, is a loss."""
+    path, copy = tmp_path / "chat.db", tmp_path / "copy.db"
+    wal = Path(f"{path}-wal")
+    with InfiniteMemory(path, embedder="words") as memory:
+        for number in range(3):
+            memory.add(Message.user(f"message {number}", id=f"m{number}"))
+        whole = wal.read_bytes()
+        wal.write_bytes(whole + whole[-4120:])
+        assert warned(path) == ""
+        for end in ("", "-wal"):
+            shutil.copy(f"{path}{end}", f"{copy}{end}")
+        assert "ends with a transaction that cannot be read" in warned(copy)
+        wal.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        assert "ends with a transaction that cannot be read" in warned(path)
+        wal.write_bytes(whole)
+
+
+def warned(path: Path) -> str:
+    """Return what another process is warned of that opens a database."""
+    script = "import sys; from shared_core.stores import SQLiteStore; SQLiteStore(sys.argv[1])"
+    return subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True).stderr
 
 
 def test_one_moment_of_a_file_is_seen(path: Path) -> None:

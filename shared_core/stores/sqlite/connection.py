@@ -141,7 +141,8 @@ class Database:
             if not self._memory and not to_check:
                 probe(self._path)
                 self._make_file()
-                if not any(one._path == self._path and one._connection for one in _open):
+                here = _identity(self._path)
+                if not any(one._connection and (one._path == self._path or one._file == here) for one in _open):
                     check_log(self._path, self._label)
             with self._errors():
                 self._connection = self._connect()

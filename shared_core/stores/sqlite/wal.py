@@ -4,8 +4,14 @@ After a crash, SQLite reads the log up to the first frame whose checksum is wron
 that is how the end of a transaction looks that was being written. A frame that was damaged later looks the same, and
 takes everything with it that was committed after it. The two differ in what follows: nothing is written after a
 transaction that is not complete. The format is that of https://www.sqlite.org/fileformat2.html#the_write_ahead_log.
+
+Only a process that was killed before its commit was acknowledged may leave frames there, which the next one writes over
+from the first on. While any process has the database open, the index of the log, in `-shm`, tells how many frames were
+acknowledged. The first one to open it after a crash makes the index anew.
+See https://www.sqlite.org/walformat.html#the_wal_index_file_format.
 """
 
+import struct
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +27,10 @@ _HEADER, _FRAME = 32, 24
 _MAGIC = 0x377F0682
 _CHUNK = 256
 """Frames checked at a time."""
+_INDEX = struct.Struct("=8xI4xI12x8s8x")
+"""Of one of the two heads of an index: the commits since it was made, the frames of the log, and its salts."""
+_LOOKS = 10
+"""Times that a log is looked into while others write to it."""
 
 
 class LogState(NamedTuple):
@@ -29,19 +39,23 @@ class LogState(NamedTuple):
     Attributes:
         frames: how many frames SQLite reads from it.
         dropped: how many transactions that were committed come after those; the last of them may have been cut short
-            by a power failure instead of being damaged.
+            instead of being damaged.
+        salts: which generation of the log it is.
     """
 
     frames: int
     dropped: int
+    salts: bytes = bytes(8)
 
 
 def check_log(path: Path, label: str) -> None:
-    """Raise StoreError if the log of a database is damaged; warn if only its last transaction cannot be read."""
+    """Raise StoreError if the log of a database is damaged; warn if only its last transaction cannot be read.
+
+    No connection of this process may have the database open: reading the index would drop its locks.
+    """
     wal = Path(f"{path}-wal")
     try:
-        # Looked into twice, because another process may be writing to it.
-        log = look_into(wal) if wal.exists() and look_into(wal).dropped else LogState(0, 0)
+        log = _acknowledged(wal, Path(f"{path}-shm"))
     except OSError as error:
         raise StoreError(f"{label} cannot be opened: {error}; check the permissions of {str(wal)!r}") from error
     if log.dropped > 1:
@@ -53,6 +67,33 @@ def check_log(path: Path, label: str) -> None:
             f"{str(wal)!r} ends with a transaction that cannot be read, as after a power failure: "
             "what was stored last may be missing"
         )
+
+
+def _acknowledged(wal: Path, index: Path) -> LogState:
+    """Return the state of a log; what no process was told is stored does not count as dropped."""
+    log = LogState(0, 0)
+    for _ in range(_LOOKS):
+        known, salts = _frames_in(index)  # before the log, which may be begun anew meanwhile, or grow
+        log = look_into(wal)
+        if not log.dropped or (salts == log.salts and known <= log.frames):
+            return LogState(log.frames, 0)
+    return log
+
+
+def _frames_in(index: Path) -> tuple[int, bytes]:
+    """Return how many frames an index knows, and the salts of its log: none if it cannot tell what was acknowledged.
+
+    One without a commit was made from the log itself, damaged or not.
+    """
+    try:
+        with index.open("rb") as file:
+            head, again = file.read(_INDEX.size), file.read(_INDEX.size)
+    except FileNotFoundError:
+        return 0, b""
+    if head != again or len(head) < _INDEX.size:
+        return 0, b""  # it is being written
+    commits, frames, salts = _INDEX.unpack(head)
+    return (frames, salts) if commits else (0, b"")
 
 
 def look_into(path: Path) -> LogState:
@@ -86,7 +127,7 @@ def state_of(data: bytes) -> LogState:
     frames = np.frombuffer(data, np.uint8, count * (_FRAME + size), _HEADER).reshape(count, _FRAME + size)
     heads = np.ascontiguousarray(frames[:, :_FRAME]).view(">u4")
     good = _unbroken(frames, heads, order, (int(head[6]), int(head[7])), head[4:6])
-    return LogState(good, _commits(heads[good:], head[4:6]))
+    return LogState(good, _commits(heads[good:], head[4:6]), data[16:24])
 
 
 def _unbroken(
