@@ -423,3 +423,25 @@ def test_every_history_is_on_its_branch_as_it_was_sent(
         again = memory(store)
         assert again.follow(history) == followed
         assert said(again) == [message.content for message in history]
+
+
+@pytest.mark.parametrize("forgotten", ["first", "second"])
+def test_a_forgotten_question_before_an_answer_written_anew_is_not_stored_again(forgotten: str) -> None:
+    stored = [
+        Message.user("first?", id="first"), Message.assistant("**Yes**, it is.", id="a1"),
+        Message.user("second?", id="second"), Message.assistant("**No**, it is not.", id="a2"),
+    ]  # fmt: skip
+    sent = [
+        Message.user("first?"), Message.assistant("Yes, it is."), Message.user("second?"),
+        Message.assistant("No, it is not."), Message.user("third?"),
+    ]  # fmt: skip
+    with InfiniteMemory() as memory:
+        memory.add(stored)
+        memory.forget(ids=[forgotten])
+        history = memory.follow(sent, rewritten=True)
+        left = [message.id for message in stored if message.id != forgotten]
+        assert [message.id for message in memory.messages()] == [*left, history.ids[-1]]
+        assert history.ids == (
+            *(None if message.id == forgotten else message.id for message in stored),
+            history.ids[-1],
+        )

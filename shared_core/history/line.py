@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from shared_core.history.followed import Followed, FollowedHistory
 from shared_core.history.forms import Forms
@@ -240,9 +240,9 @@ class Line:
             at: the position where the new ones come, if that is another one.
         """
         ids = [*ids]
-        while record is not None and len(ids) < len(self.said) and (found := self._added_after(record, len(ids))):
-            record = found
-            ids.append(found.message.id)
+        while len(ids) < len(self.said) and (found := self._known_after(record, len(ids))):
+            index, record = found
+            ids += [*[None] * (index - len(ids)), record.message.id]
         new = [n for n in range(len(ids), len(self.said)) if not (self.whole and self._is_twin(n))]
         left_out, gap_end = self._forgotten_among(new, record)
         messages: dict[int, Message] = {}
@@ -292,6 +292,26 @@ class Line:
         left_out = [index for index in old[:count] if self.said[index].id is None]
         elsewhere = left_out and record is not None and not self.live.ends_at(record.position)
         return left_out, gap[-1] if elsewhere else None
+
+    def _known_after(self, record: Record | None, index: int) -> tuple[int, Record] | None:
+        """Return the next known message of the history after another one, and its index; None: that one is the last.
+
+        An answer that was written anew is found behind a forgotten question, too.
+        """
+        if record is not None and (found := self._added_after(record, index)):
+            return index, found
+        if not self.rewritten or self.start is not None or self.live.epoch <= 0:
+            return None
+        path = self.live.path if self.whole else newest_path(self.live)
+        if record is not None and not path.covers(record.position):
+            return None
+        ahead = self.along(path, 0 if record is None else path.index_of(record.position) + 1)
+        stored = enumerate(islice(ahead, len(self.said)))
+        gap, found = next(((gap, one) for gap, (_, one) in stored if one is not None), (0, None))
+        at = index + (gap if record is not None else forgotten_first(self.live, gap))
+        if found is None or not index < at < len(self.said) or self.said[index].id is not None:
+            return None
+        return (at, found) if self._stands_for(at, found) else None
 
     def _added_after(self, record: Record, index: int) -> Record | None:
         """Return the message that is stored right after another one, if `add` stored it for one of the history.
