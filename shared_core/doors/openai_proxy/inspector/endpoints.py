@@ -1,9 +1,10 @@
 """The paths of the inspector: its page, and the data that it asks for."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,7 +13,6 @@ from starlette.routing import Route
 from shared_core.doors.openai_proxy.chat_request import read_body
 from shared_core.doors.openai_proxy.endpoint import Keeper
 from shared_core.doors.openai_proxy.identity import LONGEST_NAME, USER_HEADERS, header, user_of
-from shared_core.doors.openai_proxy.inspector.browser_guard import SAFE, check_origin
 from shared_core.doors.openai_proxy.inspector.live_sessions import MOST_QUESTIONS, LiveSessions
 from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.doors.openai_proxy.refusal import Refused
@@ -37,6 +37,19 @@ API = "/inspector/api"
 
 POLLED = f"{API}/requests"
 """The path that an open page asks every other second."""
+
+MARK = "x-inspector"
+"""The header that every request for data has. Another site's page cannot send it without asking first."""
+
+SAFE: Mapping[str, str] = {
+    "cache-control": "no-store",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+"""The headers of every response."""
 
 MOST_BYTES = 64 * 2**10
 """The bytes of the largest change that is asked for."""
@@ -213,3 +226,19 @@ def _number(fields: Fields, name: str, otherwise: int, most: int) -> int:
 
 def _are_texts(values: list[Any]) -> bool:
     return all(isinstance(value, str) for value in values)
+
+
+def check_origin(request: Request) -> None:
+    """Refuse a request for data that comes from another origin, or may come from one."""
+    if _values(request, MARK) != ["1"]:
+        raise Refused(403, f"the header {MARK}: 1 is missing", code="wrong_origin")
+    site, own = _values(request, "sec-fetch-site"), _values(request, "host")
+    # Who may ask the model from a page of another origin may not read here.
+    if site not in ([], ["same-origin"], ["none"]) or any(
+        [urlsplit(one).netloc] != own for one in _values(request, "origin")
+    ):
+        raise Refused(403, "the request comes from a page of another origin", code="wrong_origin")
+
+
+def _values(request: Request, name: str) -> Sequence[str]:
+    return [value.lower() for value in request.headers.getlist(name)]
