@@ -19,10 +19,10 @@ from shared_core.doors.openai_proxy.response_ids import answer_named, keep_name,
 from shared_core.doors.openai_proxy.seen_histories import Seen, SeenHistories, chain
 from shared_core.errors import BudgetError
 from shared_core.events import EventHook, MemoryEvent
-from shared_core.history.conversations import session_like
 from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed
 from shared_core.history.normal_form import says_the_same
+from shared_core.history.unnamed import session_like
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from shared_core.display import short
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.openai_proxy.responses_items import ids_of
-from shared_core.history.conversations import sessions_saying
 from shared_core.history.followed import FollowedHistory
+from shared_core.history.unnamed import sessions_saying
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.records import After, Position, Record, SessionKey
+from shared_core.queries import After
+from shared_core.records import Position, Record, SessionKey
 from shared_core.session.paths import walk
 from shared_core.store import Store
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from shared_core.history.normal_form import fingerprint, normal_forms, whatever_is_answered
 from shared_core.messages import Message
-from shared_core.records import After, Says, SessionKey
+from shared_core.queries import After, Says
+from shared_core.records import SessionKey
 from shared_core.session.turns import said_of
 from shared_core.store import Store
 
