@@ -15,7 +15,8 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.history.followed import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.records import MAIN, After, Restored
+from shared_core.queries import After
+from shared_core.records import MAIN, Restored
 from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.store import Store
 

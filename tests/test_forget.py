@@ -17,7 +17,7 @@ import pytest
 from shared_core import Grounding, GroundingItem, InfiniteMemory, Message, ToolCall, UnknownReferenceError
 from shared_core.index.session_vectors import encode_vector, text_hash
 from shared_core.messages import Payload
-from shared_core.records import After
+from shared_core.queries import After
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import NOON, CountingStore, history, ids, texts
 

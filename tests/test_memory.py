@@ -24,9 +24,9 @@ from shared_core import (
 )
 from shared_core.errors import EmbedderMismatchError
 from shared_core.plugins.embedders import MINILM, MINILM_INT8, STATIC, StaticEmbedder, static_available
+from shared_core.queries import After
 from shared_core.recall import embedder_choice
 from shared_core.recall.scope import RecallScope
-from shared_core.records import After
 from shared_core.results import Kind, Reason
 from shared_core.session.live import NEWS, TAIL_KEPT
 from shared_core.testing.hashing_embedder import HashingEmbedder

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
-from shared_core.records import Pinned
+from shared_core.queries import Pinned
 from shared_core.testing import HashingEmbedder
 
 ai, user, system = Message.assistant, Message.user, Message.system

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
 from shared_core.errors import UnknownReferenceError
 from shared_core.history.forms import Forms
-from shared_core.records import MAIN, After, Record
+from shared_core.queries import After
+from shared_core.records import MAIN, Record
 from shared_core.results import FollowedHistory
 from tests.support.histories import CountingStore
 

@@ -5,7 +5,8 @@ from functools import cached_property
 
 from shared_core.history.normal_form import fingerprint, says_the_same
 from shared_core.messages import Message
-from shared_core.records import MadeFrom, Record, Says
+from shared_core.queries import MadeFrom, Says
+from shared_core.records import Record
 from shared_core.session.live import LiveSession
 from shared_core.store import Store
 

@@ -9,7 +9,8 @@ from shared_core.history.followed import Followed, FollowedHistory
 from shared_core.history.forms import Forms
 from shared_core.history.normal_form import normal_form, says_the_same, whatever_is_answered
 from shared_core.messages import Message
-from shared_core.records import MAIN, Branch, InTurn, Position, Record
+from shared_core.queries import InTurn
+from shared_core.records import MAIN, Branch, Position, Record
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
 from shared_core.session.turns import is_prompt

@@ -11,7 +11,8 @@ from shared_core.history.forms import families, saying
 from shared_core.history.line import CHECKED, Line, end_of, newest_path
 from shared_core.history.normal_form import NormalForm, fingerprint, normal_forms, whatever_is_answered
 from shared_core.messages import Message
-from shared_core.records import InTurn, Position, Record
+from shared_core.queries import InTurn
+from shared_core.records import Position, Record
 from shared_core.session.checkout import Checkout, if_unmoved, no_changes
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path

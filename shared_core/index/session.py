@@ -21,7 +21,8 @@ from shared_core.index.text import read_terms, speaker_focus, statement_code, te
 from shared_core.languages.detection import digest
 from shared_core.languages.language import LANGUAGES
 from shared_core.messages import Message
-from shared_core.records import After, Position, Record, SessionState, Snapshot, VectorRow, VectorRows
+from shared_core.queries import After
+from shared_core.records import Position, Record, SessionState, Snapshot, VectorRow, VectorRows
 from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.session.paths import Path, Span
 from shared_core.store import Store

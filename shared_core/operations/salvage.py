@@ -6,11 +6,11 @@ from itertools import chain, count, islice
 from typing import ParamSpec, TypeVar, get_args
 
 from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
+from shared_core.queries import After
 from shared_core.records import (
     ALL,
     MAIN,
     ROOT,
-    After,
     Branch,
     Position,
     Record,

@@ -10,7 +10,8 @@ from shared_core.arguments import moment, suggests_names, texts
 from shared_core.errors import UnknownReferenceError
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.messages import short_repr
-from shared_core.records import MAIN, After, InTurn, MadeFrom, Position, Record
+from shared_core.queries import After, InTurn, MadeFrom
+from shared_core.records import MAIN, Position, Record
 from shared_core.session.checkout import Checkout
 from shared_core.session.paths import Head, walk
 from shared_core.session.turns import Entry, tool_groups

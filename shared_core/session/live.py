@@ -7,23 +7,8 @@ from dataclasses import replace
 from shared_core.errors import UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.plugins.base import TokenCounter
-from shared_core.records import (
-    MAIN,
-    ROOT,
-    After,
-    Appended,
-    InTurn,
-    KnownBranch,
-    Line,
-    LineRead,
-    Newest,
-    Pinned,
-    Position,
-    Record,
-    Segment,
-    SessionState,
-    State,
-)
+from shared_core.queries import After, InTurn, Line, LineRead, Pinned, State
+from shared_core.records import MAIN, ROOT, Appended, KnownBranch, Newest, Position, Record, Segment, SessionState
 from shared_core.session.paths import ROOT_PATH, Head, Path, Span, walk
 from shared_core.session.turns import Entry, Turn, group_turns, in_front, is_prompt, newest_prompt
 from shared_core.store import Store

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.messages import storable_name
-from shared_core.records import ROOT, IdPrefix, Position, Record, Segment, Stretch
+from shared_core.queries import IdPrefix
+from shared_core.records import ROOT, Position, Record, Segment, Stretch
 from shared_core.store import Store
 
 SHORTEST_PREFIX = 4

@@ -104,7 +104,8 @@ class Turn:
         broken: list[Entry] = []
         for number, whole in enumerate(groups, start=1):
             group = _with_first_results(whole)
-            broken += [entry for entry in whole if entry not in group]
+            if len(group) < len(whole):
+                broken += [entry for entry in whole if entry not in group]
             waits = pending and number == len(groups) and group[0].message.role != "tool"
             sent = group if waits else _answered(group, size)
             (entries if sent else broken).extend(sent or group)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, TypeVar, get_args
 
+from shared_core.queries import After
 from shared_core.records import (
     ALL,
-    After,
     Position,
     Record,
     Ref,

@@ -7,12 +7,11 @@ at once, and one that asks for more, as where a message is missing, takes anothe
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
-from shared_core.records import (
+from shared_core.queries import (
     After,
     AreForgotten,
     At,
     Back,
-    Branch,
     Branches,
     Count,
     Counts,
@@ -23,24 +22,18 @@ from shared_core.records import (
     Ids,
     InTurn,
     MadeFrom,
-    Newest,
     Pinned,
-    Position,
-    Record,
     Refs,
     Says,
-    Segment,
     Segments,
-    SessionKey,
-    SessionState,
     SnapshotOf,
     Spaces,
     State,
     Stored,
-    Stretch,
     Summaries,
     Vectors,
 )
+from shared_core.records import Branch, Newest, Position, Record, Segment, SessionKey, SessionState, Stretch
 from shared_core.stores import statements as sql
 from shared_core.stores.gaps import NUMBERS, Range, by_segment, missing, runs, without
 from shared_core.stores.row_values import (

@@ -6,22 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from shared_core.errors import UnknownReferenceError
-from shared_core.records import (
-    ALL,
-    Back,
-    Derived,
-    Line,
-    LineRead,
-    Position,
-    Query,
-    Record,
-    Ref,
-    Segment,
-    Segments,
-    SessionKey,
-    State,
-    Stretch,
-)
+from shared_core.queries import Back, Line, LineRead, Query, Segments, State
+from shared_core.records import ALL, Derived, Position, Record, Ref, Segment, SessionKey, Stretch
 from shared_core.store import segments_to
 
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeVar
 
+from shared_core.queries import After
 from shared_core.records import (
     ALL,
-    After,
     Derived,
     MainChanges,
     Mark,

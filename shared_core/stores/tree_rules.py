@@ -8,18 +8,16 @@ from typing import assert_never
 
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message, content_of
+from shared_core.queries import AreForgotten, Branches, Ids, Refs, State
 from shared_core.records import (
     MAIN,
     Appended,
-    AreForgotten,
-    Branches,
     Change,
     Create,
     Delete,
     Draft,
     Drop,
     Expect,
-    Ids,
     Merge,
     Move,
     Newest,
@@ -27,11 +25,9 @@ from shared_core.records import (
     Put,
     Record,
     Ref,
-    Refs,
     Rename,
     Restored,
     Segment,
-    State,
     Stretch,
 )
 from shared_core.session.paths import Span, beginning, walk

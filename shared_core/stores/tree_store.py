@@ -6,23 +6,19 @@ from dataclasses import replace
 from typing import Any, TypeVar, get_args
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
+from shared_core.queries import After, Branches, Query, Refs, State
 from shared_core.records import (
     ALL,
-    After,
     Appended,
-    Branches,
     Change,
     Derived,
     Draft,
     KnownBranch,
     Position,
-    Query,
     RefKind,
-    Refs,
     Restored,
     SessionKey,
     SessionState,
-    State,
     Summary,
     VectorRow,
     VectorRows,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from shared_core.records import Query
+from shared_core.queries import Query
 from shared_core.store import Store
 
 Arguments = ParamSpec("Arguments")

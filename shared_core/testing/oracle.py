@@ -7,26 +7,21 @@ from itertools import takewhile
 
 from shared_core.formats.fields import Role
 from shared_core.messages import Message
+from shared_core.queries import After, InTurn, Line, LineRead, Pinned, State
 from shared_core.records import (
     MAIN,
     ROOT,
-    After,
     Appended,
     Branch,
     Create,
     Draft,
-    InTurn,
     KnownBranch,
-    Line,
-    LineRead,
     Merge,
     Move,
     Newest,
-    Pinned,
     Position,
     Record,
     Segment,
-    State,
     VectorRow,
 )
 from shared_core.session.paths import walk

@@ -10,7 +10,8 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.history.forms import families
 from shared_core.history.normal_form import says_the_same
 from shared_core.messages import Message, short_repr
-from shared_core.records import Change, Draft, Drop, InTurn, Move, Position, Put, Record, Ref
+from shared_core.queries import InTurn
+from shared_core.records import Change, Draft, Drop, Move, Position, Put, Record, Ref
 from shared_core.session.checkout import Changes, Checkout, if_unmoved, with_move
 from shared_core.session.forget import groups_of_turn
 from shared_core.session.paths import Head, Path, Span, resolve

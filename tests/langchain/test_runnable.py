@@ -38,7 +38,7 @@ from langchain_infinite_memory.chains.runnable import InfiniteMemoryRunnable, Me
 from langchain_infinite_memory.identity import RunIds
 from langchain_infinite_memory.messages import to_message
 from shared_core import BudgetError, ContextReport, InfiniteMemory, Message, SessionPool, SQLiteStore, StoreError
-from shared_core.records import Query
+from shared_core.queries import Query
 from shared_core.testing import HashingEmbedder
 from tests.support.event_loop import nothing_blocks
 

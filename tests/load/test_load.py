@@ -16,7 +16,8 @@ import pytest
 
 from shared_core import export_sessions
 from shared_core.operations.store_check import check_store
-from shared_core.records import ALL, After, Record
+from shared_core.queries import After
+from shared_core.records import ALL, Record
 from shared_core.store import Store
 from shared_core.stores import open_store
 from tests.load import worker

@@ -18,6 +18,7 @@ FLOORS = [
     "messages",
     "strippers",
     "records",
+    "queries",
     "runtime",
     "plugins",
     "store",

@@ -11,7 +11,8 @@ from shared_core.plugins.base import Vectors
 from shared_core.plugins.calls import Request, Steps
 from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit
-from shared_core.records import After, Criterion, Record
+from shared_core.queries import After, Criterion
+from shared_core.records import Record
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 

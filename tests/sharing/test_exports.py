@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from shared_core import InfiniteMemory, Message, UnknownReferenceError, import_sessions
 from shared_core.errors import AmbiguousReferenceError, InfiniteMemoryError, InputFileError
 from shared_core.messages import ToolCall
-from shared_core.records import After, Draft
+from shared_core.queries import After
+from shared_core.records import Draft
 from shared_core.sharing import foreign
 from shared_core.sharing.foreign import Job
 from shared_core.sharing.importer import ImportResult, Target

@@ -25,7 +25,8 @@ from shared_core import (
 )
 from shared_core.errors import InputFileError
 from shared_core.messages import Grounding, GroundingItem, Payload, ToolCall
-from shared_core.records import ALL, After
+from shared_core.queries import After
+from shared_core.records import ALL
 from shared_core.sharing import format as jsonl
 from shared_core.sharing.format import parse, read_line, schema
 from shared_core.sharing.readers import FORMATS

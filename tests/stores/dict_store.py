@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any
 
-from shared_core import records
+from shared_core import queries
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.history.normal_form import fingerprint
 from shared_core.records import (
@@ -104,7 +104,7 @@ class DictRows(Rows):
         one.last_seq = max(one.last_seq, seq)
 
     def ask(self, session: int, query: Any) -> Any:
-        if isinstance(query, records.State) and session not in self.kept:
+        if isinstance(query, queries.State) and session not in self.kept:
             return None
         return ANSWERS[type(query)](self._of(session), query)
 
@@ -210,7 +210,7 @@ def _first(found: Sequence[Any], limit: int) -> list[Any]:
     return list(found[: max(limit, 0)])
 
 
-def _state(one: Kept, query: records.State) -> SessionState:
+def _state(one: Kept, query: queries.State) -> SessionState:
     head = one.head(query.branch) if query.branch in one.branches else None
     return SessionState(head, one.last_seq, one.epoch, one.version)
 
@@ -222,7 +222,7 @@ def _end(one: Kept, query: rows.End) -> BranchEnd | None:
     return BranchEnd(one.head(query.branch), one.segments[segment].tip, depth is None, one.last_seq, bool(one.gone))
 
 
-def _counts(one: Kept, query: records.Counts) -> dict[str, int]:
+def _counts(one: Kept, query: queries.Counts) -> dict[str, int]:
     turns = {
         record.message.turn_id for record in one.ordered() if record.turn_no >= 0 and record.message.role != "system"
     }
@@ -236,18 +236,18 @@ def _counts(one: Kept, query: records.Counts) -> dict[str, int]:
     }
 
 
-def _ids(one: Kept, query: records.Ids) -> list[Record]:
+def _ids(one: Kept, query: queries.Ids) -> list[Record]:
     found = {record.message.id: record for record in one.records.values()}
     return [found[id_] for id_ in query.ids if id_ in found]
 
 
-def _made_from(one: Kept, query: records.MadeFrom) -> list[Record]:
+def _made_from(one: Kept, query: queries.MadeFrom) -> list[Record]:
     ids = {one.records[p].message.id for p in query.positions if p in one.records}
     summed = {at for at, s in one.covers if any(_inside(p, s) for p in query.positions)}
     return [r for r in one.ordered() if r.picked_from in ids - {None} or r.position in summed]
 
 
-def _says(one: Kept, query: records.Says) -> list[Record]:
+def _says(one: Kept, query: queries.Says) -> list[Record]:
     wanted: set[int] = set()
     for number in set(query.fingerprints):
         same = [record.seq for record in one.ordered() if one.prints[record.position] == number]
@@ -266,58 +266,58 @@ def _turn_number(one: Kept, query: rows.TurnNumber) -> int | None:
     return numbers[-1] if numbers else None
 
 
-def _vectors(one: Kept, query: records.Vectors) -> list[VectorRow]:
+def _vectors(one: Kept, query: queries.Vectors) -> list[VectorRow]:
     own = one.spaces.get(query.space, {})
     if query.positions is not None:
         return [own[position] for position in query.positions if position in own]
     return _first([row for position, row in sorted(own.items()) if position > query.after], query.limit)
 
 
-def _known_vectors(one: Kept, query: records.KnownVectors) -> list[VectorRow]:
+def _known_vectors(one: Kept, query: queries.KnownVectors) -> list[VectorRow]:
     own = one.spaces.get(query.space, {})
     same = {row[1]: row for row in own.values()}
     found = [own[at] if at in own and own[at][1] == text else same.get(text) for at, text in query.hashes.items()]
     return list({row[0]: row for row in found if row is not None}.values())
 
 
-def _summaries(one: Kept, query: records.Summaries) -> list[Summary]:
+def _summaries(one: Kept, query: queries.Summaries) -> list[Summary]:
     own = [(s.upto, n, s) for n, s in one.summaries.items() if s.upto.segment == query.upto.segment]
     found = sorted((o for o in own if o[0] <= query.upto), key=lambda o: o[:2], reverse=True)
     return _first([summary for _, _, summary in found], query.limit)
 
 
 ANSWERS: dict[type, Callable[[Kept, Any], Any]] = {
-    records.State: _state,
-    records.Counts: _counts,
-    records.Segments: lambda o, q: _first([s for n, s in sorted(o.segments.items()) if n > q.after], q.limit),
-    records.Branches: lambda o, q: [Branch(name, o.head(name)) for name in o.branches],
-    records.Refs: lambda o, q: _first(
+    queries.State: _state,
+    queries.Counts: _counts,
+    queries.Segments: lambda o, q: _first([s for n, s in sorted(o.segments.items()) if n > q.after], q.limit),
+    queries.Branches: lambda o, q: [Branch(name, o.head(name)) for name in o.branches],
+    queries.Refs: lambda o, q: _first(
         sorted((r for r in o.refs.values() if r.kind == q.kind and q.name in (None, r.name)), reverse=True), q.limit
     ),
-    records.Ids: _ids,
-    records.At: lambda o, q: [o.records[position] for position in q.positions if position in o.records],
-    records.Back: lambda o, q: _first(o.back(q.upto), q.limit),
-    records.After: lambda o, q: _first([record for record in o.ordered() if record.seq > q.seq], q.limit),
-    records.InTurn: lambda o, q: [record for record in o.ordered() if record.message.turn_id == q.turn_id],
-    records.IdPrefix: lambda o, q: _first([r for r in o.ordered() if str(r.message.id).startswith(q.prefix)], q.limit),
-    records.MadeFrom: _made_from,
-    records.Says: _says,
-    records.Pinned: lambda o, q: [record for record in o.ordered() if record.message.stays],
-    records.Stored: lambda o, q: [(record.position, record.message.id) for record in o.ordered()],
-    records.Count: lambda o, q: sum(_inside(position, s) for position in o.records for s in q.stretches),
-    records.Covers: lambda o, q: sorted(
+    queries.Ids: _ids,
+    queries.At: lambda o, q: [o.records[position] for position in q.positions if position in o.records],
+    queries.Back: lambda o, q: _first(o.back(q.upto), q.limit),
+    queries.After: lambda o, q: _first([record for record in o.ordered() if record.seq > q.seq], q.limit),
+    queries.InTurn: lambda o, q: [record for record in o.ordered() if record.message.turn_id == q.turn_id],
+    queries.IdPrefix: lambda o, q: _first([r for r in o.ordered() if str(r.message.id).startswith(q.prefix)], q.limit),
+    queries.MadeFrom: _made_from,
+    queries.Says: _says,
+    queries.Pinned: lambda o, q: [record for record in o.ordered() if record.message.stays],
+    queries.Stored: lambda o, q: [(record.position, record.message.id) for record in o.ordered()],
+    queries.Count: lambda o, q: sum(_inside(position, s) for position in o.records for s in q.stretches),
+    queries.Covers: lambda o, q: sorted(
         (cover for cover in o.covers if {cover[0].segment, cover[1].segment} & set(q.segments)), key=lambda one: one[0]
     ),
-    records.Vectors: _vectors,
-    records.KnownVectors: _known_vectors,
-    records.Spaces: lambda o, q: [space for space, vectors in o.spaces.items() if vectors],
-    records.SnapshotOf: lambda o, q: o.snapshots.get(q.name),
-    records.Summaries: _summaries,
-    records.ForgottenIds: lambda o, q: _first(
+    queries.Vectors: _vectors,
+    queries.KnownVectors: _known_vectors,
+    queries.Spaces: lambda o, q: [space for space, vectors in o.spaces.items() if vectors],
+    queries.SnapshotOf: lambda o, q: o.snapshots.get(q.name),
+    queries.Summaries: _summaries,
+    queries.ForgottenIds: lambda o, q: _first(
         [one for one in sorted(o.gone) if q.after is None or one > q.after], q.limit
     ),
-    records.AreForgotten: lambda o, q: set(q.ids) & o.gone.keys(),
-    records.ForgottenSince: lambda o, q: None,
+    queries.AreForgotten: lambda o, q: set(q.ids) & o.gone.keys(),
+    queries.ForgottenSince: lambda o, q: None,
     rows.End: _end,
     rows.NextSegment: lambda o, q: max(o.segments, default=-1) + 1,
     rows.NewestQuestion: _newest_question,

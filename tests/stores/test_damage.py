@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message, StoreError, UnknownReferenceError
+from shared_core.queries import After
 from shared_core.recall.search import DAMAGED
-from shared_core.records import MAIN, After, Branch, Position, Restored, Segment, Summary, VectorRows
+from shared_core.records import MAIN, Branch, Position, Restored, Segment, Summary, VectorRows
 from shared_core.stores import SQLiteStore, gaps
 from shared_core.stores.row_values import checksum_of
 from shared_core.testing.hashing_embedder import HashingEmbedder

@@ -11,7 +11,8 @@ import psycopg
 import pytest
 
 from shared_core.errors import StoreUnavailableError
-from shared_core.records import MAIN, After, Create, Position
+from shared_core.queries import After
+from shared_core.records import MAIN, Create, Position
 from shared_core.store import Store
 from shared_core.stores.postgres import PostgresStore
 from shared_core.stores.postgres.connections import Pauses

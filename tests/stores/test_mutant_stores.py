@@ -13,21 +13,18 @@ import pytest
 from hypothesis import Phase, settings
 
 from shared_core.errors import DuplicateError, InfiniteMemoryError, UnknownReferenceError
+from shared_core.queries import After, Criterion, IdPrefix, Query
 from shared_core.records import (
-    After,
     Appended,
     Branch,
     Change,
-    Criterion,
     Derived,
     Draft,
-    IdPrefix,
     MainChanges,
     Mark,
     Merge,
     Move,
     Position,
-    Query,
     Record,
     Restored,
     SessionState,

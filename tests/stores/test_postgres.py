@@ -11,7 +11,8 @@ import pytest
 
 from shared_core import PostgresStore
 from shared_core.errors import StoreError, StoreUnavailableError
-from shared_core.records import MAIN, After, Draft, Line, Position, Query, Snapshot, State, VectorRows
+from shared_core.queries import After, Line, Query, State
+from shared_core.records import MAIN, Draft, Position, Snapshot, VectorRows
 from shared_core.stores.postgres.joint_reads import SPANS
 from shared_core.stores.rows import Rows
 from shared_core.testing.oracle import ALL, Session, draft, drafts

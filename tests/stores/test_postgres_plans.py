@@ -12,7 +12,8 @@ import pytest
 
 from shared_core import PostgresStore
 from shared_core.errors import InfiniteMemoryError
-from shared_core.records import MAIN, After, Delete, Drop, Merge, Position, Put, Rename, State, VectorRows
+from shared_core.queries import After, State
+from shared_core.records import MAIN, Delete, Drop, Merge, Position, Put, Rename, VectorRows
 from shared_core.store import Store
 from shared_core.stores.postgres.connections import adapt
 from shared_core.testing.oracle import Session, drafts, of_texts

@@ -17,7 +17,8 @@ import pytest
 from shared_core import PostgresStore
 from shared_core.doors.cli.command import run as run_command
 from shared_core.errors import StoreError, StoreUnavailableError
-from shared_core.records import MAIN, After
+from shared_core.queries import After
+from shared_core.records import MAIN
 from shared_core.stores import open_store
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.failures import is_passing, store_error

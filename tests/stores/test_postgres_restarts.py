@@ -9,7 +9,8 @@ import pytest
 
 from shared_core import PostgresStore
 from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError
-from shared_core.records import MAIN, After, Create, Position
+from shared_core.queries import After
+from shared_core.records import MAIN, Create, Position
 from shared_core.stores.postgres.connections import Pauses
 from shared_core.stores.postgres.transactions import Reader, Writer
 from shared_core.stores.statements import Statement

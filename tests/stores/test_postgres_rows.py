@@ -8,7 +8,8 @@ import pytest
 
 from shared_core import PostgresStore
 from shared_core.errors import StoreError
-from shared_core.records import MAIN, After, Line, Position, State
+from shared_core.queries import After, Line, State
+from shared_core.records import MAIN, Position
 from shared_core.stores.answers import _after_all
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from tests.support.histories import stored_ids

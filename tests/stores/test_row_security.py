@@ -14,20 +14,17 @@ import pytest
 import shared_core.stores.postgres.migrations as steps
 from shared_core import PostgresStore, SQLiteStore
 from shared_core.errors import InfiniteMemoryError, StoreError
+from shared_core.queries import After, Line, Pinned, State
 from shared_core.records import (
     MAIN,
-    After,
     Branch,
     Create,
-    Line,
     Move,
-    Pinned,
     Position,
     Put,
     Restored,
     Segment,
     Snapshot,
-    State,
     Stretch,
     Summary,
     VectorRows,

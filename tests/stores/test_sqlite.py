@@ -18,7 +18,8 @@ import pytest
 
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.messages import Payload
-from shared_core.records import MAIN, After, Move, Position, Snapshot, VectorRows
+from shared_core.queries import After
+from shared_core.records import MAIN, Move, Position, Snapshot, VectorRows
 from shared_core.stores import SQLiteStore, open_store
 from shared_core.stores.sqlite import connection
 from shared_core.stores.sqlite.database_file import APPLICATION_ID, version_of

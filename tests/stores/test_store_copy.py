@@ -22,18 +22,8 @@ from shared_core.history.normal_form import fingerprint
 from shared_core.operations.session_copy import MARK
 from shared_core.operations.store_comparison import differences
 from shared_core.operations.store_copy import copy_store
-from shared_core.records import (
-    MAIN,
-    Create,
-    Position,
-    Put,
-    Restored,
-    Says,
-    Snapshot,
-    Stretch,
-    Summary,
-    VectorRows,
-)
+from shared_core.queries import Says
+from shared_core.records import MAIN, Create, Position, Put, Restored, Snapshot, Stretch, Summary, VectorRows
 from shared_core.store import Store
 from shared_core.testing import CountedStore, HashingEmbedder
 from shared_core.testing.oracle import Session, drafts

@@ -8,7 +8,8 @@ from functools import wraps
 from typing import Any
 
 from shared_core import InfiniteMemory, Message
-from shared_core.records import ALL, After, Back, Ids, KnownVectors, Snapshot, SnapshotOf, VectorRows, Vectors
+from shared_core.queries import After, Back, Ids, KnownVectors, SnapshotOf, Vectors
+from shared_core.records import ALL, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
 from shared_core.stores.sql_rows import Result

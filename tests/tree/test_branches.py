@@ -8,7 +8,8 @@ import pytest
 from shared_core import InfiniteMemory, Message, UnknownReferenceError
 from shared_core.doors.cli.printing import draw
 from shared_core.errors import StaleHeadError
-from shared_core.records import MAIN, After, Move, Position
+from shared_core.queries import After
+from shared_core.records import MAIN, Move, Position
 from shared_core.results import Branch, LogEntry
 from tests.support.histories import CountingStore, history, ids, texts
 from tests.tree.two_branches import path

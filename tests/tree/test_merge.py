@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shared_core import AsyncInfiniteMemory, InfiniteMemory, Message, ToolCall
-from shared_core.records import MAIN, After, Change, Draft
+from shared_core.queries import After
+from shared_core.records import MAIN, Change, Draft
 from shared_core.results import Conflict
 from shared_core.summaries.requests import LINE_TOKENS
 from shared_core.tree.merge import conflicts

@@ -14,7 +14,8 @@ import pytest
 
 from shared_core import DuplicateError, InfiniteMemory, Message, UnknownReferenceError
 from shared_core.errors import AmbiguousReferenceError
-from shared_core.records import MAIN, After
+from shared_core.queries import After
+from shared_core.records import MAIN
 from shared_core.stores import SQLiteStore
 from tests.support.histories import ids, with_ids
 from tests.tree.two_branches import changed, parted, path, rows, said, say

@@ -21,7 +21,8 @@ from shared_core.messages import Grounding, GroundingItem, Message
 from shared_core.prompt.context import Context, ContextReport, ReportLine
 from shared_core.prompt.hits import PART, Kind, Reason
 from shared_core.prompt.relevance import Band
-from shared_core.records import After, Position, Record
+from shared_core.queries import After
+from shared_core.records import Position, Record
 from shared_core.session.paths import Head
 from shared_core.store import Store
 from shared_core.stores import open_store, store_exists

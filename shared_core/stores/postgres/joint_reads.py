@@ -5,19 +5,8 @@ from itertools import count
 from typing import Any, ClassVar
 
 from shared_core.errors import UnknownReferenceError
-from shared_core.records import (
-    MAIN,
-    Back,
-    KnownVectors,
-    Line,
-    LineRead,
-    MainNews,
-    Position,
-    Query,
-    Record,
-    Segment,
-    State,
-)
+from shared_core.queries import Back, KnownVectors, Line, LineRead, Query, State
+from shared_core.records import MAIN, MainNews, Position, Record, Segment
 from shared_core.stores import statements as sql
 from shared_core.stores.answers import ANSWERS, Answer, Answering, read_state, refuse_absence, refuse_lost_end
 from shared_core.stores.postgres.postgres_rows import PostgresTables

@@ -10,19 +10,8 @@ from typing import Any, ClassVar
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.history.normal_form import fingerprint
-from shared_core.records import (
-    KnownVectors,
-    Line,
-    MainChanges,
-    Mark,
-    Position,
-    Query,
-    Record,
-    Segment,
-    Stretch,
-    Summary,
-    VectorRow,
-)
+from shared_core.queries import KnownVectors, Line, Query
+from shared_core.records import MainChanges, Mark, Position, Record, Segment, Stretch, Summary, VectorRow
 from shared_core.stores import statements as sql
 from shared_core.stores.answers import ANSWERS, Answer, Answering
 from shared_core.stores.row_values import (

@@ -9,20 +9,8 @@ from pydantic import BaseModel
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Message, Payload
-from shared_core.records import (
-    MAIN,
-    ROOT,
-    After,
-    Create,
-    Draft,
-    IdPrefix,
-    InTurn,
-    Pinned,
-    Position,
-    SessionState,
-    Snapshot,
-    VectorRows,
-)
+from shared_core.queries import After, IdPrefix, InTurn, Pinned
+from shared_core.records import MAIN, ROOT, Create, Draft, Position, SessionState, Snapshot, VectorRows
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, draft, drafts, of_texts
 

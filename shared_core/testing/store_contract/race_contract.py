@@ -9,7 +9,8 @@ from threading import Barrier, Event, Thread
 
 import pytest
 
-from shared_core.records import MAIN, After, Position, Record, Snapshot, State, Summary, VectorRows
+from shared_core.queries import After, State
+from shared_core.records import MAIN, Position, Record, Snapshot, Summary, VectorRows
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, NOON, Session, drafts
 from shared_core.testing.store_contract.change_contract import Follower

@@ -6,18 +6,8 @@ import pytest
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.formats.fields import Role
-from shared_core.records import (
-    MAIN,
-    ROOT,
-    TITLE_CHARACTERS,
-    After,
-    Create,
-    Draft,
-    Move,
-    Position,
-    SessionInfo,
-    SessionKey,
-)
+from shared_core.queries import After
+from shared_core.records import MAIN, ROOT, TITLE_CHARACTERS, Create, Draft, Move, Position, SessionInfo, SessionKey
 from shared_core.store import Store, give_title
 from shared_core.testing.oracle import ALL, NOON, draft, drafts
 

@@ -7,12 +7,11 @@ from threading import Thread
 import pytest
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.queries import After, MadeFrom
 from shared_core.records import (
     MAIN,
-    After,
     Branch,
     Create,
-    MadeFrom,
     Merge,
     Position,
     Put,

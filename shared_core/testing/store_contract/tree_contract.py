@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
+from shared_core.queries import MadeFrom
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -19,7 +20,6 @@ from shared_core.records import (
     Draft,
     Drop,
     Expect,
-    MadeFrom,
     Merge,
     Move,
     Position,

@@ -7,28 +7,22 @@ from itertools import count
 import pytest
 
 from shared_core.errors import DuplicateError, UnknownReferenceError
+from shared_core.queries import After, IdPrefix, InTurn, Line, LineRead, Pinned, State
 from shared_core.records import (
     MAIN,
-    After,
     Branch,
     Create,
     Delete,
     Drop,
     Forgotten,
-    IdPrefix,
-    InTurn,
-    Line,
-    LineRead,
     Merge,
     Move,
-    Pinned,
     Position,
     Put,
     Rename,
     Restored,
     SessionState,
     Snapshot,
-    State,
     Summary,
     VectorRows,
 )
