@@ -79,8 +79,7 @@ def read_anthropic(item: Mapping[str, Any]) -> list[MessageFields]:
     found: list[MessageFields] = []
     run: list[Block] = []
     for number, block in enumerate(item["content"]):
-        if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
-            raise ValueError(f'content[{number}] is {short(block)}; expected a block with "type"')
+        _check_block(f"content[{number}]", block)
         clean = {key: value for key, value in block.items() if value is not None and key not in _UNSENT}
         if clean["type"] != "tool_result":
             run.append(clean)
@@ -92,6 +91,14 @@ def read_anthropic(item: Mapping[str, Any]) -> list[MessageFields]:
     own: Any = {key: item[key] for key in (*OWN_FIELDS, "created_at") if item.get(key) is not None}
     found[-1].update({} if item.get("type") == "message" else own)
     return found
+
+
+def _check_block(name: str, block: Any) -> None:
+    if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
+        raise ValueError(f'{name} is {short(block)}; expected a block with "type"')
+    source = block.get("source")
+    if isinstance(source, Mapping) and source.get("type") == "base64" and not {"media_type", "data"} <= source.keys():
+        raise ValueError(f'{name} is {short(block)}; expected a source with "media_type" and "data"')
 
 
 def _said(role: str, blocks: Sequence[Block]) -> MessageFields:
@@ -117,7 +124,11 @@ def _result(block: Block) -> MessageFields:
     if not isinstance(block.get("tool_use_id"), str):
         raise ValueError('a tool_result has no "tool_use_id"; expected the id of the call it answers')
     content = block.get("content", "")
+    if not isinstance(content, str | list):
+        raise ValueError(f"the content of a tool_result is {short(content)}; expected text or a list of blocks")
     parts = [chat_text(content)] if isinstance(content, str) else content
+    for number, part in enumerate(parts):
+        _check_block(f"content[{number}] of a tool_result", part)
     fields: MessageFields = {
         "role": "tool",
         "content": text_of([part for part in parts if _kind(part) == "text"]),

@@ -256,6 +256,19 @@ def test_a_plain_reply_is_a_plain_message() -> None:
         Message.from_anthropic({"role": "user", "content": [{"type": "tool_result"}]})
     with pytest.raises(ValueError, match=r"content\[0\] is 'x'"):
         Message.from_anthropic({"role": "user", "content": ["x", RESULT]})
+    for content in ({"type": "text"}, 5):
+        with pytest.raises(ValueError, match="expected text or a list of blocks"):
+            Message.from_anthropic(
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": content}]}
+            )
+    with pytest.raises(ValueError, match=r"content\[0\] of a tool_result is None"):
+        Message.from_anthropic(
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [None]}]}
+        )
+    with pytest.raises(ValueError, match="media_type"):
+        Message.from_anthropic(
+            {"role": "user", "content": [{"type": "image", "source": {"type": "base64", "data": "AA=="}}]}
+        )
 
 
 def test_results_and_a_question_in_one_message_are_stored_one_by_one() -> None:
