@@ -132,9 +132,8 @@ class Prompts:
         except Refused:
             if request.known is None:
                 raise
-            return self._read(
-                replace(request, known=None), user, session, shared=shared
-            )  # counts entries from the first
+            whole = replace(request, known=None)  # the error counts entries from the first
+            return self._read(whole, user, session, shared=shared)
 
     def _read(self, request: ApiRequest, user: str | None, session: str | None, *, shared: bool) -> ApiRequest:
         references = request.references(request.unread())
