@@ -70,6 +70,7 @@ DAMAGED = Note("the stored index was damaged and has been rebuilt", "index_rebui
 logger = logging.getLogger("shared_core")
 
 Indices = npt.NDArray[np.int64]
+Ints = npt.NDArray[np.int32]
 
 _NOTHING: Indices = np.empty(0, dtype=np.int64)
 
@@ -358,13 +359,17 @@ def _held_together(query: Query, scopes: Sequence[Scope], ranked: RankedResults)
     """Return the share of a question's terms, by their idf, that the best results hold together, in one scope."""
     shares = [0.0]
     for number, scope in enumerate(scopes):
-        among = np.zeros(scope.line.upto, dtype=np.bool_)
-        among[ranked.indices[:TOGETHER][ranked.scopes[:TOGETHER] == number]] = True
-        found = [scope.session_index.lexical.on_line(query.forms_of(term), scope.line)[1] for term in query.terms]
-        weights = [idf_of(len(holding), scope.line.upto) for holding in found]
-        held = [weight for weight, holding in zip(weights, found, strict=True) if among[holding].any()]
+        best = scope.line.rows[ranked.indices[:TOGETHER][ranked.scopes[:TOGETHER] == number]]
+        found = [scope.session_index.lexical.on_line(query.forms_of(term), scope.line)[0] for term in query.terms]
+        weights = [idf_of(len(rows), scope.line.upto) for rows in found]
+        held = [weight for weight, rows in zip(weights, found, strict=True) if _holds_any(rows, best)]
         shares.append(sum(held) / max(sum(weights), 1e-9))
     return max(shares)
+
+
+def _holds_any(rows: Ints, some: Ints) -> bool:
+    """Return whether any of a few rows is among some that ascend, which may be those of a long history."""
+    return len(rows) > 0 and bool((rows.take(rows.searchsorted(some), mode="clip") == some).any())
 
 
 def _meaning(query: Query, scopes: Sequence[Scope], ranked: RankedResults, embedder: Embedder | None) -> float:
