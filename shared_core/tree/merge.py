@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from shared_core.errors import StaleHeadError, UnknownReferenceError
 from shared_core.messages import Message, short_repr
@@ -21,9 +21,9 @@ LISTED = 20
 """Messages of a branch in a digest: its newest."""
 
 SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
-STATEMENT = re.compile(r"(?:the |our |my |your )?(.{2,60}?)(?: is| are| was| were| will be|:| =) +(.{1,120}?)[.!;]*")
-POINTING = {"it", "this", "that", "these", "those", "there", "here", "he", "she", "they", "you", "we", "i"}
-"""Words that refer to something else in every sentence."""
+
+COMPARED = range(3, 31)
+"""How many words a sentence may have to be compared with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,33 +74,30 @@ def report(ours: Sequence[Message], theirs: Sequence[Message], found: Sequence[C
 def conflicts(ours: Sequence[Message], theirs: Sequence[Message]) -> list[Conflict]:
     """Return the contradictions between the messages that two branches added since they parted.
 
-    These are two answers to one question, and two values of one thing in sentences such as "the budget is 10k". The
-    last word of a branch on a thing counts. The rules are deterministic and do not see contradictions in other words.
+    These are two answers to one question, and two sentences that differ in one word, such as "the budget is 10k" and
+    "the budget is 20k". The last word of a branch on a thing counts. Contradictions in other words are not seen.
     """
-    sides = _answers(ours), _answers(theirs)
-    found = [
-        _conflict(f"the answer to {sides[0][key][0]!r}", sides[0][key], sides[1][key])
-        for key in sides[0]
-        if key in sides[1] and _plain(sides[0][key][2]) != _plain(sides[1][key][2])
-    ]
-    values = _statements(ours), _statements(theirs)
-    return found + [
-        _conflict(thing, values[0][thing], values[1][thing])
-        for thing in values[0]
-        if thing in values[1] and _plain(values[0][thing][2]) != _plain(values[1][thing][2])
-    ]
+    found: dict[Conflict, None] = {}
+    for read in (_answers, _statements):
+        own, other = read(ours), read(theirs)
+        for key, said in own.items():
+            answer = other.get(key)
+            if answer is not None and _words(said.text) != _words(answer.text):
+                texts = _clipped(said.text), _clipped(answer.text)
+                found[Conflict(_clipped(said.about), said.ids, answer.ids, *texts)] = None
+    return list(found)
 
 
-_Said = tuple[str, tuple[str, ...], str]
-"""The subject, the ids of the messages about it, and their text."""
+class _Said(NamedTuple):
+    """What one branch says of a subject, and the ids of the messages that say it."""
+
+    about: str
+    ids: tuple[str, ...]
+    text: str
 
 
-def _conflict(about: str, ours: _Said, theirs: _Said) -> Conflict:
-    return Conflict(about, ours[1], theirs[1], _clipped(ours[2]), _clipped(theirs[2]))
-
-
-def _answers(messages: Iterable[Message]) -> dict[str, _Said]:
-    """Return question -> (question, ids, answer). A question is known by its text, or by its turn if it is missing."""
+def _answers(messages: Iterable[Message]) -> dict[object, _Said]:
+    """Return the answers by the words of their question, or by its id if it was asked before the branches parted."""
     asked: dict[str, Message] = {}
     answered: dict[str, list[Message]] = {}
     for message in messages:
@@ -108,33 +105,31 @@ def _answers(messages: Iterable[Message]) -> dict[str, _Said]:
             asked[message.turn_id or ""] = message
         elif message.role == "assistant" and not message.tool_calls and message.content.strip():
             answered.setdefault(message.turn_id or "", []).append(message)
-    found: dict[str, _Said] = {}
+    found: dict[object, _Said] = {}
     for turn_id, replies in answered.items():
         question = asked.get(turn_id)
-        about = _clipped(question.content) if question is not None else turn_id
-        ids = [message.id or "" for message in ([question] if question is not None else []) + replies]
-        said = " ".join(reply.content for reply in replies)
-        found[f"text {_plain(question.content)}" if question is not None else f"turn {turn_id}"] = (
-            about, tuple(ids), said
-        )  # fmt: skip
+        key, about = (turn_id, turn_id) if question is None else (tuple(_words(question.content)), question.content)
+        ids = tuple(message.id or "" for message in ([] if question is None else [question]) + replies)
+        found[key] = _Said(f"the answer to {_clipped(about)!r}", ids, " ".join(reply.content for reply in replies))
     return found
 
 
-def _statements(messages: Iterable[Message]) -> dict[str, _Said]:
-    """Return thing -> (thing, ids, value), by the last statement about it."""
-    found: dict[str, _Said] = {}
+def _statements(messages: Iterable[Message]) -> dict[object, _Said]:
+    """Return the sentences that people and assistants say, by their words but one, once for each word left out."""
+    found: dict[object, _Said] = {}
     for message in messages:
-        if message.role not in ("user", "assistant"):
-            continue
-        for sentence in SENTENCE.split(message.content):
-            match = None if sentence.rstrip().endswith("?") else STATEMENT.fullmatch(" ".join(sentence.split()).lower())
-            if match is not None and match[1] not in POINTING:
-                found[match[1]] = (match[1], (message.id or "",), match[2])
+        sentences = SENTENCE.split(message.content) if message.role in ("user", "assistant") else ()
+        for sentence in sentences:
+            words = _words(sentence)
+            if len(words) in COMPARED and not sentence.rstrip().endswith("?"):
+                for index in range(len(words)):
+                    frame = (*words[:index], "…", *words[index + 1 :])
+                    found[frame] = _Said(" ".join(frame), (message.id or "",), sentence)
     return found
 
 
-def _plain(text: str) -> str:
-    return " ".join(re.findall(r"\w+", text.casefold()))
+def _words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.casefold())
 
 
 def _clipped(text: str) -> str:

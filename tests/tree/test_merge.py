@@ -154,10 +154,10 @@ def test_a_three_way_merge_lists_conflicts_and_decides_none(memory: InfiniteMemo
     result = memory.merge("side", "three-way")
     assert result.conflicts == (
         Conflict("the answer to 'When do we go?'", ("u5", "r5"), ("u3", "r3"), "In June.", "In May."),
-        Conflict("budget", ("u4",), ("u2",), "10k", "20k"),
+        Conflict("the budget is …", ("u4",), ("u2",), "The budget is 10k.", "The budget is 20k."),
     )
     answer = result.messages[1].content
-    assert "- budget: 'main' says '10k' [u4], 'side' says '20k' [u2]" in answer
+    assert "- the budget is …: 'main' says 'The budget is 10k.' [u4], 'side' says 'The budget is 20k.' [u2]" in answer
     assert "Only on 'side':\nuser: Make it more. The budget is 20k." in answer
     assert memory.sources(str(result.messages[1].id)) == ["u4", "r4", "u5", "r5", "u2", "r2", "u3", "r3"]
     assert result.to_dict()["conflicts"][1]["ours"] == ["u4"]
@@ -166,7 +166,24 @@ def test_a_three_way_merge_lists_conflicts_and_decides_none(memory: InfiniteMemo
 def test_what_a_tool_says_is_no_statement_and_ends_none() -> None:
     ours = [Message.tool("The price is 4k.", tool_call_id="c"), said("u1", "The budget is 10k.")]
     theirs = [said("u2", "The budget is 20k. The price is 5k.")]
-    assert conflicts(ours, theirs) == [Conflict("budget", ("u1",), ("u2",), "10k", "20k")]
+    assert [(one.ours, one.theirs) for one in conflicts(ours, theirs)] == [(("u1",), ("u2",))]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "found"),
+    [
+        ("Das Budget beträgt 10.000 Euro.", "das Budget beträgt 20.000 Euro", True),
+        ("Бюджет теперь 10 тысяч", "Нет. Бюджет теперь 20 тысяч!", True),
+        ("The budget is 20k. No. The budget is 10k.", "The budget is 10k", False),
+        ("Is the budget 10k?", "Is the budget 20k?", False),
+        ("The budget is 10k", "The price was 20k", False),
+        ("No.", "Yes.", False),
+    ],
+)
+def test_sentences_that_differ_in_one_word_are_a_conflict_in_any_language(
+    ours: str, theirs: str, *, found: bool
+) -> None:
+    assert bool(conflicts([said("u1", ours)], [said("u2", theirs)])) == found
 
 
 def test_two_answers_to_one_question_are_a_conflict(memory: InfiniteMemory) -> None:
