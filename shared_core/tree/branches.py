@@ -28,9 +28,10 @@ class ReflogEntry:
         branch: the branch that was moved.
         why: the verb that did it.
         before: id of the newest message there before; None: there was none.
-        after: id of the newest message where the branch was moved to, before anything was added there; None: there is
-            none, or the branch was deleted.
+        after: id of the newest message where the branch was moved to, before anything was added there; None: there was
+            none.
         at: when.
+        deleted: whether the branch was deleted.
     """
 
     reference: str
@@ -39,6 +40,7 @@ class ReflogEntry:
     before: str | None
     after: str | None
     at: datetime
+    deleted: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -258,7 +260,7 @@ def reflog(checkout: Checkout, branch: str | None, limit: int) -> list[ReflogEnt
                 ReflogEntry(
                     f"{ref.name}@{{{number}}}", ref.name, ref.note,
                     before.message.id if before else None, after.message.id if after else None,
-                    datetime.fromisoformat(ref.created_at).replace(tzinfo=UTC),
+                    datetime.fromisoformat(ref.created_at).replace(tzinfo=UTC), ref.position is None,
                 )
             )  # fmt: skip
         return lines

@@ -36,10 +36,20 @@ def test_a_deleted_branch_leaves_its_messages_and_can_be_brought_back(memory: In
     assert memory.get("x").content == "x"
     assert memory.search("x") == []
     assert memory.reflog("side")[0].to_dict() | {"at": None} == {
-        "reference": "side@{1}", "branch": "side", "why": "delete", "before": "x", "after": None, "at": None
+        "reference": "side@{1}", "branch": "side", "why": "delete", "before": "x", "after": None, "at": None,
+        "deleted": True,
     }  # fmt: skip
     memory.fork("side", at="side@{1}")
     assert path(memory) == ["m0", "m1", "m2", "m3", "x"]
+
+
+def test_a_branch_that_was_emptied_is_not_told_as_deleted(memory: InfiniteMemory) -> None:
+    memory.checkout("m0")
+    memory.fork("whole")
+    memory.stash()
+    memory.stash_pop(keep=True)
+    moves = [(move.why, move.before, move.after, move.deleted) for move in memory.reflog("whole")]
+    assert moves == [("stash apply", None, None, False), ("stash", "m0", None, False)]
 
 
 def test_a_tag_never_moves(memory: InfiniteMemory) -> None:

@@ -350,7 +350,7 @@ DONE: dict[str, Case] = {
         lambda m: (m.checkout("side"), m.make_main(), [move.to_dict() | {"at": 0} for move in m.reflog()]),
         "u1 r1 u2 r2 u3 r3", {"branches": (2, 2), "refs": (2, 0)}, OURS, told=lambda done: done[-1], tells=[
             {"reference": f"{name}@{{1}}", "branch": name, "why": "make side main", "before": before, "after": after,
-             "at": 0} for name, before, after in (("side", "r3", "r4"), (MAIN, "r4", "r3"))
+             "at": 0, "deleted": False} for name, before, after in (("side", "r3", "r4"), (MAIN, "r4", "r3"))
         ],
     ),
     "make main of a message": Case(
