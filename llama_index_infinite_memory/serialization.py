@@ -160,7 +160,7 @@ def _go_to(restored: Conversation, data: Mapping[str, Any]) -> None:
     names = [branch.name for branch in memory.branches()]
     wanted = dict.fromkeys(name for name in (data.get("branch"), *names) if name in names)
     for name in wanted:
-        newest = memory._newest_at(name)
+        newest = next(reversed(memory.messages(at=name)), None)
         if (newest.id if newest is not None else None) == head:
             memory.checkout(name)
             return

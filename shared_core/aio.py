@@ -164,10 +164,10 @@ class AsyncInfiniteMemory:
     forget = in_thread(InfiniteMemory.forget)
     scrub = in_thread(InfiniteMemory.scrub)
 
-    async def messages(self, *, replaced: bool = False) -> AsyncIterator[Message]:
+    async def messages(self, *, at: str | None = None, replaced: bool = False) -> AsyncIterator[Message]:
         """Iterate over the branch, oldest first; see `InfiniteMemory.messages`."""
         memory, threads = await self._opened()
-        messages = iter(await threads.run(memory.messages, replaced=replaced))
+        messages = iter(await threads.run(memory.messages, at=at, replaced=replaced))
         while page := await threads.run(lambda: list(islice(messages, PAGE))):
             for message in page:
                 yield message

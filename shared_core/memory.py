@@ -314,14 +314,22 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         return records[0].message
 
     @suggests_names
-    def messages(self, *, replaced: bool = False) -> MessageSequence:
+    def messages(self, *, at: str | None = None, replaced: bool = False) -> MessageSequence:
         """Return the messages of the branch as it is now, oldest first, as a sequence that reads them in pages.
 
         Args:
+            at: read up to this reference, such as another branch, instead: nothing is checked out, and system messages
+                that newer ones have replaced are included.
             replaced: whether system messages are included that newer ones have replaced.
+
+        Raises:
+            UnknownReferenceError: there is no such reference.
         """
         live = self._checkout.live
         with self._lock:
+            if at is not None:
+                session, path = self._checkout.existing(), live.path_to(self._checkout.position_of(at))
+                return MessageSequence(self._store, session, path, system_prompt=None, replaced=0)
             live.sync()
             hidden = {entry.message.id for entry in live.system_prompt()} if live.replaced and not replaced else None
             return MessageSequence(self._store, live.key, live.path, system_prompt=hidden, replaced=live.replaced)

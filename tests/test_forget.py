@@ -50,6 +50,7 @@ def test_ids_go_and_nothing_else(memory: InfiniteMemory) -> None:
     assert memory.forget(ids=["m7", "m2"]).to_dict() == {
         "ids": ["m2", "m7"],
         "dry_run": False,
+        "stay": [],
         "scrubbed": True,
         "reason": None,
     }
@@ -120,6 +121,7 @@ def test_a_dry_run_does_nothing(memory: InfiniteMemory, store: CountingStore) ->
     for selection in ({"ids": ["m1"]}, {"before": NOON + timedelta(minutes=2)}, {"session": True}):
         result_ = memory.forget(**selection, dry_run=True)
         assert (result_.dry_run, "m1" in result_.ids) == (True, True)
+        assert result_.stay == (("m0",) if "ids" in selection else ()), "they may repeat what was said"
     assert (store.state(1, "main"), ids(memory.messages())) == (state, ids(history(6)))
 
 
@@ -266,7 +268,7 @@ def test_no_byte_of_a_secret_is_left(tmp_path: Path, where: str, caplog: pytest.
                 assert "scrub() again" in str(gone.reason)
                 assert WORD in traces(tmp_path, secrets, embedder)
                 assert not memory.scrub().scrubbed
-        assert memory.scrub().to_dict() == {"ids": [], "dry_run": False, "scrubbed": True, "reason": None}
+        assert memory.scrub().to_dict() == {"ids": [], "dry_run": False, "stay": [], "scrubbed": True, "reason": None}
         assert traces(tmp_path, secrets, embedder) == set()
         with caplog.at_level(logging.DEBUG, "shared_core"):
             context = memory.context("what was I told?")

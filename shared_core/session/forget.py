@@ -28,12 +28,15 @@ class ForgetResult:
     Attributes:
         ids: the ids of the messages, in the order in which they were stored.
         dry_run: whether nothing was erased.
+        stay: with `dry_run` and `ids`, the ids of the other messages of their turns. They stay, and may repeat what was
+            said: pass their ids, too, to erase them.
         scrubbed: whether the bytes are gone from the files, too.
         reason: why they are not gone yet; `scrub()` tries again. None: they are gone.
     """
 
     ids: tuple[str, ...]
     dry_run: bool = False
+    stay: tuple[str, ...] = ()
     scrubbed: bool = True
     reason: str | None = None
 
@@ -42,7 +45,10 @@ class ForgetResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
-        return {"ids": list(self.ids), "dry_run": self.dry_run, "scrubbed": self.scrubbed, "reason": self.reason}
+        return {
+            "ids": list(self.ids), "dry_run": self.dry_run, "stay": list(self.stay), "scrubbed": self.scrubbed,
+            "reason": self.reason,
+        }  # fmt: skip
 
 
 def every_record(store: Store, session: int) -> Iterator[Record]:
@@ -130,9 +136,15 @@ def _left_of_turns(store: Store, session: int, records: Sequence[Record]) -> lis
     # The name of a space whose vectors stand for more than one message has a "#".
     if not any("#" in space for space in store.spaces(session)):
         return []
+    return [record.position for record in _rest_of_turns(store, session, records)]
+
+
+def _rest_of_turns(store: Store, session: int, records: Sequence[Record]) -> list[Record]:
+    """Return the other messages of the turns that some messages belong to, in the order of their positions."""
     turns = {record.message.turn_id or "" for record in records}
-    touched = {record.position for turn in turns for record in store.find(session, InTurn(turn))}
-    return sorted(touched - {record.position for record in records})
+    found = {record.position: record for turn in turns for record in store.find(session, InTurn(turn))}
+    gone = {record.position for record in records}
+    return [found[position] for position in sorted(found.keys() - gone)]
 
 
 def _ids(records: Sequence[Record]) -> tuple[str, ...]:
@@ -195,7 +207,8 @@ class ForgetVerbs:
                 return self._forget_sessions([one for one in keys if one is not None], dry_run=dry_run)
             records = select(live.store, key, ids=ids, before=limit) if key is not None else []
             if dry_run or key is None:
-                return ForgetResult(_ids(records), dry_run=dry_run)
+                stay = _rest_of_turns(live.store, key, records) if key is not None and ids is not None else ()
+                return ForgetResult(_ids(records), dry_run, _ids(stay))
             if not records:
                 return self.scrub()  # a new epoch would make every process rebuild its indexes for nothing
             result = forget(live.store, key, records)

@@ -9,7 +9,7 @@ from typing import Any
 
 from shared_core.arguments import name_text
 from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
-from shared_core.messages import Message, short_repr
+from shared_core.messages import short_repr
 from shared_core.records import MAIN, ROOT, Branch, Change, Create, Delete, Drop, Move, Position, Put, Rename
 from shared_core.session.checkout import Checkout
 from shared_core.session.paths import EARLIER, Head, Path, read, resolve, unused_branch_name
@@ -321,11 +321,3 @@ def diff(checkout: Checkout, a: str, b: str | None) -> Diff:
             for one, other in (paths, paths[::-1])
         ]
         return Diff(checkout.newest_shared(*paths), *ids)
-
-
-def message_at(checkout: Checkout, reference: str) -> Message | None:
-    """Return the newest message at a reference; None: there is none at or before it."""
-    with checkout.lock:
-        checkout.existing()
-        record = lineage(checkout).message_at(checkout.position_of(reference))
-        return record.message if record is not None else None

@@ -5,7 +5,6 @@ from typing import get_args
 
 from shared_core.arguments import function, one_of, texts, whole_number
 from shared_core.events.source import EventSource, Watch, reported
-from shared_core.messages import Message
 from shared_core.plugins.base import Summarizer
 from shared_core.plugins.calls import Steps, run_steps
 from shared_core.records import Branch
@@ -195,10 +194,6 @@ class TreeVerbs:
             UnknownReferenceError: there is no such reference.
         """
         return branches.diff(self._checkout, a, b)
-
-    def _newest_at(self, reference: str) -> Message | None:
-        """Return the newest message at a reference, None without one; UnknownReferenceError for an unknown one."""
-        return branches.message_at(self._checkout, reference)
 
     # Merges
 

@@ -56,7 +56,7 @@ PAGES = {
     "undo.md": [
         "4 undo merge idea 2\nundo undo merge idea 4\n",
         "['Hello!', 'Hi.'] main-2\n['Hello!', 'Hi.', 'Delete my account!!', 'Are you sure?']\n",
-        "('m1',)\nTrue ['Noted.']\n",
+        "('m1',) would go, ('m2',) would stay\nTrue ['Noted.']\n",
     ],
     "migrate.md": ["202 messages are stored, "],
     "telemetry.md": [

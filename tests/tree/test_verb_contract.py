@@ -95,7 +95,7 @@ REFUSED: list[tuple[str, Verb, type[Exception], str]] = [
     ("tag", lambda m: m.tag("v2", "none"), UnknownReferenceError, "'none'"),
     ("tag", lambda m: m.delete_tag("side"), UnknownReferenceError, "'side'; tags: 'v1'"),
     ("sources", lambda m: m.sources("none"), UnknownReferenceError, "'none'"),
-    ("newest at", lambda m: m._newest_at("none"), UnknownReferenceError, "'none'"),
+    ("messages", lambda m: m.messages(at="none"), UnknownReferenceError, "'none'"),
     ("reset", lambda m: m.reset("none"), UnknownReferenceError, "'none'"),
     ("reset", lambda m: m.reset("main@{2}"), UnknownReferenceError, "'main@{2}'"),
     ("rewind", lambda m: m.rewind("none"), UnknownReferenceError, "'none'"),
@@ -145,7 +145,7 @@ UNSAID: list[Verb] = [
     lambda m: m.delete_branch("x"), lambda m: m.rename_branch("x", "y"), lambda m: m.forget(ids=["u1"]),
     lambda m: m.tag("v1", "none"), lambda m: m.delete_tag("v1"), lambda m: m.reset(MAIN), lambda m: m.rebase(MAIN),
     lambda m: m.rewind("u1"),
-    lambda m: m.sources("u1"), lambda m: m._newest_at(MAIN), lambda m: m.add(said("r1"), turn="u1"),
+    lambda m: m.sources("u1"), lambda m: m.messages(at=MAIN), lambda m: m.add(said("r1"), turn="u1"),
 ]  # fmt: skip
 
 

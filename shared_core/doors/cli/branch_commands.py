@@ -9,6 +9,7 @@ from shared_core.display import counted, on_one_line, printable, printable_name
 from shared_core.doors.cli.models import merge_summarizer
 from shared_core.doors.cli.options import BranchOptions, CommonOptions, branch_names, revisions, with_options
 from shared_core.doors.cli.printing import Full, Lines, moment
+from shared_core.doors.serving.erasing import newest_at
 from shared_core.memory import InfiniteMemory
 from shared_core.records import Branch
 from shared_core.tree.branches import ReflogEntry
@@ -60,7 +61,7 @@ def checkout(options: CommonOptions, name: Annotated[str, _branch("The name of t
     """
     with options.open() as memory:
         if name not in {branch.name for branch in memory.branches()}:
-            memory._newest_at(name)  # an error that lists the branches, if there is no such message either
+            newest_at(memory, name)  # an error that lists the branches, if there is no such message either
             raise ValueError(f"{name!r} is not a branch; to go on from there: fork NAME --at {name}")
     options.check_out(name)
     options.answer({"branch": name}, [printable(f"checked out {name!r}")])
@@ -355,7 +356,7 @@ def stash(
 
 
 def _newest_ids(memory: InfiniteMemory, refs: Sequence[Branch]) -> list[dict[str, Any]]:
-    newest = [(name, memory._newest_at(name)) for name, _ in refs]
+    newest = [(name, newest_at(memory, name)) for name, _ in refs]
     return [{"name": name, "newest": message.id if message is not None else None} for name, message in newest]
 
 
@@ -368,7 +369,7 @@ def branch_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
     width = max(map(len, names), default=0)
     for name in names:
         mark = "*" if name == memory.branch else " "
-        yield lines.message(memory._newest_at(name), f"{mark} {printable_name(name):<{width}}  ")
+        yield lines.message(newest_at(memory, name), f"{mark} {printable_name(name):<{width}}  ")
 
 
 def tag_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
@@ -376,7 +377,7 @@ def tag_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
     names = [tag.name for tag in memory.tags()]
     width = max(map(len, names), default=0)
     for name in names:
-        yield lines.message(memory._newest_at(name), f"{printable_name(name):<{width}}  ")
+        yield lines.message(newest_at(memory, name), f"{printable_name(name):<{width}}  ")
 
 
 def stash_line(stash: Stash) -> str:

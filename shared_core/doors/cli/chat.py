@@ -12,7 +12,8 @@ from shared_core.doors.cli.branch_commands import branch_lines, copied, merged, 
 from shared_core.doors.cli.error_words import in_words
 from shared_core.doors.cli.models import ECHO, ChatModel, ModelName, chat_model, merge_summarizer
 from shared_core.doors.cli.options import BranchName, MaxTokens, ReserveTokens, SessionOptions, say, with_options
-from shared_core.doors.cli.printing import Lines, scored, show_report, whole_ids
+from shared_core.doors.cli.printing import Lines, scored, show_report
+from shared_core.doors.serving.erasing import newest_at, whole_id
 from shared_core.errors import InfiniteMemoryError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
@@ -165,7 +166,7 @@ class ChatLoop:
     def _checkout(self, words: Sequence[str]) -> None:
         (name,) = words
         if name not in {branch.name for branch in self._memory.branches()}:
-            self._memory._newest_at(name)  # an error that lists the branches, if there is no such message either
+            newest_at(self._memory, name)  # an error that lists the branches, if there is no such message either
             raise ValueError(f"{name!r} is not a branch; to go on from there: /fork NAME {name}")
         self._memory.checkout(name)
         self._check_out(name)
@@ -218,7 +219,7 @@ class ChatLoop:
             show_report(self._report, full=words[0] == "--full", more="/report --full")
 
     def _forget(self, words: Sequence[str]) -> None:
-        result = self._memory.forget(ids=whole_ids(self._memory, words))
+        result = self._memory.forget(ids=[whole_id(self._memory, id) for id in words])
         typer.echo(f"forgot {counted(len(result.ids), 'message')}" + (f"\n! {result.reason}" if result.reason else ""))
 
     def _help(self, words: Sequence[str]) -> None:

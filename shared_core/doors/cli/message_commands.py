@@ -1,7 +1,7 @@
 """The commands about messages: add, explain, search, show, log and forget."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -29,7 +29,6 @@ from shared_core.doors.cli.printing import (
     Full,
     Lines,
     confirm,
-    forget_preview,
     hit_record,
     message_record,
     message_text,
@@ -38,10 +37,9 @@ from shared_core.doors.cli.printing import (
     show_prompt,
     show_report,
     table,
-    whole_ids,
 )
 from shared_core.doors.cli.session_commands import forget_sessions
-from shared_core.errors import StoreError, StoreUnavailableError
+from shared_core.doors.serving.erasing import DAMAGED, newest_at, readable, whole_id
 from shared_core.formats.fields import Role
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
@@ -51,6 +49,9 @@ from shared_core.records import MAIN
 
 GRAPH_LIMIT = 200
 """How many of the newest messages `log --graph` draws without `--limit`."""
+
+STAYS = "would keep {} said in the same turn, which may repeat it; add --id to forget more"
+"""What `forget` says of the rest of the turns that lose a message."""
 
 
 @with_options
@@ -212,7 +213,7 @@ def show(
       infinite-memory show 3f2a9c01
     """  # fmt: skip
     with options.read() as memory:
-        message = memory._newest_at(revision or memory.branch or MAIN)
+        message = newest_at(memory, revision or memory.branch or MAIN)
     if message is None:
         raise ValueError(f"nothing was said on {revision or options.target()!r} yet")
     data, text = message_record(message), message_text(message)
@@ -293,10 +294,13 @@ def forget(
         forget_sessions(options, dry_run=dry_run, confirm=None if yes else confirm)
         return
     with options.open() as memory:
-        which: dict[str, Any] = {"ids": whole_ids(memory, ids or []) or None, "before": before, "session": everything}
+        wanted = [whole_id(memory, id) for id in ids or []] or None
+        which: dict[str, Any] = {"ids": wanted, "before": before, "session": everything}
         result = memory.forget(**which, dry_run=True)
-        lines = [_line(memory, id) for id in result.ids[:PREVIEW_LIMIT]]
-        preview = forget_preview(lines, len(result.ids))
+        lines = [f"would forget {counted(len(result.ids), 'message')}", *_listed(memory, result.ids)]
+        if result.stay:
+            lines += [STAYS.format(counted(len(result.stay), "message")), *_listed(memory, result.stay)]
+        preview = "\n".join(lines)
         if result.ids and not dry_run:
             if not yes:
                 confirm(f"{preview}\nForget for good?")
@@ -305,10 +309,10 @@ def forget(
     options.answer(result.to_dict(), [*done, f"! {result.reason}"] if result.reason else done)
 
 
-def _line(memory: InfiniteMemory, id: str) -> str:
-    try:
-        return Lines.of().message(memory.get(id))
-    except StoreUnavailableError:
-        raise
-    except StoreError:
-        return f"{printable(id)}  damaged, its text cannot be read"
+def _listed(memory: InfiniteMemory, ids: Sequence[str]) -> Iterator[str]:
+    """Yield a line for each of the first messages."""
+    for id_ in ids[:PREVIEW_LIMIT]:
+        message = readable(memory, id_)
+        yield Lines.of().message(message) if message is not None else printable(f"{id_}  {DAMAGED}")
+    if len(ids) > PREVIEW_LIMIT:
+        yield f"... and {len(ids) - PREVIEW_LIMIT:,} more"

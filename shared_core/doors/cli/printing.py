@@ -16,9 +16,7 @@ from rich.text import Text
 
 from shared_core.display import counted, on_one_line, printable, printable_name, short_id
 from shared_core.doors.cli.options import say
-from shared_core.errors import AmbiguousReferenceError, UnknownReferenceError
 from shared_core.formats.fields import Role
-from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Hit, Kind
@@ -185,12 +183,6 @@ def session_line(data: Mapping[str, Any]) -> str:
     return printable(f"{data['session_id']}{title}: {counts}{left_out}".replace("\n", " "))
 
 
-def forget_preview(lines: Sequence[str], total: int) -> str:
-    """Return a list of the messages to be forgotten: `total` messages, of which these lines show the first."""
-    more = [f"... and {total - len(lines):,} more"] if total > len(lines) else []
-    return "\n".join([f"would forget {counted(total, 'message')}", *lines, *more])
-
-
 # Messages as lines: whole in a pipe or a file, one line of a terminal each
 
 
@@ -240,29 +232,6 @@ class Lines:
             names = [*entry.branches, *(f"tag {tag}" for tag in entry.tags)]
             before = f"{drawing} ({printable_name(', '.join(names))}) " if names else f"{drawing} "
             yield self.message(entry.message, before) if entry.message else self.cut(f"{before}merge")
-
-
-def whole_ids(memory: InfiniteMemory, ids: Iterable[str]) -> list[str]:
-    """Return IDs of which only the beginning may be given, as a terminal shows them; unknown ones as they are.
-
-    What names a branch or a tag is no beginning of an ID.
-
-    Raises:
-        AmbiguousReferenceError: the beginning fits several messages.
-    """
-    names = {ref.name for ref in [*memory.branches(), *memory.tags()]}
-    return [id_ if id_ in names else _whole_id(memory, id_) for id_ in ids]
-
-
-def _whole_id(memory: InfiniteMemory, beginning: str) -> str:
-    try:
-        newest = memory._newest_at(beginning)
-    except AmbiguousReferenceError:
-        raise
-    except UnknownReferenceError:
-        return beginning
-    whole = newest.id if newest is not None else None
-    return whole if whole is not None and whole.startswith(beginning) else beginning
 
 
 # The drawing of a tree: a column for each line of conversation

@@ -6,17 +6,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from shared_core.display import counted
+from shared_core.display import counted, short_id
 from shared_core.doors.mcp_server.conversations import Conversations, standing_at
 from shared_core.doors.mcp_server.fenced_records import CUT, Packed, Said, pack, quoted, quoted_name, said_in
-from shared_core.doors.serving.confirmation import Confirmations
-from shared_core.errors import (
-    AmbiguousReferenceError,
-    BudgetError,
-    StoreError,
-    StoreUnavailableError,
-    UnknownReferenceError,
-)
+from shared_core.doors.serving.erasing import DAMAGED, Erasing, StaleConfirmationError, readable, whole_id
+from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.formats.fields import Role
 from shared_core.index.text import language_of, terms
 from shared_core.memory import InfiniteMemory
@@ -26,6 +20,7 @@ from shared_core.prompt.hits import Hit, Kind, Reason
 from shared_core.prompt.template import speaker
 from shared_core.recall.excerpts import excerpt
 from shared_core.records import MAIN, SessionInfo
+from shared_core.session.forget import ForgetResult
 from shared_core.tree.merge import How
 
 __all__ = ["Tools"]
@@ -86,7 +81,7 @@ class Tools:
         self._conversations = conversations
         self._counter = conversations.counter
         self._branches = branches
-        self._confirmations = Confirmations()
+        self._erasing = Erasing()
 
     def recall(
         self, question: Query, scope: Scope = "session", session: Session = None, branch: Branch = None,
@@ -192,19 +187,17 @@ class Tools:
         if (ids is not None) + (before is not None) + whole_session != 1:
             raise ValueError("name exactly one of ids, before and whole_session")
         with self._conversations.reading(session) as memory:
-            which = _which(memory, ids, before)
-            shown = memory.forget(**which, dry_run=True).ids
-            what = "session" if whole_session else "messages"
-            signed = (memory.user_id, memory.session_id, what, shown)
-            if confirmation is None:
-                return self._dry_run(memory, shown, self._confirmations.of(*signed))
-            if not shown or not self._confirmations.fits(confirmation, *signed):
+            which: dict[str, Any] = {"before": before} if before is not None else {"session": True}
+            if ids is not None:
+                which = {"ids": [whole_id(memory, id) for id in ids]}
+            try:
+                result, fits = self._erasing.forget(memory, which, confirmation)
+            except StaleConfirmationError as error:
                 raise ValueError(
-                    "nothing was erased: the confirmation is not for what this call would erase now; "
-                    "call it without confirmation, look at what it shows, and pass what it gives"
-                )
-            # By their ids, so that what came in meanwhile stays; a whole session has no such limit.
-            result = memory.forget(**(which if whole_session else {"ids": list(shown)}))
+                    f"{error}; call it without confirmation, look at what it shows, and pass what it gives"
+                ) from None
+            if confirmation is None:
+                return self._dry_run(memory, result, fits)
         done = f"erased {counted(len(result.ids), 'message')} for good"
         return with_notes(done, [result.reason] if result.reason else [])
 
@@ -250,12 +243,14 @@ class Tools:
         notes = [f"{more} more {'branch is' if more == 1 else 'branches are'} not listed"] if more else []
         return f"\nbranches: {', '.join(shown)}" if shown else "", notes
 
-    def _dry_run(self, memory: InfiniteMemory, ids: Sequence[str], confirmation: str) -> str:
+    def _dry_run(self, memory: InfiniteMemory, result: ForgetResult, confirmation: str) -> str:
+        ids, stay = result.ids, [quoted_name(short_id(id)) for id in result.stay[:LISTED]]
         said = [_preview(memory, id, order) for order, id in enumerate(ids[:LISTED])]
         most = (LISTED + 1) * 2 * PREVIEW_TOKENS
         packed = pack(said, most, self._counter, most_each=PREVIEW_TOKENS)
         more = len(ids) - len(packed.said)
         notes = [f"{counted(more, 'more message')} would be erased, which are not shown"] if more else []
+        notes += [f"others of the same turns would stay, and may repeat it: {', '.join(stay)}"] if stay else []
         notes += [f"to erase them for good, call again with confirmation={confirmation}"] if ids else []
         text = f"dry run: nothing was erased; {counted(len(ids), 'message')} would be\n{packed.text}".rstrip()
         return with_notes(text, notes)
@@ -349,38 +344,6 @@ def _of_line(line: ReportLine, message: Message | None) -> Said:
 # Forgetting
 
 
-def _which(memory: InfiniteMemory, ids: Sequence[str] | None, before: str | None) -> dict[str, Any]:
-    """Return the arguments of `forget`."""
-    if ids is not None:
-        return {"ids": [_whole_id(memory, id) for id in ids]}
-    return {"before": before} if before is not None else {"session": True}
-
-
-def _whole_id(memory: InfiniteMemory, id: str) -> str:
-    """Return the id that begins so; UnknownReferenceError if there is none, or several do."""
-    try:
-        return memory.get(id).id or id
-    except UnknownReferenceError:
-        beginning = _newest_at(memory, id)
-        if beginning is None or not beginning.startswith(id):
-            raise  # nothing has the name, or a branch or a tag has
-        return beginning
-
-
-def _newest_at(memory: InfiniteMemory, reference: str) -> str | None:
-    try:
-        newest = memory._newest_at(reference)
-    except AmbiguousReferenceError:
-        raise
-    except UnknownReferenceError:
-        return None
-    return newest.id if newest is not None else None
-
-
 def _preview(memory: InfiniteMemory, id: str, order: int) -> Said:
-    try:
-        return said_in(memory.get(id), order=order)
-    except StoreUnavailableError:
-        raise
-    except StoreError:
-        return said_in(Message.user("(damaged: its text cannot be read)", id=id), order=order)
+    message = readable(memory, id)
+    return said_in(message if message is not None else Message.user(f"({DAMAGED})", id=id), order=order)

@@ -7,10 +7,10 @@ from typing import Any, Literal
 from shared_core.display import on_one_line
 from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing, SeenRequest
 from shared_core.doors.openai_proxy.refusal import Refused
-from shared_core.doors.serving.confirmation import Confirmations
+from shared_core.doors.serving.erasing import DAMAGED, Erasing, StaleConfirmationError, newest_at, readable
 from shared_core.doors.view import gather
 from shared_core.doors.view.page_data import WORDS, SentPrompt, sent_prompt
-from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError, UnknownReferenceError
+from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ReportLine
@@ -56,7 +56,7 @@ class LiveSessions:
     def __init__(self, pool: SessionPool, ring: RequestRing) -> None:
         # Memories of its own: those of the conversations keep the branches that they have checked out.
         self._pool, self._ring = pool.sharing(size=8, **pool.settings), ring
-        self._confirmations = Confirmations()
+        self._erasing = Erasing()
 
     # Reading
 
@@ -142,7 +142,7 @@ class LiveSessions:
         """Create a branch that begins after a message."""
         with self._reading(user, session) as memory:
             try:
-                newest = memory._newest_at(at)
+                newest = newest_at(memory, at)
                 if newest is None or newest.id != at:
                     raise UnknownReferenceError(at)
                 memory.fork(name, at)
@@ -168,20 +168,14 @@ class LiveSessions:
         which: dict[str, Any] = {"session": True} if ids is None else {"ids": list(ids)}
         with self._reading(user, session) as memory:
             try:
-                shown = memory.forget(**which, dry_run=True).ids
+                result, fits = self._erasing.forget(memory, which, confirmation)
             except UnknownReferenceError:
                 raise Refused(404, "there is no such message") from None
-            signed = (user, session, "session" if ids is None else "messages", shown)
+            except StaleConfirmationError as error:
+                raise Refused(409, f"{error}; look at it again", code="stale_confirmation") from None
             if confirmation is None:
-                previews = [_preview(memory, id) for id in shown[:SHOWN]]
-                return {
-                    "messages": len(shown), "shown": previews, "confirmation": self._confirmations.of(*signed)
-                }  # fmt: skip
-            if not shown or not self._confirmations.fits(confirmation, *signed):
-                text = "nothing was erased: what would be erased is not what was shown; look at it again"
-                raise Refused(409, text, code="stale_confirmation")
-            # By their ids, so that what came in meanwhile stays; a whole conversation has no such limit.
-            result = memory.forget(**(which if ids is None else {"ids": list(shown)}))
+                shown, stay = ([_preview(memory, id) for id in some[:SHOWN]] for some in (result.ids, result.stay))
+                return {"messages": len(result.ids), "shown": shown, "stay": stay, "confirmation": fits}
         self._kept(user)
         return {"erased": len(result.ids), "scrubbed": result.scrubbed, "reason": result.reason}
 
@@ -243,10 +237,7 @@ def _hit(hit: Hit) -> dict[str, Any]:
 
 
 def _preview(memory: InfiniteMemory, id: str) -> dict[str, Any]:
-    try:
-        message = memory.get(id)
-    except StoreUnavailableError:
-        raise
-    except StoreError:
-        return {"id": id, "role": None, "text": "(damaged: its text cannot be read)"}
+    message = readable(memory, id)
+    if message is None:
+        return {"id": id, "role": None, "text": f"({DAMAGED})"}
     return {"id": id, "role": message.name or message.role, "text": on_one_line(message.content[:PREVIEW])}
