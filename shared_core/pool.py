@@ -92,9 +92,12 @@ class SessionPool:
             return None if newest is None else self._idle.pop(newest)[1]
 
     def give_back(self, memory: InfiniteMemory) -> None:
-        """Return a memory to the pool, for the next caller."""
+        """Return a memory to the pool, for the next caller. One that holds many images is closed instead."""
         memory._rest()
-        self._keep(memory)
+        if memory._checkout.live.is_heavy:
+            memory.close()
+        else:
+            self._keep(memory)
 
     def _keep(self, memory: InfiniteMemory) -> None:
         """Put a memory among those that nobody uses, and close those that are too many."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shared_core import Message, SessionPool, SQLiteStore
+from shared_core import Message, Payload, SessionPool, SQLiteStore
 from shared_core.errors import StoreUnavailableError
 from shared_core.testing import HashingEmbedder
 
@@ -52,6 +52,18 @@ class MayBeAway(SQLiteStore):
         if self.away:
             raise StoreUnavailableError("the server is away; try again")
         return super().session(user_id, session_id)
+
+
+@pytest.mark.parametrize(("size", "kept"), [(10, True), (9_000_000, False)])
+def test_a_memory_that_holds_many_images_is_not_kept(size: int, *, kept: bool) -> None:
+    picture = Message.user("Look!", media_tokens=1_000, payload=Payload(format="test", data=["A" * size]))
+    with SessionPool() as pool:
+        with pool.use("1") as memory:
+            memory.add([picture, Message.assistant("A cat.")])
+            memory.context("What is it?")
+        with pool.use("1") as next_one:
+            assert (next_one is memory) == kept
+            assert [message.content for message in next_one.messages()] == ["Look!", "A cat."]
 
 
 def test_a_memory_stays_in_the_pool_while_the_store_is_away() -> None:

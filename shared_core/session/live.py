@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from shared_core.errors import UnknownReferenceError
 from shared_core.messages import Message
@@ -28,6 +29,17 @@ NEWS = 256
 
 NEWS_KEPT = 1_024
 """How many of these stay in memory for the index, which reads them when something is recalled."""
+
+MEDIA_KEPT = 8_000_000
+"""How many characters of images and the like an object may hold that nobody uses."""
+
+
+def _characters(data: Any) -> int:
+    """Return how long the texts in JSON data are together."""
+    if isinstance(data, str):
+        return len(data)
+    inner = data.values() if isinstance(data, Mapping) else data if isinstance(data, list) else ()
+    return sum(map(_characters, inner))
 
 
 class OutdatedError(Exception):
@@ -143,6 +155,12 @@ class LiveSession:
         if self._key is None:
             self._key = self.store.session(self.user_id, self.session_id)
         return self._key
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether the newest messages hold more images than should stay in memory while nobody uses this object."""
+        payloads = (one.message.payload for one in self._tail if one.message.media_tokens)
+        return sum(_characters(payload.data) for payload in payloads if payload is not None) > MEDIA_KEPT
 
     def is_renamed(self) -> bool:
         """Return whether the session in use has another name by now, which another object gave it."""
