@@ -405,6 +405,7 @@ def test_a_wrong_argument_is_named() -> None:
         (lambda: memory(share_with_subgraphs="x"), "share_with_subgraphs='x'"),
         (lambda: memory(name=5), "name=5"),
         (lambda: memory(on_report=5), "on_report=5"),
+        (lambda: memory(on_report=lambda report: None), "expected two arguments"),
         (lambda: memory(max_tokens=("tokens", 200), reserve_tokens=500), "max_tokens=200"),
         (lambda: infinite_memory_node(user_key=""), "user_key=''"),
         (lambda: with_infinite_memory(Model(), session_key=""), "session_key=''"),
