@@ -246,12 +246,6 @@ class Conversation:
         """Return a message as the engine takes it."""
         return from_message(message, self.settings.media)
 
-    def _replacing_form(self, message: ChatMessage) -> Message:
-        """Return a message of a list that becomes the conversation."""
-        form = self.stored_form(message)
-        # Without an id, a system message that is said already would not be stored again.
-        return form.replace(id=uuid.uuid4().hex) if form.role == "system" else form
-
     def add(self, messages: Iterable[ChatMessage]) -> None:
         """Store messages at the end, in one transaction."""
         converted = [self.stored_form(message) for message in messages]
@@ -268,7 +262,7 @@ class Conversation:
         with self.lock:
             line = self._line()
             stored, count = line.messages, line.shared(given, self.settings.media)
-            converted = [self._replacing_form(message) for message in given[count:]]
+            converted = [self.stored_form(message) for message in given[count:]]
             if count == len(stored):
                 self._add(converted)
                 return
@@ -277,7 +271,7 @@ class Conversation:
                 if aside is not None:
                     undo.callback(self.memory.delete_branch, aside)
                     undo.callback(self.memory.reset, aside)
-                converted = [*map(self._replacing_form, given[kept:count]), *converted]
+                converted = [*map(self.stored_form, given[kept:count]), *converted]
                 self._add(converted)
                 undo.pop_all()
             if aside is not None and _says_again(converted, stored[kept:]):

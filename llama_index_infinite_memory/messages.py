@@ -51,8 +51,9 @@ def from_message(message: ChatMessage, media: Mapping[str, int] = MEDIA_TOKENS) 
 
     The texts of its blocks, a line each, become the `content`. Pictures and the like cost fixed figures, thinking costs
     what its text does. In a user message, `additional_kwargs["grounding"]` becomes `grounding`: a text, or a list of
-    texts and nodes, best first. Other objects in `additional_kwargs` are restored as mappings of the same content. What
-    JSON cannot express is left out with an `UnstorableWarning`: a block, or one entry of `additional_kwargs`.
+    texts and nodes, best first. A system message is pinned: it is always sent, where it was put. Other objects in
+    `additional_kwargs` are restored as mappings of the same content. What JSON cannot express is left out with an
+    `UnstorableWarning`: a block, or one entry of `additional_kwargs`.
 
     Args:
         message: the message.
@@ -94,6 +95,7 @@ def read_message(message: ChatMessage, media: Mapping[str, int] = MEDIA_TOKENS) 
         name=_text(kwargs.get("name")),
         tool_calls=engine_calls(message) if _ROLE_OF[role] == "assistant" else (),
         tool_call_id=_answered(role, kwargs),
+        pinned=_ROLE_OF[role] == "system",
         grounding=grounding_of(kwargs.get(GROUNDING)) if role == "user" else None,
         media_tokens=blocks_tokens(message.blocks, media),
     )

@@ -230,11 +230,23 @@ def test_system_messages_stay() -> None:
         ours([system("be brief " * 50), *TALK], token_limit=20, on_overflow="raise").get()
 
 
-def test_a_system_message_in_mid_talk_keeps_its_place() -> None:
-    talk = [system("be brief"), *TALK[:2], system("and kind"), *TALK[2:6], user("so?")]
-    assert ours(talk).get() == talk
-    small = ours([system("be brief"), *TALK, system("and kind"), *TALK[:4], user("so?")], token_limit=200).get()
-    assert (small[0], small.index(system("and kind")) > 1) == (system("be brief"), True)
+@pytest.mark.parametrize("together", [True, False])
+def test_system_messages_keep_their_places(together: bool) -> None:
+    def talked(talk: Sequence[ChatMessage], **arguments: Any) -> InfiniteChatMemoryBuffer:
+        memory = ours(talk if together else (), **arguments)
+        for message in () if together else talk:
+            memory.put(message)
+        return memory
+
+    talk = [system("be brief"), *TALK[:2], system("and kind"), *TALK[2:6], system("be brief"), user("so?")]
+    assert talked(talk).get() == talk
+    again = talked(talk)
+    again.set(again.get_all())
+    again.put(system("be brief"))
+    assert again.get() == [*talk, system("be brief")]
+    small = talked([*talk[:6], *TALK, *talk[8:]], token_limit=200).get()
+    assert [one for one in small if one.role == "system"] == [talk[0], talk[3], talk[8]]
+    assert (small[0], small[-2:]) == (talk[0], talk[8:])
 
 
 # Arguments
