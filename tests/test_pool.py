@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shared_core import Message, Payload, SessionPool, SQLiteStore
+from shared_core import Message, SessionPool, SQLiteStore
 from shared_core.errors import StoreUnavailableError
+from shared_core.messages import Payload
 from shared_core.testing import HashingEmbedder
 
 
