@@ -41,7 +41,7 @@ def _parts(store: Store, session: int) -> Iterator[tuple[str, Iterable[object]]]
     yield "the last number", [tree.state.last_seq]
     yield "segments", segments
     yield "branches", tree.branches.items()
-    yield "tags, stashes, moves or heads", tree.refs
+    yield "tags, stashes, moves or heads", tree.names[1]
     yield "what messages sum up", (store.covers(session, numbers) for numbers in pages(sorted(tree.segments)))
     yield "forgotten ids", chain.from_iterable(forgotten_of(store, session))
     yield "summaries", (store.summaries(session, Position(number, one.tip), ALL) for number, one in segments)

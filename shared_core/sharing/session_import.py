@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from shared_core.errors import InfiniteMemoryError
 from shared_core.messages import Message, content_of, storable
@@ -19,6 +19,7 @@ from shared_core.records import (
     Position,
     Record,
     Ref,
+    RefKind,
     Restored,
     Segment,
     Stretch,
@@ -27,7 +28,7 @@ from shared_core.records import (
 )
 from shared_core.session.paths import EARLIER, Head, walk
 from shared_core.sharing.format import MAX_NUMBER, LineError
-from shared_core.sharing.transfer import Page, forgotten_of, parents_first, segments_of, write_page
+from shared_core.sharing.transfer import Page, forgotten_of, parents_first, read_tree, write_page
 from shared_core.store import Store
 
 CountTokens = Callable[[Message], tuple[str, int] | None]
@@ -82,13 +83,14 @@ class SessionImport:
         self._session = session
         self._note = storable(note)
         self._count_tokens = count_tokens
-        state, branches = store.state(session), store.branches(session)
-        self._segments = {one.segment: one for one in segments_of(store, session)}
+        there = read_tree(store, session)
+        state, branches = there.state, there.branches
+        self._segments = dict(there.segments)
         self._written = {number: one.tip for number, one in self._segments.items()}
         self._next = max(self._segments) + 1
         self._seq = state.last_seq
-        self._heads = {branch.name: branch.head for branch in branches}
-        self._refs = {kind: store.refs(session, kind) for kind in ("tag", "stash", "move", "title")}
+        self._heads = dict(branches)
+        self._refs = {kind: [ref for ref in there.refs if ref.kind == kind] for kind in get_args(RefKind)}
         self._tags = {ref.name: ref.position for ref in self._refs["tag"]}
         untouched = state.last_seq == 0 == state.epoch and len(self._segments) == 1 == len(branches)
         self.empty = untouched and not (self._refs["tag"] or self._refs["stash"] or self._refs["move"])

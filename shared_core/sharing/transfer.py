@@ -2,12 +2,11 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, TypeVar, get_args
 
-from shared_core.queries import After
+from shared_core.queries import After, Branches, Refs, Segments, State
 from shared_core.records import (
-    ALL,
     Position,
     Record,
     Ref,
@@ -22,9 +21,6 @@ from shared_core.store import PAGE, Store
 
 Item = TypeVar("Item")
 
-TRIES = 3
-"""How often the tree of a session is read without keeping its writers waiting."""
-
 
 @dataclass(frozen=True, slots=True)
 class Tree:
@@ -34,13 +30,18 @@ class Tree:
         state: of the session.
         segments: by number.
         branches: name -> where it ends, in order of creation.
-        refs: oldest first, without their numbers, which differ from database to database.
+        refs: oldest first.
     """
 
     state: SessionState
     segments: Mapping[int, Segment]
     branches: Mapping[str, Position]
     refs: Sequence[Ref]
+
+    @property
+    def names(self) -> tuple[list[tuple[str, Position]], list[Ref]]:
+        """Branches and refs, these without their numbers, which differ from database to database."""
+        return list(self.branches.items()), [ref._replace(number=0) for ref in self.refs]
 
 
 class Page(NamedTuple):
@@ -61,37 +62,12 @@ class Page(NamedTuple):
 
 
 def read_tree(store: Store, session: int) -> Tree:
-    """Return the tree of a session; writers wait only if they write all the time."""
-    for _ in range(TRIES):
-        found = tree_now(store, session)
-        if store.state(session) == found.state:
-            return found
-    with store.transaction():
-        return tree_now(store, session)
-
-
-def tree_now(store: Store, session: int) -> Tree:
-    """Return the tree of a session, of one moment only if nobody writes meanwhile."""
-    # In this order: what branches and refs point at exists in the segments that are read after them.
-    state = store.state(session)
-    branches = {branch.name: branch.head for branch in store.branches(session)}
-    refs = [ref for _, ref in numbered_refs(store, session)]
-    return Tree(state, {one.segment: one for one in segments_of(store, session)}, branches, refs)
-
-
-def numbered_refs(store: Store, session: int) -> list[tuple[int, Ref]]:
-    """Return all refs of a session, oldest first, each with its number, which it has only there."""
-    found = [ref for kind in get_args(RefKind) for ref in store.refs(session, kind, limit=ALL)]
-    return [(ref.number, ref._replace(number=0)) for ref in sorted(found)]
-
-
-def segments_of(store: Store, session: int) -> Iterator[Segment]:
-    """Yield all segments of a session, read by pages."""
-    page = store.segments(session, -1, PAGE)
-    yield from page
-    while len(page) == PAGE:
-        page = store.segments(session, page[-1].segment, PAGE)
-        yield from page
+    """Return the tree of a session."""
+    state, branches, segments, *refs = store.read(
+        session, State(), Branches(), Segments(), *(Refs(kind) for kind in get_args(RefKind))
+    )
+    ends = {branch.name: branch.head for branch in branches}
+    return Tree(state, {one.segment: one for one in segments}, ends, sorted(chain.from_iterable(refs)))
 
 
 def records_of(store: Store, session: int, after: int = 0) -> Iterator[list[Record]]:

@@ -16,12 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared_core import DuplicateError, InfiniteMemory, Message, PostgresStore, SQLiteStore
+from shared_core import DuplicateError, InfiniteMemory, Message, PostgresStore, SQLiteStore, StoreError
 from shared_core.doors.cli.command import run
 from shared_core.history.normal_form import fingerprint
-from shared_core.operations.session_copy import MARK
 from shared_core.operations.store_comparison import differences
-from shared_core.operations.store_copy import copy_store
+from shared_core.operations.store_copy import MARK, copy_store
 from shared_core.queries import Says
 from shared_core.records import MAIN, Create, Position, Put, Restored, Snapshot, Stretch, Summary, VectorRows
 from shared_core.store import Store
@@ -135,31 +134,45 @@ def test_what_no_history_is_recognized_by_is_so_in_a_copy(kind: str, request: py
 
 @pytest.mark.parametrize("what", ["added", "forgotten"])
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.server)])
-def test_what_others_do_to_a_session_while_it_is_copied_ends_the_copy(
+def test_what_others_do_to_a_session_before_its_turn_ends_the_copy(
     kind: str, what: str, request: pytest.FixtureRequest
 ) -> None:
     server = request.getfixturevalue("server") if kind == "postgres" else None
     with opened("sqlite") as source, opened(kind, server, what) as target:
-        key = Session(source).key
-        source.append(key, MAIN, drafts("u1", "u2"))
-        end = Position(0, 1)
-        source.keep(key, Summary("what u1 and u2 say", end, end, "u2", 2, NOON))
-        source.keep(key, VectorRows("space", [(end, "hash", b"\0\0")]))
+        for name in "ab":
+            source.append(source.create_session(None, name), MAIN, drafts(f"u{name}1", f"u{name}2"))
+        equal(source, target)
+        source.append(source.session(None, "a") or 0, MAIN, drafts("ua3"))
+        key = source.session(None, "b") or 0
+        source.keep(key, Summary("what ub1 says", Position(0, 0), Position(0, 0), "ub1", 1, NOON))
+        there = target.session(None, "b") or 0
 
         def meanwhile(*_: int) -> None:
-            (there,) = target.sessions()
             if what == "added":
-                target.append(there.key, MAIN, drafts("u9"))
+                target.append(there, MAIN, drafts("ub9"))
             else:
-                target.forget(there.key, [end])
+                target.forget(there, [Position(0, 1)])
 
-        with pytest.raises(DuplicateError, match="copy to a new store"):
+        with pytest.raises(DuplicateError, match=r"session 'b' .* copy to a new store"):
             copy_store(source, target, progress=meanwhile)
-        (there,) = target.sessions()
-        assert target.summaries(there.key, end, 9) == []
-        assert [*target.vectors(there.key, "space", [end])] == ([] if what == "forgotten" else [(end, "hash", b"\0\0")])
+        assert target.summaries(there, Position(0, 1), 9) == []
+        assert target.stats(target.session(None, "a") or 0)["messages"] == 3
         with pytest.raises(DuplicateError):
             copy_store(source, target)
+
+
+def test_what_is_forgotten_while_it_is_copied_is_nowhere() -> None:
+    with opened("sqlite") as source, opened("sqlite") as target:
+        key = Session(source).key
+        source.append(key, MAIN, drafts("u1", "u2"))
+        left = [Position(0, 1)]
+        copy_store(source, target, progress=lambda *_: source.forget(key, [left.pop()]) if left else None)
+        assert list(differences(source, target)) == []
+        source.append(key, MAIN, drafts(*(f"u1{n}" for n in range(20))))
+        for_ever = iter(range(2, 22))
+        with pytest.raises(StoreError, match="try again"):
+            copy_store(source, target, progress=lambda *_: source.forget(key, [Position(0, next(for_ever))]))
+        assert target.stats(target.sessions()[0].key)["messages"] == 1
 
 
 def test_numbers_and_names_go_on_as_they_would_have() -> None:
@@ -272,7 +285,7 @@ import sys
 from shared_core.operations.store_copy import copy_store
 from shared_core.stores import open_store
 say = lambda done, total: print(done, total, flush=True)
-copy_store(open_store(sys.argv[1]), open_store(sys.argv[2]), jobs=2, progress=say)
+copy_store(open_store(sys.argv[1]), open_store(sys.argv[2]), progress=say)
 """
 
 
@@ -294,10 +307,9 @@ def test_a_process_that_is_killed_leaves_what_the_next_one_goes_on_with(tmp_path
     address = server.address("copies")
     server.run("CREATE DATABASE copies TEMPLATE template0 ENCODING 'UTF8'")
     filled(path, size, sessions=2)
-    killed_copy(str(path), address, 2)
+    killed_copy(str(path), address, 3)
     with closing(SQLiteStore(path)) as source, closing(PostgresStore(address)) as target:
-        result = copy_store(source, target, jobs=2)
-        assert 0 < result.messages < size
+        assert copy_store(source, target, jobs=2).messages == size / 2
         assert list(differences(source, target)) == []
     killed_copy(address, str(back), 2)
     with closing(PostgresStore(address)) as source, closing(SQLiteStore(back, durability="process")) as target:
@@ -353,7 +365,7 @@ def test_what_was_changed_there_is_refused_before_anything_is_written(
         copy_store(source, target)
         spoil(target, target.session(None, "b") or 0)
         written(tmp_path / "a.db", Message.user("more", id="m2"), session="a")
-        with pytest.raises(DuplicateError, match=r"session 'b' .*nothing was written"):
+        with pytest.raises(DuplicateError, match=r"session 'b' .*nothing of it was written"):
             copy_store(source, target)
         assert target.stats(target.session(None, "a") or 0)["messages"] == 1
 
