@@ -58,6 +58,7 @@ class Tree:
         self.forgotten: set[str | None] = set()
         self.last_seq = 0
         self.epoch = 0
+        self.erased: list[set[Position]] = []
 
     def path(self, head: Position) -> list[Record]:
         """Return the messages that a branch with this head sees, oldest first."""
@@ -140,8 +141,10 @@ class Tree:
 
     def forget(self, positions: Sequence[Position]) -> None:
         """Do what `Store.forget` does."""
-        self.forgotten |= {r.message.id for r in self.records if r.position in positions}
-        self.records = [r for r in self.records if r.position not in positions]
+        gone = [record for record in self.records if record.position in positions]
+        self.forgotten |= {record.message.id for record in gone}
+        self.records = [record for record in self.records if record.position not in positions]
+        self.erased.append({record.position for record in gone})
         self.epoch += 1
 
     def restart(self, segment: int) -> None:
@@ -157,61 +160,92 @@ def of_texts(store: Store, key: int, space: str, hashes: Iterable[str]) -> list[
 
 
 def check(store: Store, key: int, tree: Tree) -> None:
-    """Compare everything that can be read of a session with the oracle."""
-    everything = tree.records
-    assert store.find(key, After(0, ALL)) == everything
+    """Compare everything that can be read of a session's messages and branches with the oracle."""
+    _check_found(store, key, tree)
+    _check_pages(store, key, tree)
     assert store.branches(key) == [Branch(name, head) for name, head in tree.branches.items()]
     for name, head in tree.branches.items():
-        assert store.state(key, name)[:3] == (head, tree.last_seq, tree.epoch)
-        path = walk(head, partial(store.segment, key))
-        positions = [Position(span.segment, depth) for span in path.spans for depth in range(span.start, span.upto + 1)]
-        assert positions == list(tree.line(head))
-        assert [path.span_of(position).turn_shift for position in positions] == list(tree.line(head).values())
-        assert [path.index_of(position) for position in positions] == list(range(len(positions)))
-        assert [path.at(number) for number in range(len(positions))] == positions
-        assert store.get(key, positions) == tree.path(head)
-        assert store.at({key: positions}, {key: tree.epoch}) == {key: tree.path(head)}
-        assert store.count(key, [span.stretch for span in path.spans]) == len(tree.path(head))
-    half = tree.last_seq // 2
-    _check_out(store, key, tree, half)
-    new = [record for record in everything if record.seq > half]
-    assert store.read(key, State(MAIN), After(half, ALL)) == [store.state(key, MAIN), new]
-    assert [store.segment(key, number) for number in tree.segments] == list(tree.segments.values())
-    ids = [str(record.message.id) for record in reversed(everything)]
-    assert store.get(key, [*ids, "unknown", *map(str, tree.forgotten)]) == everything[::-1]
-    at = {record.position: record for record in everything}
-    assert store.get(key, tree.positions()[::-1]) == [
-        at[position] for position in tree.positions()[::-1] if position in at
-    ]
-    for turn_id in {record.message.turn_id for record in everything}:
-        assert store.find(key, InTurn(str(turn_id))) == [r for r in everything if r.message.turn_id == turn_id]
-    assert store.find(key, Pinned()) == [record for record in everything if record.message.stays]
-    opened = {r.message.turn_id for r in everything if r.turn_no >= 0 and r.message.role != "system"}
+        _check_line(store, key, tree, head)
+        _check_out(store, key, tree, name, head)
+    opened = {r.message.turn_id for r in tree.records if r.turn_no >= 0 and r.message.role != "system"}
     counts = {
-        "messages": len(everything),
+        "messages": len(tree.records),
         "turns": len(opened),
         "branches": len(tree.branches),
         "segments": len(tree.segments),
         "forgotten": len(tree.forgotten),
     }
     assert store.stats(key).items() >= counts.items()
+    gone = sorted(map(str, tree.forgotten))
+    assert store.are_forgotten(key, [*gone, "unknown", *gone]) == set(gone)
+    for epoch in range(tree.epoch + 1):
+        found, there = store.forgotten_since(key, epoch), {record.position for record in tree.records}
+        if found is not None:  # a store need not know
+            assert {one for erased in tree.erased[epoch:] for one in erased} <= set(found.positions)
+            assert not there & set(found.positions)
 
 
-def _check_out(store: Store, key: int, tree: Tree, half: int) -> None:
-    """Compare what is read together of each branch."""
-    for name, head in tree.branches.items():
-        path, on_line = tree.path(head)[::-1], {position.segment for position in tree.line(head)}
-        merged = any(tree.segments[number].merged for number in on_line)
-        line: LineRead
-        state, new, staying, line = store.read(key, State(name), After(half, ALL), Pinned(), Line(name, 5))
-        assert [state, new] == store.read(key, State(name), After(half, ALL))
-        assert {segment.segment for segment in line.segments} >= on_line
-        assert all(segment == tree.segments[segment.segment] for segment in line.segments)
-        assert staying == [record for record in tree.records if record.message.stays]
-        assert line.newest == path[: len(line.newest)]
-        assert merged or len(line.newest) == min(5, len(path))
-        again, none, known = store.read(key, State(), After(half, 0), Line(head, 5, tree.segments))
-        assert (again.head, none, known.newest) == (None, [], line.newest)
+def _check_found(store: Store, key: int, tree: Tree) -> None:
+    """Compare what is found by id, position, turn or pin, wherever it stands."""
+    everything = tree.records
+    ids = [str(record.message.id) for record in reversed(everything)]
+    assert store.get(key, [*ids, "unknown", *map(str, tree.forgotten)]) == everything[::-1]
+    at = {record.position: record for record in everything}
+    asked = [*tree.positions()[::-1], Position(99, 0), *tree.positions()[:1]]
+    assert store.get(key, asked) == [at[position] for position in asked if position in at]
+    for turn_id in {record.message.turn_id for record in everything}:
+        assert store.find(key, InTurn(str(turn_id))) == [r for r in everything if r.message.turn_id == turn_id]
+    assert store.find(key, Pinned()) == [record for record in everything if record.message.stays]
+
+
+def _check_pages(store: Store, key: int, tree: Tree) -> None:
+    """Compare what is read forwards, or backwards, in parts."""
+    for after, limit in ((0, ALL), (tree.last_seq // 2, 3), (tree.last_seq, 1), (0, 0)):
+        assert store.find(key, After(after, limit)) == [r for r in tree.records if r.seq > after][:limit]
+    segments = list(tree.segments.values())
+    assert store.segments(key, -1, ALL) == segments
+    assert store.segments(key, 0, 2) == segments[1:3]
+    for segment in segments:
+        for depth, limit in ((segment.tip, ALL), (segment.tip + 1, 2), (segment.tip - 1, 1), (segment.tip, 0)):
+            below = [r for r in tree.records if r.position.segment == segment.segment and r.position.depth <= depth]
+            assert store.newest(key, Position(segment.segment, depth), limit) == below[::-1][:limit]
+    read: list[str] = []
+    while page := store.forgotten(key, read[-1] if read else None, 2):
+        read += page
+        assert len(read) <= len(tree.forgotten), "a page begins before its `after`"
+    assert sorted(read) == sorted(map(str, tree.forgotten))
+
+
+def _check_line(store: Store, key: int, tree: Tree, head: Position) -> None:
+    """Compare the way to the end of a branch, and what is read along it."""
+    path = walk(head, partial(store.segment, key))
+    positions = [Position(span.segment, depth) for span in path.spans for depth in range(span.start, span.upto + 1)]
+    line = tree.line(head)
+    assert positions == list(line)
+    assert [path.span_of(position).turn_shift for position in positions] == list(line.values())
+    assert [path.index_of(position) for position in positions] == list(range(len(positions)))
+    assert [path.at(number) for number in range(len(positions))] == positions
+    assert store.at({key: positions}, {key: tree.epoch}) == {key: tree.path(head)}
+    assert store.at({key: positions}, {key: tree.epoch + 1}) is None
+    assert store.count(key, [span.stretch for span in path.spans]) == len(tree.path(head))
+
+
+def _check_out(store: Store, key: int, tree: Tree, name: str, head: Position) -> None:
+    """Compare what is read together of a branch, as when it is checked out."""
+    path, on_line, half = tree.path(head)[::-1], {one.segment for one in tree.line(head)}, tree.last_seq // 2
+    new = [record for record in tree.records if record.seq > half]
+    line: LineRead
+    state, read, staying, line = store.read(key, State(name), After(half, ALL), Pinned(), Line(name, 5))
+    assert state == store.state(key, name)
+    assert state[:3] == (head, tree.last_seq, tree.epoch)
+    assert (read, staying) == (new, [record for record in tree.records if record.message.stays])
+    assert {segment.segment for segment in line.segments} >= on_line
+    assert all(segment == tree.segments[segment.segment] for segment in line.segments)
+    assert line.newest == path[: len(line.newest)]
+    merged = any(tree.segments[number].merged for number in on_line)
+    assert merged or len(line.newest) == min(5, len(path))
+    again, none, known = store.read(key, State(), After(half, 0), Line(head, 5, tree.segments))
+    assert (again.head, none, known.newest) == (None, [], line.newest)
 
 
 class Session:
@@ -252,9 +286,11 @@ class Session:
         self.store.change(self.key, [Create(name, at)])
         self.tree.branches[name] = at
 
-    def forget(self, positions: Sequence[Position], branches: bool = False) -> None:
+    def forget(
+        self, positions: Sequence[Position], branches: bool = False, stale: Sequence[Position] = ()
+    ) -> None:  # fmt: skip
         """Forget in both."""
-        self.store.forget(self.key, positions, branches=branches)
+        self.store.forget(self.key, positions, stale=stale, branches=branches)
         self.tree.forget(positions)
         if branches:
             self.tree.restart(self.store.branches(self.key)[0].head.segment)

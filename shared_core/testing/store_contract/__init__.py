@@ -1,31 +1,19 @@
 """Contract tests for stores: subclass `StoreContract`, give it a `store` fixture, and pytest does the rest."""
 
 from shared_core.testing.store_contract.change_contract import ChangeContract
-from shared_core.testing.store_contract.derived_contract import DerivedContract, ForgetContract, SummaryContract
+from shared_core.testing.store_contract.derived_contract import DerivedContract
 from shared_core.testing.store_contract.message_contract import MessageContract
 from shared_core.testing.store_contract.race_contract import RaceContract
+from shared_core.testing.store_contract.restore_contract import RestoreContract
 from shared_core.testing.store_contract.session_contract import SessionContract
-from shared_core.testing.store_contract.sharing_contract import RestoreContract, SharingContract
-from shared_core.testing.store_contract.tree_contract import BranchContract, TreeContract
-from shared_core.testing.store_contract.trip_contract import TripContract
+from shared_core.testing.store_contract.tree_contract import TreeContract
 
 __all__ = ["StoreContract"]
 
 
 class StoreContract(
-    MessageContract,
-    TreeContract,
-    BranchContract,
-    DerivedContract,
-    SummaryContract,
-    ForgetContract,
-    SessionContract,
-    RestoreContract,
-    SharingContract,
-    TripContract,
-    ChangeContract,
-    RaceContract,
-):
+    MessageContract, TreeContract, DerivedContract, SessionContract, RestoreContract, ChangeContract, RaceContract
+):  # fmt: skip
     """What every `Store` must do, compared with an exact oracle.
 
     Subclasses define a fixture `store` that returns an empty store and closes it afterwards. If the store outlives its

@@ -1,30 +1,38 @@
-"""The store contract on what has changed: a reader of a user's sessions misses nothing, whatever it was told before."""
+"""The store contract on what has changed: a reader misses nothing, whatever it was told before."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TypeAlias
 
+import pytest
+
+from shared_core.errors import DuplicateError, UnknownReferenceError
+from shared_core.queries import After, Line, State
 from shared_core.records import (
     MAIN,
     ROOT,
     Branch,
+    Change,
     Create,
     Delete,
+    Drop,
     MainChanges,
     Mark,
     Merge,
     Move,
     Position,
+    Put,
     Rename,
     Restored,
     SessionKey,
     SessionState,
     Snapshot,
+    Summary,
     VectorRows,
 )
 from shared_core.store import Store
-from shared_core.testing.oracle import Session, drafts
+from shared_core.testing.oracle import NOON, Session, draft, drafts
 
 __all__ = ["ChangeContract", "Follower"]
 
@@ -66,27 +74,65 @@ class _Undone(Exception):
     """Ends a transaction that is not to happen."""
 
 
-class ChangeContract:
-    """How a store tells what has changed since it was last asked."""
+def _every_change(store: Store, key: int) -> list[Callable[[], object]]:
+    """Return one change of each kind of a new session, to be made in this order."""
+    first, last = Position(0, 0), Position(0, 2)
+    changes: list[Change] = [
+        Create("branch", first), Move("branch", Position(0, 1), "reset"), Merge(MAIN, Position(1, 1), "m"),
+        Rename("branch", "name"), Delete("name"), Put("tag", "t", first), Put("stash", "s", first),
+        Move(MAIN, first, "reset"), Move(MAIN, ROOT, "set aside"), Move(MAIN, last, ""),
+        Rename(MAIN, "old"), Rename("old", MAIN),
+    ]  # fmt: skip
+    return [
+        lambda: store.append(key, MAIN, drafts("u1", "a1", "u2")),
+        lambda: store.append(key, "side", drafts("u3"), at=first),
+        lambda: store.append(key, "bare", [], at=first),
+        lambda: store.append(key, MAIN, [], changes=[Create("twig", first)]),
+        *(partial(store.change, key, [one]) for one in changes),
+        lambda: store.change(key, [Drop(store.refs(key, "tag")[0].number)]),
+        lambda: store.rename_session(key, "new name"),
+        lambda: store.restore(key, Restored(forgotten=("u9",))),
+        lambda: store.restore(key, Restored(branches=(Branch("side", first),))),
+        lambda: store.restore(key, Restored(branches=(Branch(MAIN, first),))),
+        lambda: store.forget(key, [Position(0, 1)]),
+        lambda: store.forget(key, []),
+        lambda: store.forget(key, [], branches=True),
+        lambda: store.append(key, MAIN, drafts("u4")),
+    ]
 
-    def test_whoever_asks_for_changes_knows_what_is_on_every_main(self, store: Store) -> None:
-        """After every kind of change, whether it was asked before each or not for a while."""
-        sessions = [Session(store, name, "ann") for name in "abc"]
-        others = [Session(store, "a", user) for user in (None, "\ue000", "bob")]
-        for one in (*sessions, *others):
-            one.append(MAIN, drafts("u1", "a1", "u2", "a2"))
+
+class ChangeContract:
+    """How a store tells what has changed, and what it does with what its caller knows already."""
+
+    def test_every_change_is_told_and_nothing_else(self, store: Store) -> None:
+        """Each raises the version of its session alone; who asks for changes knows what is on every `main`.
+
+        Neither reads raise it, nor what is derived, nor changes of another session.
+        """
+        key, other = Session(store, "s", "ann").key, Session(store, "s")
+        first = Position(0, 0)
+        other.append(MAIN, drafts("u1", "a1", "u2"))
+        nothing: list[Callable[[], object]] = [
+            lambda: other.append(MAIN, drafts("u1")),
+            lambda: store.keep(key, VectorRows("space", [(first, "h", b"v")])),
+            lambda: store.keep(key, Snapshot("a", b"x")),
+            lambda: store.keep(key, Summary("s", first, first, "u1", 1, NOON)),
+            lambda: store.read(key, State(MAIN), After(0, 9), Line(MAIN, 9)),
+            lambda: [list(store.vectors(key, "space")), store.branches(key), store.stats(key), store.overview()],
+        ]
         often, rarely, nobody = Follower(store, "ann"), Follower(store, "ann"), Follower(store, None)
-        for follower in (often, rarely, nobody):
-            follower.check()
-        for number, change in enumerate(_changes(store, sessions, others[0].key)):
+        seen = store.state(key, MAIN).version
+        for number, change in enumerate(_every_change(store, key)):
             change()
+            assert store.state(key).version > seen, "a change is seen"
+            seen = store.state(key).version
+            for act in nothing:
+                act()
+            assert store.state(key, "none").version == store.read(key, State(MAIN))[0].version == seen
             often.check()
             if number % 4 == 3:
                 rarely.check()
                 nobody.check()
-            first = Follower(store, "ann")
-            first.check()
-            assert first.states == often.states
         assert store.main_changes("nobody", None).states == []
 
     def test_what_was_told_may_be_asked_for_again(self, store: Store) -> None:
@@ -122,55 +168,119 @@ class ChangeContract:
         for one in (follower, inside):
             one.check()
 
+    def test_what_a_caller_knows_hides_nothing(self, store: Store) -> None:
+        """No message is stored twice, a forgotten one not again, and what is missing by now is refused."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1"))
+        session.forget([Position(0, 0)])
+        known = session.known(MAIN)
+        assert session.append(MAIN, drafts("u1"), known=known).forgotten == ("u1",)
+        again = session.append(MAIN, drafts("u2", "a2"), known=known)
+        assert session.append(MAIN, drafts("u2", "a2", "a3"), known=known).records[:2] == again.records
+        with pytest.raises(DuplicateError):
+            store.append(key, MAIN, [draft("u4"), draft("a2", "assistant", "else")], known=session.known(MAIN))
+        session.append(MAIN, drafts("u5"), known=again.known)
+        session.append(MAIN, drafts("a5"), turn="u2", known=session.known(MAIN))
+        session.check()
+        known = session.known(MAIN)
+        store.change(key, [Rename(MAIN, "other")])
+        for number in (key, 999):
+            with pytest.raises(UnknownReferenceError):
+                store.append(number, MAIN, drafts("a9"), known=known)
+
+    def test_vectors_are_kept_along_with_messages_if_nothing_was_forgotten(self, store: Store) -> None:
+        """In one transaction: if the messages are refused, the vectors are not kept either."""
+        session = Session(store)
+        key = session.key
+        session.append(MAIN, drafts("u1", "a1", "u2"))
+        rows = [(Position(0, depth), f"h{depth}", b"v") for depth in range(3)]
+        for number, how in enumerate(("known", "not known")):
+            known = session.known(MAIN) if how == "known" else None
+            vectors = VectorRows(how, iter([*rows, (Position(0, 9), "lost", b"lost")]))
+            assert store.append(key, MAIN, drafts(f"a{number}.x"), known=known, vectors=vectors, epoch=0).kept
+            assert list(store.vectors(key, how)) == rows
+            assert store.spaces(key)[0] == how
+        again = VectorRows("known", [(Position(0, 1), "new", b"w")])
+        store.append(key, MAIN, drafts("u3"), vectors=again, epoch=0)
+        assert list(store.vectors(key, "known")) == [rows[0], (Position(0, 1), "new", b"w"), rows[2]]
+        for given in (drafts("u3", "u3"), [draft("u1", "assistant", "else")]):
+            with pytest.raises(DuplicateError):
+                store.append(key, MAIN, given, vectors=VectorRows("refused", rows), epoch=0)
+        store.append(key, "side", drafts("a9"), at=Position(0, 1), vectors=VectorRows("side", rows), epoch=0)
+        store.forget(key, [Position(0, 1)])
+        for known in (session.known(MAIN), None):
+            for id_ in (f"u{known is None}", "u3"):  # new, and stored already
+                late = VectorRows("late", rows)
+                assert not store.append(key, MAIN, drafts(id_), known=known, vectors=late, epoch=0).kept
+        assert store.append(key, MAIN, drafts("u4"), known=session.known(MAIN), vectors=again, epoch=1).kept
+        assert store.spaces(key) == ["known", "side", "not known"]
+
     def test_the_vectors_of_several_sessions_are_kept_where_nothing_was_forgotten(self, store: Store) -> None:
         """Each is checked by its own epoch; what is kept is like what is kept one by one."""
         sessions = [Session(store, name) for name in "abc"]
         for one in sessions:
             one.append(MAIN, drafts("u1", "a1", "u2"))
-        keys = [one.key for one in sessions]
+        first, second, third = (one.key for one in sessions)
         sessions[1].forget([Position(0, 0)])
-        rows = {key: [(Position(0, depth), f"h{key}", b"%d" % key) for depth in (1, 2, 9)] for key in (*keys, 999)}
-        epochs = dict.fromkeys(rows, 0)
-        store.keep(keys[0], VectorRows("other", []))
-        assert store.keep_vectors("space", rows, epochs) == {keys[0], keys[2]}
-        assert [list(store.vectors(key, "space")) for key in keys] == [rows[keys[0]][:2], [], rows[keys[2]][:2]]
-        assert store.keep_vectors("space", {keys[1]: rows[keys[1]], keys[0]: []}, {keys[1]: 1, keys[0]: 0}) == {
-            *keys[:2]
+        rows = {
+            key: [(Position(0, n), f"h{key}", b"%d" % key) for n in (1, 2, 9)] for key in (first, second, third, 999)
         }
-        assert [list(store.vectors(key, "space")) for key in keys] == [rows[key][:2] for key in keys]
-        assert store.spaces(keys[1]) == ["space"]
+        store.keep(first, VectorRows("other", []))
+
+        def kept() -> list[object]:
+            return [list(store.vectors(key, "space")) for key in (first, second, third)]
+
+        assert store.keep_vectors("space", rows, dict.fromkeys(rows, 0)) == {first, third}
+        assert kept() == [rows[first][:2], [], rows[third][:2]]
+        assert store.keep_vectors("space", {second: rows[second], first: []}, {second: 1, first: 0}) == {first, second}
+        assert kept() == [rows[key][:2] for key in (first, second, third)]
         again = [(Position(0, 2), "new", b"n"), (Position(0, 2), "newer", b"nn")]
-        assert store.keep_vectors("space", {keys[2]: again}, {keys[2]: 0}) == {keys[2]}
-        assert list(store.vectors(keys[2], "space")) == [rows[keys[2]][0], again[1]]
+        assert store.keep_vectors("space", {third: again}, {third: 0}) == {third}
+        assert list(store.vectors(third, "space")) == [rows[third][0], again[1]]
         assert store.keep_vectors("space", {}, {}) == frozenset()
 
+    def test_what_is_new_on_main_comes_for_many_sessions_at_once(self, store: Store) -> None:
+        """Each has its line, its messages of all branches between two numbers, and their vectors in one space."""
+        one, two, bare = Session(store, "one"), Session(store, "two", "u"), Session(store, "bare")
+        one.append(MAIN, drafts("u1", "a1", "u2", "a2"))
+        one.append("side", drafts("u3", "a3"), at=Position(0, 1))
+        two.append(MAIN, drafts("u1", "a1"))
+        two.append("side", drafts("u2"), at=Position(0, 0))
+        two.merge(MAIN, Position(1, 1))
+        rows = [(Position(0, depth), f"h{depth}", b"v") for depth in range(4)]
+        for key, space in ((one.key, "a"), (two.key, "b"), (one.key, "b")):
+            store.keep(key, VectorRows(space, rows))
+        wanted = {two.key: (1, 2), one.key: (3, 9), bare.key: (0, 9), 999: (0, 9)}
+        found = store.main_news(wanted, "b")
+        assert {key: (news.records, news.vectors) for key, news in found.items()} == {
+            two.key: (two.tree.records[1:2], rows[1:2]),
+            one.key: (one.tree.records[3:], rows[3:]),
+            bare.key: ([], []),
+        }
+        for session in (one, two, bare):
+            news = found[session.key]
+            assert (news.state, news.spaces) == (store.state(session.key, MAIN), store.spaces(session.key))
+            on_line = {position.segment for position in session.tree.line(session.tree.branches[MAIN])}
+            assert {segment.segment for segment in news.segments} >= on_line
+            assert all(segment == session.tree.segments[segment.segment] for segment in news.segments)
+        assert store.main_news(wanted) == {key: news._replace(vectors=[]) for key, news in found.items()}
+        assert store.main_news({}) == {}
+        store.change(bare.key, [Rename(MAIN, "other")])
+        assert store.main_news({bare.key: (0, 9)}) == {}
 
-def _changes(store: Store, sessions: list[Session], other: int) -> list[Callable[[], object]]:
-    """Return changes of each kind, to be made in this order to three sessions of a user, and one of another's."""
-    one, two, three = (session.key for session in sessions)
-    first, last = Position(0, 0), Position(0, 3)
-    return [
-        lambda: store.append(one, MAIN, drafts("u3")),
-        lambda: store.append(other, MAIN, drafts("u3")),
-        lambda: store.append(two, "side", drafts("u4"), at=first),
-        lambda: store.append(two, MAIN, [], changes=[Create("twig", first)]),
-        lambda: store.create_session("ann", "new"),
-        lambda: store.append(store.create_session("ann", "new"), MAIN, drafts("u1")),
-        *(
-            partial(store.change, two, [change])
-            for change in (
-                Move(MAIN, first, "reset"), Move(MAIN, ROOT, "set aside"), Move(MAIN, last, ""),
-                Merge(MAIN, Position(1, 1), ""), Rename(MAIN, "old"), Rename("old", MAIN), Delete("twig"),
-            )
-        ),
-        lambda: store.forget(one, [last]),
-        lambda: store.forget(one, [Position(0, 4)]),
-        lambda: store.forget(three, [], branches=True),
-        lambda: store.append(three, MAIN, drafts("u5")),
-        lambda: store.rename_session(one, "renamed"),
-        lambda: store.restore(one, Restored(branches=(Branch("copy", first),))),
-        lambda: store.restore(two, Restored(branches=(Branch(MAIN, first),))),
-        lambda: store.keep(two, VectorRows("space", [(first, "h", b"v")])),
-        lambda: store.keep(two, Snapshot("a", b"x")),
-        lambda: store.forget(two, [first], branches=True),
-    ]  # fmt: skip
+    def test_messages_are_read_only_if_nothing_was_forgotten(self, store: Store) -> None:
+        """Those of several sessions come together, each in the order asked; every epoch given must be the session's."""
+        one, two = Session(store, "one"), Session(store, "two")
+        one.append(MAIN, drafts("u1", "a1", "u2"))
+        two.append(MAIN, drafts("u5", "a5"))
+        ours, theirs = one.tree.records, two.tree.records
+        wanted = {one.key: [Position(0, 2), Position(0, 9), Position(0, 0)], two.key: [Position(0, 1)]}
+        found = {one.key: [ours[2], ours[0]], two.key: [theirs[1]]}
+        assert store.at(wanted, {}) == store.at(wanted, {one.key: 0, two.key: 0}) == found
+        assert store.at({}, {one.key: 0}) == {}
+        two.forget([Position(0, 0)])
+        assert store.at(wanted, {one.key: 0}) == store.at(wanted, {two.key: 1}) == found
+        assert store.at(wanted, {one.key: 0, two.key: 0}) is None
+        assert store.at({one.key: [Position(0, 1)]}, {two.key: 0}) is None
+        assert store.at({999: [Position(0, 0)], one.key: []}, {999: 0}) == {999: [], one.key: []}

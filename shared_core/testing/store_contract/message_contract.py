@@ -9,8 +9,37 @@ from pydantic import BaseModel
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
 from shared_core.messages import Message, Payload
-from shared_core.queries import After, IdPrefix, InTurn, Pinned
-from shared_core.records import MAIN, ROOT, Create, Draft, Position, SessionState, Snapshot, VectorRows
+from shared_core.queries import (
+    After,
+    Back,
+    Covers,
+    ForgottenIds,
+    IdPrefix,
+    Ids,
+    InTurn,
+    Line,
+    LineRead,
+    MadeFrom,
+    Pinned,
+    Query,
+    Refs,
+    Says,
+    Segments,
+    Spaces,
+    State,
+)
+from shared_core.records import (
+    MAIN,
+    ROOT,
+    Create,
+    Draft,
+    Forgotten,
+    Position,
+    Restored,
+    SessionState,
+    Snapshot,
+    VectorRows,
+)
 from shared_core.store import Store
 from shared_core.testing.oracle import ALL, Session, draft, drafts, of_texts
 
@@ -64,36 +93,25 @@ RICH: dict[str, Any] = {
 class MessageContract:
     """What a store keeps of a session and its messages, and what it refuses."""
 
-    def test_a_session_exists_from_its_creation_on(self, store: Store) -> None:
-        """Looking for a session does not create it; creating it twice gives one key."""
-        assert store.session("u", "s") is None
-        assert store.sessions("u") == []
-        key = store.create_session("u", "s")
-        assert store.create_session("u", "s") == store.session("u", "s") == key
-        other = store.create_session("u", "a")
-        assert store.sessions("u") == [(key, "u", "s"), (other, "u", "a")]
-        assert store.sessions(None) == []
-        assert Session(store, "s", "u").key == key
-        Session(store, "s", "u").check()
-
     def test_no_two_sessions_share_anything(self, store: Store) -> None:
-        """Users and sessions with look-alike ids never meet."""
+        """Users and sessions with look-alike ids never meet; looking for a session does not create it."""
         pairs = [(user, name) for user in (None, *NASTY) for name in NASTY]
+        assert {store.session(*pair) for pair in pairs} == {None}
+        assert store.sessions() == []
         sessions = [Session(store, name, user) for user, name in pairs]
+        assert [store.create_session(*pair) for pair in pairs] == [session.key for session in sessions]
         assert len({session.key for session in sessions}) == len(pairs)
         for number, session in enumerate(sessions):
             session.append(MAIN, [draft("same", content=f"mine {number}")])
-        for (user, name), session in zip(pairs, sessions, strict=True):
-            assert store.session(user, name) == session.key
+        for pair, session in zip(pairs, sessions, strict=True):
+            assert store.session(*pair) == session.key
             assert store.find(session.key, After(0, ALL)) == session.tree.records
         for user in (None, *NASTY):
-            own = {name: s.key for (u, name), s in zip(pairs, sessions, strict=True) if u == user}
-            assert store.sessions(user) == [(key, user, name) for name, key in own.items()]
-            assert store.sessions_with(user, "same") == Store.sessions_with(store, user, "same") == store.sessions(user)
+            own = [(s.key, u, n) for (u, n), s in zip(pairs, sessions, strict=True) if u == user]
+            assert store.sessions(user) == store.sessions_with(user, "same") == own
             assert store.sessions_with(user, "other") == []
         for name in (*NASTY, "unused"):
-            found = [(s.key, u, n) for (u, n), s in zip(pairs, sessions, strict=True) if n == name]
-            assert store.sessions_named(name) == Store.sessions_named(store, name) == found
+            assert store.sessions_named(name) == [one for one in store.sessions() if one.session_id == name]
 
     def test_one_session_does_not_see_another(self, store: Store) -> None:
         """Every read and every change stays inside its session."""
@@ -105,20 +123,13 @@ class MessageContract:
         other.append(MAIN, drafts("u2"))
         other.append("side", drafts("u3"), at=Position(0, 0))
         mine.check()
-        assert _ids_like(store, mine.key, "", ALL) == ["u1", "a1"]
-        assert (
-            store.get(mine.key, ["u2"])
-            == store.get(mine.key, [Position(0, 2)])
-            == store.find(mine.key, InTurn("u2"))
-            == []
-        )
+        assert store.get(mine.key, ["u2"]) == store.find(mine.key, InTurn("u2")) == []
         with pytest.raises(UnknownReferenceError):
             store.append(mine.key, "side", drafts("u9"))
         mine.forget([Position(0, 0), Position(0, 1)], branches=True)
         assert store.snapshot(other.key, "snap") == b"other"
         assert list(store.vectors(other.key, "space")) == [(Position(0, 0), "hash", b"other")]
         assert of_texts(store, mine.key, "space", ["hash"]) == []
-        assert list(store.vectors(mine.key, "space", [Position(0, 0)])) == []
         mine.check()
         other.check()
 
@@ -126,44 +137,41 @@ class MessageContract:
         """Reading finds nothing, adding is refused, and neither creates anything."""
         key = store.create_session(None, "s") + 10**6
         assert store.state(key, MAIN) == SessionState(None, 0, 0)
-        assert store.find(key, After(0, ALL)) == store.find(key, Pinned()) == []
-        assert store.get(key, ["u1"]) == store.newest(key, ROOT, ALL) == []
-        assert store.spaces(key) == _ids_like(store, key, "", ALL) == []
+        assert store.read(key, State(MAIN), After(0, ALL)) == [SessionState(None, 0, 0), []]
+        lists: tuple[Query, ...] = (
+            *(After(0, ALL), Pinned(), IdPrefix("", ALL), MadeFrom([Position(0, 0)]), Says([7], 1), Ids(["u1"])),
+            *(Back(ROOT, ALL), Spaces(), Segments(), Covers([0]), Refs("move"), ForgottenIds(None, ALL)),
+        )
+        assert store.read(key, *lists, Line("none", 9)) == [*([] for _ in lists), LineRead([], [])]
+        assert store.forgotten_since(key, 0) in (None, Forgotten([], []))
         stats = dict(store.stats(key))
         assert stats.pop("bytes") >= 0
         assert stats == dict.fromkeys(("messages", "turns", "branches", "segments", "vectors", "forgotten"), 0)
-        with pytest.raises(UnknownReferenceError):
-            store.append(key, MAIN, drafts("u1"))
-        with pytest.raises(UnknownReferenceError):
-            store.change(key, [Create("side", ROOT)])
-        with pytest.raises(UnknownReferenceError):
-            store.segment(key, 0)
+        for add in (
+            lambda: store.append(key, MAIN, drafts("u1")),
+            lambda: store.change(key, [Create("side", ROOT)]),
+            lambda: store.restore(key, Restored(forgotten=("x",))),
+            lambda: store.segment(key, 0),
+        ):
+            with pytest.raises(UnknownReferenceError):
+                add()
         store.keep(key, VectorRows("space", [(Position(0, 0), "hash", b"v")]))
         store.forget(key, [Position(0, 0)], branches=True)
         assert store.keep(key, Snapshot("snap", b"x"), 0) is False
-        assert store.snapshot(key, "snap") is None
         assert store.branches(key) == []
 
     def test_messages_come_back_as_they_were(self, store: Store) -> None:
-        """Every field, every time zone, and the token count or its absence."""
+        """Every field alone and with all others, every time zone, and the token count or its absence."""
         session = Session(store)
         moments = ["2024-01-01T00:00:00.000001+00:00", "1999-12-31T23:59:59-11:30", "2024-06-01T12:00:00+05:45"]
-        plain = [draft(f"u{number}", created_at=moment) for number, moment in enumerate(moments)]
-        uncounted = [Draft(draft("a1", "assistant", "").message)]
-        session.append(MAIN, [*plain, *uncounted, draft("a2", "assistant", **RICH), draft("s1", "system")])
-        records = store.find(session.key, After(0, ALL))
-        zones = [r.message.created_at.utcoffset() for r in records if r.message.created_at is not None]
-        assert zones == [d.message.created_at.utcoffset() for d in plain if d.message.created_at] + zones[3:]
+        given = [draft(f"u{number}", created_at=moment) for number, moment in enumerate(moments)]
+        given += [draft(f"u {name}", **{name: value}) for name, value in RICH.items()]
+        given += [Draft(draft("a1", "assistant", "").message), draft("a2", "assistant", **RICH), draft("s1", "system")]
+        session.append(MAIN, given)
         session.check()
-
-    def test_every_field_is_kept(self, store: Store) -> None:
-        """Each field is kept alone and with all others; a field that `Message` gets later is tried as well."""
-        session = Session(store)
-        each = [draft(f"u {name}", **{name: value}) for name, value in RICH.items()]
-        session.append(MAIN, [*each, draft("u", **RICH)])
-        session.check()
-        for given, record in zip([*each, draft("u", **RICH)], store.find(session.key, After(0, ALL)), strict=True):
-            assert record.message.model_dump() == given.message.model_dump() | {"turn_id": given.message.id}
+        for one, record in zip(given, store.find(session.key, After(0, ALL)), strict=True):
+            assert record.message.model_dump() == one.message.model_dump() | {"turn_id": record.message.turn_id}
+            assert str(record.message.created_at) == str(one.message.created_at), "its zone is kept, too"
 
     @pytest.mark.parametrize("content", [*NASTY, "<|endoftext|>", "😀" * 250_000])
     def test_any_text_is_exact_or_refused_by_name(self, store: Store, content: str) -> None:
@@ -178,29 +186,24 @@ class MessageContract:
                 pytest.fail(f"the error does not name the message: {refusal}")
         session.check()
 
-    def test_ids_are_exact(self, store: Store) -> None:
-        """Ids that differ only in case, space or wildcards are different messages."""
-        session = Session(store)
-        session.append(MAIN, [draft(id_) for id_ in NASTY if id_])
-        session.check()
-
-    def test_a_prefix_means_itself(self, store: Store) -> None:
+    def test_an_id_and_a_prefix_mean_themselves(self, store: Store) -> None:
         """There are no wildcards; ids come in order of storing, not of the alphabet, and never more than the limit."""
         session = Session(store)
         ids = ["b%", "b_", "b\\x", "ba", "B", "b", "c%d", "c1d", "\U0010ffffz", "b\U0010ffff", "é1", "e\u0301"]
+        ids += [id_ for id_ in NASTY if id_]
         session.append(MAIN, [draft(id_) for id_ in ids])
+        session.check()
         for prefix in ("", "b", "b%", "b_", "b\\", "c%", "c", "%", "_", "\U0010ffff", "é", "e", "x", "b\x01"):
             expected = [id_ for id_ in ids if id_.startswith(prefix)]
-            assert _ids_like(store, session.key, prefix, ALL) == expected
-            assert _ids_like(store, session.key, prefix, 2) == expected[:2]
-            assert _ids_like(store, session.key, prefix, 0) == []
+            for limit in (ALL, 2, 0):
+                found = store.find(session.key, IdPrefix(prefix, limit))
+                assert [record.message.id for record in found] == expected[:limit]
 
     def test_adding_again_changes_nothing(self, store: Store) -> None:
         """A known id with the same content is left as it is, whatever its time, position and branch."""
         session = Session(store)
         session.append(MAIN, drafts("u1", "a1"))
-        again = draft("u1", created_at="2030-01-01T00:00:00+00:00", turn_id="other")
-        assert session.append(MAIN, [again]).records[0].message.created_at == draft("u1").message.created_at
+        session.append(MAIN, [draft("u1", created_at="2030-01-01T00:00:00+00:00", turn_id="other")])
         session.append("side", drafts("u1", "a1"), at=ROOT)
         session.append("side", drafts("u1", "u2", "a1", "a2"))
         session.append(MAIN, [])
@@ -226,24 +229,3 @@ class MessageContract:
             with pytest.raises(ValueError, match="user"):
                 store.append(session.key, MAIN, [Draft(draft("u1").message.replace(**lacking))])
         session.check()
-
-    def test_reading_is_limited_and_paged(self, store: Store) -> None:
-        """`newest` reads backwards from a depth, `After` forwards from a number, both without gaps."""
-        session = Session(store)
-        session.append(MAIN, drafts(*(f"u{number}" for number in range(7))))
-        session.append("side", drafts("u7", "u8"), at=Position(0, 3))
-        records = session.tree.records
-        for depth in range(-1, 9):
-            for limit in (0, 1, 3, 99):
-                below = [r for r in records if r.position.segment == 0 and r.position.depth <= depth]
-                assert store.newest(session.key, Position(0, depth), limit) == below[::-1][:limit]
-        for seq in range(11):
-            for limit in (0, 1, 4, 99):
-                assert store.find(session.key, After(seq, limit)) == records[seq : seq + limit]
-        asked = [Position(0, 5), Position(0, 99), Position(0, 1), Position(0, 5), Position(7, 0)]
-        assert store.get(session.key, asked) == [records[5], records[1], records[5]]
-        assert store.get(session.key, ["u5", "U5", "u1", "u5"]) == [records[5], records[1], records[5]]
-
-
-def _ids_like(store: Store, session: int, prefix: str, limit: int) -> list[str | None]:
-    return [record.message.id for record in store.find(session, IdPrefix(prefix, limit))]
