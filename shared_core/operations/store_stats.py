@@ -1,14 +1,12 @@
 """How much a store holds, of which kinds, and where: counted by the database, whatever it holds."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from shared_core.arguments import whole_number
 from shared_core.store import Store
-from shared_core.stores import SQLiteStore
+from shared_core.stores.sql_rows import SqlRows, SqlStore
 
 LARGEST = 10
 """How many of the largest sessions are named."""
@@ -18,44 +16,26 @@ _TABLES = (
 )  # fmt: skip
 
 _COUNTS = (
-    "SELECT (SELECT count(*) FROM {sessions} AS n), (SELECT count(DISTINCT n.user_id) FROM {sessions} AS n), "
+    "SELECT (SELECT count(*) FROM {names} AS n), (SELECT count(DISTINCT n.user_id) FROM {names} AS n), "
     "(SELECT count(*) FROM {s}.messages), (SELECT count(*) FROM {s}.tombstones)"
 )
 _SPACES = (
     "SELECT p.name, count(*), sum(length(x.vector)) FROM {s}.vectors AS x "
-    "JOIN {s}.spaces AS p ON p.session = x.session AND p.space = x.space WHERE {live} GROUP BY p.name ORDER BY 2 DESC"
+    "JOIN {s}.spaces AS p ON p.session = x.session AND p.space = x.space WHERE 1 = 1 {live x} "
+    "GROUP BY p.name ORDER BY 2 DESC"
 )
 _WITHOUT_VECTOR = (
     "WITH newest AS (SELECT s.session, s.space FROM {s}.spaces AS s WHERE s.written = "
     "(SELECT max(t.written) FROM {s}.spaces AS t WHERE t.session = s.session)) "
     "SELECT (SELECT count(*) FROM {s}.messages AS m WHERE m.session IN (SELECT session FROM newest)) - "
     "(SELECT count(*) FROM {s}.vectors AS x JOIN newest AS n ON n.session = x.session AND n.space = x.space "
-    "WHERE {live})"
+    "WHERE 1 = 1 {live x})"
 )
 _LARGEST = (
-    "SELECT n.user_id, n.session_id, c.messages FROM {sessions} AS n JOIN (SELECT m.session, count(*) AS messages "
+    "SELECT n.user_id, n.session_id, c.messages FROM {names} AS n JOIN (SELECT m.session, count(*) AS messages "
     "FROM {s}.messages AS m GROUP BY m.session ORDER BY 2 DESC, 1 LIMIT %(limit)s) AS c ON c.session = n.session "
     "ORDER BY c.messages DESC, n.session"
 )
-
-
-class Inspector(Protocol):
-    """Asks one database for numbers."""
-
-    def ask(
-        self, sql: str, session: int | None, values: Mapping[str, Any] = MappingProxyType({})
-    ) -> Sequence[tuple[Any, ...]]:
-        """Return the rows of a statement.
-
-        `{s}.` stands for the schema, `%(name)s` for a value, `{live}` for the condition that a vector has not been
-        erased, and `{sessions}` for the sessions that are listed.
-        """
-
-    def size(self) -> int:
-        """Return the bytes that the whole database takes."""
-
-    def sizes(self) -> Mapping[str, Mapping[str, int]]:
-        """Return table -> part of it -> bytes on disk, with its indexes; nothing if the database cannot tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,32 +117,22 @@ def store_stats(store: Store, *, largest: int = LARGEST) -> StoreStats:
         ValueError: it is a store of another kind.
     """
     limit = whole_number("largest", largest, least=0)
-    with _inspecting(store) as inspector:
-        ((sessions, users, messages, forgotten),) = inspector.ask(_COUNTS, None)
-        ((without_vector,),) = inspector.ask(_WITHOUT_VECTOR, None)
-        spaces = [SpaceStats(name, n, int(size)) for name, n, size in inspector.ask(_SPACES, None)]
-        named = inspector.ask(_LARGEST, None, {"limit": limit})
-        users_of = [SessionSize(*row) for row in named]
-        kinds = _kinds(inspector)
-        size = inspector.size()
-    return StoreStats(sessions, users, messages, forgotten, without_vector, size, kinds, spaces, users_of)
+    if not isinstance(store, SqlStore):
+        raise ValueError(f"a {type(store).__name__} cannot be counted: give a store on SQLite or PostgreSQL")
+    with store.inspecting() as rows:
+        ((sessions, users, messages, forgotten),) = rows.run(_COUNTS, None)
+        ((without_vector,),) = rows.run(_WITHOUT_VECTOR, None)
+        spaces = [SpaceStats(name, n, int(size)) for name, n, size in rows.run(_SPACES, None)]
+        named = [SessionSize(*row) for row in rows.run(_LARGEST, None, {"limit": limit})]
+        kinds = _kinds(rows)
+    return StoreStats(sessions, users, messages, forgotten, without_vector, store.size(), kinds, spaces, named)
 
 
-def _inspecting(store: Store) -> AbstractContextManager[Inspector]:
-    if isinstance(store, SQLiteStore):
-        return store.inspecting()
-    from shared_core.stores.postgres import PostgresStore
-
-    if isinstance(store, PostgresStore):
-        return store.inspecting()
-    raise ValueError(f"a {type(store).__name__} cannot be counted: give a store on SQLite or PostgreSQL")
-
-
-def _kinds(inspector: Inspector) -> list[KindStats]:
-    sizes = inspector.sizes()
+def _kinds(inspected: SqlRows) -> list[KindStats]:
+    sizes = inspected.sizes()
     found = []
     for table in dict.fromkeys([*_TABLES, *sizes]):
-        ((rows,),) = inspector.ask(f"SELECT count(*) FROM {{s}}.{table}", None)
+        ((rows,),) = inspected.run(f"SELECT count(*) FROM {{s}}.{table}", None)
         parts = sizes.get(table)
         split = {} if parts is None or len(parts) == 1 else dict(sorted(parts.items()))
         found.append(KindStats(table, rows, None if parts is None else sum(parts.values()), split))

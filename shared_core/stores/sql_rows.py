@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, TypeVar
@@ -64,6 +65,10 @@ class SqlRows(Rows):
     @abstractmethod
     def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
         """Return what `Store.main_changes` returns."""
+
+    @abstractmethod
+    def sizes(self) -> Mapping[str, Mapping[str, int]]:
+        """Return table -> part of it -> bytes on disk, with its indexes; nothing if the database cannot tell."""
 
     def ask(self, session: int, query: RowQuery) -> Any:
         return self.answered(self.answering(session, query))
@@ -276,6 +281,10 @@ class SqlStore(TreeStore):
     @abstractmethod
     def _read(self, ask: Callable[[SqlRows], Result]) -> Result:
         """Do what `TreeStore._read` does."""
+
+    @abstractmethod
+    def inspecting(self) -> AbstractContextManager[SqlRows]:
+        """Enter a block in which all rows may be counted, for as long as it takes, while others write."""
 
     def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
         return self._read(lambda rows: rows.users(after, limit))

@@ -1,5 +1,6 @@
 """The rows of a PostgreSQL database: what its statements say in another way than others."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,7 @@ from shared_core.records import (
     VectorRow,
 )
 from shared_core.stores import statements as sql
+from shared_core.stores.postgres.postgres_schema import MIGRATIONS, RECORD
 from shared_core.stores.postgres.transactions import Statements, columns
 from shared_core.stores.row_values import (
     TEXTS,
@@ -163,11 +165,6 @@ _NOTE_ERASED = (
     "unnest(%(segments)s::bigint[], %(depths)s::bigint[], %(stale)s::bigint[]) AS w (segment, depth, stale) "
     "WHERE s.session = %(session)s"
 )
-_ERASED_SINCE = (
-    "SELECT s.epoch, e.epoch, e.segment, e.depth, e.stale FROM {s}.sessions AS s "
-    "LEFT JOIN {s}.erasures AS e ON e.session = %(session)s AND e.epoch > %(epoch)s "
-    "WHERE s.session = %(session)s ORDER BY e.epoch, e.segment, e.depth"
-)
 _SCRUB_DUE = (
     "INSERT INTO {s}.scrubs SELECT session, epoch FROM {s}.sessions WHERE session = %(session)s "
     "ON CONFLICT (session) DO UPDATE SET epoch = excluded.epoch"
@@ -177,6 +174,19 @@ _SCRUBBED = (
     "DELETE FROM {s}.scrubs AS s USING unnest(%(sessions)s::bigint[], %(epochs)s::bigint[]) AS w (session, epoch) "
     "WHERE s.session = w.session AND s.epoch = w.epoch"
 )
+_OURS = (
+    f"c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = (SELECT tableoid FROM {{s}}.{RECORD} LIMIT 1))"
+)
+_SIZES = (
+    "SELECT coalesce(p.relname, c.relname)::text, c.relname::text, pg_total_relation_size(c.oid) FROM pg_class AS c "
+    "LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid LEFT JOIN pg_class AS p ON p.oid = i.inhparent "
+    f"WHERE {_OURS} AND c.relkind = 'r'"
+)
+_VALID = (
+    "SELECT c.relname::text FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid "
+    f"WHERE {_OURS} AND i.indisvalid"
+)
+_INDEXES = re.findall(r"CREATE (?:UNIQUE )?INDEX (\w+) ", "\n".join(s for step in MIGRATIONS for s in step.statements))
 VECTOR_COLUMNS = ("segments", "depths", "hashes", "vectors", "checksums")
 
 
@@ -207,6 +217,17 @@ class PostgresTables(SqlRows):
         if len(statements) == 1:
             return [self.run(*statements[0])]
         return self.statements.together(statements)
+
+    def sizes(self) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for table, part, size in self.run(_SIZES, None):
+            found.setdefault(table, {})[part] = size
+        return found
+
+    def faults(self) -> list[str]:
+        """Return in words which indexes are missing or broken."""
+        valid = {name for (name,) in self.run(_VALID, None)}
+        return [f"index {name} is missing or broken" for name in _INDEXES if name not in valid]
 
     # Sessions and the tree
 

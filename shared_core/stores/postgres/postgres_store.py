@@ -30,7 +30,6 @@ from shared_core.stores.postgres.appends import AppendCall, Appends
 from shared_core.stores.postgres.database import Database
 from shared_core.stores.postgres.failures import unknown_outcome
 from shared_core.stores.postgres.joint_reads import JointReads
-from shared_core.stores.postgres.postgres_inspector import PostgresInspector
 from shared_core.stores.postgres.postgres_schema import SCHEMA, SCRUBBED
 from shared_core.stores.postgres.row_security import setting_of
 from shared_core.stores.postgres.transactions import NO_USER
@@ -231,14 +230,13 @@ class PostgresStore(SqlStore):
             self._write(lambda rows: rows.note_scrubbed([(session, epoch) for session, epoch, _ in due]))
 
     @contextmanager
-    def inspecting(self) -> Iterator[PostgresInspector]:
-        """Enter a block in which the rows may be counted, for as long as it takes."""
+    def inspecting(self) -> Iterator[AllTables]:
         with self.database.writing(self._user) as statements:
             statements.run("SET LOCAL statement_timeout = 0", None)
-            yield PostgresInspector(statements, self.database.schema_name)
+            yield AllTables(statements)
 
     def faults(self) -> list[str]:
-        return self._read(lambda rows: PostgresInspector(rows.statements, self.database.schema_name).faults())
+        return self._read(AllTables.faults)
 
     def identity(self) -> str:
         ((cluster, database),) = self._read(lambda rows: rows.run(_IDENTITY, None))

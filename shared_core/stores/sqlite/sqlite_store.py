@@ -11,7 +11,7 @@ from shared_core.records import Position
 from shared_core.stores.sql_rows import Result, SqlStore
 from shared_core.stores.sqlite.backup import Progress, back_up
 from shared_core.stores.sqlite.connection import Database
-from shared_core.stores.sqlite.sqlite_inspector import SQLiteInspector, faults_of
+from shared_core.stores.sqlite.faults import faults_of
 from shared_core.stores.sqlite.sqlite_rows import SQLiteRows
 
 _SYNCHRONOUS = {"full": "FULL", "process": "NORMAL"}
@@ -85,10 +85,9 @@ class SQLiteStore(SqlStore):
         return self._db.checkpoint()
 
     @contextmanager
-    def inspecting(self) -> Iterator[SQLiteInspector]:
-        """Enter a block in which the rows may be counted, while others write."""
+    def inspecting(self) -> Iterator[SQLiteRows]:
         with self._db.reader() as connection:
-            yield SQLiteInspector(connection)
+            yield SQLiteRows(connection)
 
     def faults(self) -> list[str]:
         return self._read(lambda rows: list(faults_of(rows.connection, self.path)))

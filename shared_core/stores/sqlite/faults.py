@@ -1,12 +1,9 @@
-"""What SQLite finds wrong with a file, and how much a file holds."""
+"""What SQLite finds wrong with a file."""
 
-import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 from shared_core.stores.sqlite.connection import migrate
 from shared_core.stores.sqlite.wal import look_into
@@ -15,20 +12,6 @@ _LISTED = 20
 """Findings of SQLite that are listed."""
 
 _OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name <> 'sqlite_sequence'"
-
-_OWN = {
-    "{s}.": "",
-    "{live}": "x.live = 1",
-    "{sessions}": "sessions",
-}
-"""What stands in statements for every database, and what is here in its place."""
-
-_SIZES = (
-    "SELECT m.tbl_name, sum(d.pgsize) FROM dbstat AS d JOIN sqlite_master AS m ON m.name = d.name "
-    "WHERE d.aggregate = 1 GROUP BY m.tbl_name"
-)
-_SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
-_VALUE = re.compile(r"%\((\w+)\)s")
 
 
 def faults_of(connection: sqlite3.Connection, path: Path | None) -> Iterator[str]:
@@ -59,27 +42,3 @@ def _changed_objects(connection: sqlite3.Connection) -> Iterator[str]:
 def _objects(connection: sqlite3.Connection) -> dict[tuple[str, str], list[str]]:
     """Return the kind and name of each object -> the words of what it belongs to, and of its definition."""
     return {(kind, name): [table, *str(sql).split()] for kind, name, table, sql in connection.execute(_OBJECTS)}
-
-
-class SQLiteInspector:
-    """Counts what one database holds; see `store_stats`."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def ask(
-        self, sql: str, session: int | None, values: Mapping[str, Any] = MappingProxyType({})
-    ) -> list[tuple[Any, ...]]:
-        for mark, own in _OWN.items():
-            sql = sql.replace(mark, own)
-        return self._connection.execute(_VALUE.sub(r":\1", sql), {"session": session, **values}).fetchall()
-
-    def size(self) -> int:
-        """Return the bytes of the file; its write-ahead log is not counted."""
-        return int(self._connection.execute(_SIZE).fetchone()[0])
-
-    def sizes(self) -> dict[str, dict[str, int]]:
-        try:
-            return {table: {table: size} for table, size in self._connection.execute(_SIZES)}
-        except sqlite3.OperationalError:  # not every SQLite is built with the table dbstat
-            return {}
