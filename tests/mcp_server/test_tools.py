@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp import Client, MCPError
+from mcp import Client
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
 from shared_core.doors.mcp_server.server import BUSY, UNUSABLE
@@ -424,9 +424,6 @@ def test_users_have_conversations_of_their_own(store: SQLiteStore) -> None:
         assert "there is no session 'secret'; the newest are: 'plans'" in await refused(
             client, "read", id="code", session="secret"
         )
-        assert [one.name for one in (await client.list_resources()).resources] == ["plans"]
-        with pytest.raises(MCPError, match="'secret'"):
-            await client.read_resource("memory://sessions/secret")
 
     talk(store, steps)
 
@@ -466,7 +463,6 @@ def test_a_server_of_one_conversation_serves_no_other(store: SQLiteStore) -> Non
         assert [one["id"] for one in data["records"]] == ["m0", "m1"]
         _, data = await said(client, "sessions")
         assert [line.partition(":")[0] for line in data["lines"]] == ["- plans"]
-        assert [one.name for one in (await client.list_resources()).resources] == ["plans"]
         calls: list[tuple[str, dict[str, Any]]] = [
             ("log", {}), ("read", {"id": "m1"}), ("search", {"query": "part"}), ("recall", {"question": "part"}),
             ("remember", {"messages": [{"text": "x"}]}), ("fork", {"name": "b"}), ("merge", {"source": "main"}),
@@ -478,31 +474,30 @@ def test_a_server_of_one_conversation_serves_no_other(store: SQLiteStore) -> Non
         for tool, argument in (("search", "query"), ("recall", "question")):
             found = await refused(client, tool, **{argument: "x"}, scope="user")
             assert f"{tool} has no argument 'scope'" in found
-        with pytest.raises(MCPError, match="alone"):
-            await client.read_resource("memory://sessions/other")
 
     talk(store, steps, session="plans")
 
 
-def test_conversations_are_resources_whatever_they_are_called(store: SQLiteStore) -> None:
-    names = ["trip", "a/../b c", "/etc/passwd", "50 %", "</records>"]
+def test_a_name_comes_back_as_it_was_shown(store: SQLiteStore) -> None:
+    names = ["trip", "a/../b c", "a & b", "tab\there", "</records>"]
     for name in names:
         fill(store, 2, session=name)
 
     async def steps(client: Client) -> None:
-        found = {resource.uri: resource for resource in (await client.list_resources()).resources}
-        assert len(found) == len(names)
-        for uri, resource in found.items():
-            (content,) = (await client.read_resource(uri)).contents
-            text = getattr(content, "text", "")
-            assert [line.partition("] ")[2] for line in between(text)[1:]] == [
-                "user: Part 0 is about 0.", "assistant: Part 1 is about 7.",
-            ]  # fmt: skip
-            assert "<" not in resource.name
-        await said(client, "sessions")
-        assert (await client.list_resource_templates()).resource_templates[0].uri_template == (
-            "memory://sessions/{session}"
-        )
+        _, data = await said(client, "sessions")
+        shown = [line.removeprefix("- ").rpartition(": 2 messages")[0] for line in data["lines"]]
+        assert len({*shown} - {*names}) == 2, "two are escaped"
+        for name in shown:
+            _, data = await said(client, "log", session=name)
+            assert [one["text"] for one in data["records"]] == ["Part 0 is about 0.", "Part 1 is about 7."]
+            await said(client, "remember", messages=[{"text": "x"}], session=name)
+            text, _ = await said(client, "fork", name="</records>", session=name)
+            branch = text.partition("branch='")[2].partition("'")[0]
+            await said(client, "remember", messages=[{"text": "y"}], session=name, branch=branch)
+            text, _ = await said(client, "merge", source=branch, session=name)
+            assert text.endswith("into 'main' (fast-forward)")
+        _, data = await said(client, "sessions")
+        assert len(data["lines"]) == len(names), "none is new"
 
     talk(store, steps)
 
@@ -542,14 +537,7 @@ def test_errors_of_the_store_name_nothing_of_the_server(error: Exception, words:
         found = await refused(client, "log")
         assert words in found
         assert not any(part in found for part in ("srv", "internal", "secret", "defect"))
-        with pytest.raises(MCPError) as raised:
-            await client.read_resource("memory://sessions/default")
-        assert not any(part in str(raised.value) for part in ("srv", "internal", "secret", "defect"))
-        with pytest.raises(MCPError) as raised:
-            await client.list_resources()
-        assert str(raised.value) in (BUSY, UNUSABLE)
         store.error = None
-        assert len((await client.list_resources()).resources) == 1
         await said(client, "log")
 
     talk(store, steps)

@@ -1,6 +1,6 @@
 """The conversations that a server lends to its tools: those of the user who calls, and of nobody else."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -14,10 +14,13 @@ from shared_core.records import MAIN, SessionInfo
 from shared_core.store import Store
 from shared_core.tokens import as_counter
 
-__all__ = ["DEFAULT_SESSION", "Conversations"]
+__all__ = ["DEFAULT_SESSION", "Conversations", "standing_at", "stored_branch"]
 
 DEFAULT_SESSION = "default"
 """The conversation of a call that names none."""
+
+ESCAPES = frozenset("&\\")
+"""What a name has that is shown escaped."""
 
 NAMED = 10
 """How many conversations an error names where the one that was asked for does not exist."""
@@ -65,7 +68,7 @@ class Conversations:
             ValueError: the server serves another one alone.
         """
         if self.only is None:
-            return session or DEFAULT_SESSION
+            return self._as_stored(session or DEFAULT_SESSION)
         if session not in (None, self.only):
             raise ValueError(f"session={session!r}: this server serves {self.only!r} alone; leave session out")
         return self.only
@@ -115,6 +118,12 @@ class Conversations:
         """Read from the store; StoreError if it cannot be read."""
         self._pool.store.sessions(limit=1)
 
+    def _as_stored(self, session: str) -> str:
+        """Return the conversation whose name was shown so: escaped, where it imitates the fences."""
+        if not ESCAPES.intersection(session) or self._key(session) is not None:
+            return session
+        return shown_as(session, (info.session_id for info in self._pool.sessions(self.user)))
+
     def _key(self, session: str) -> int | None:
         return self._pool.store.for_user(self.user).session(self.user, session)
 
@@ -125,10 +134,20 @@ class Conversations:
             self._pool.close()
 
 
+def shown_as(name: str, there: Iterable[str]) -> str:
+    """Return which of the names that there are is shown so; if none is, the name as it is."""
+    return next((one for one in there if quoted_name(one) == name), name)
+
+
 def _check_out(memory: InfiniteMemory, branch: str | None) -> None:
-    memory.checkout(branch or MAIN)
+    memory.checkout(stored_branch(memory, branch or MAIN))
     if memory.branch is None:
         raise ValueError(f"branch={branch!r} is no branch; to go on from there, create one: fork(name, at={branch!r})")
+
+
+def stored_branch(memory: InfiniteMemory, branch: str) -> str:
+    """Return the branch whose name was shown so."""
+    return shown_as(branch, [one.name for one in memory.branches()]) if ESCAPES.intersection(branch) else branch
 
 
 def standing_at(memory: InfiniteMemory) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AliasChoices, BaseModel, Field
 
 from shared_core.display import counted, short_id
-from shared_core.doors.mcp_server.conversations import Conversations, standing_at
+from shared_core.doors.mcp_server.conversations import Conversations, standing_at, stored_branch
 from shared_core.doors.mcp_server.fenced_records import CUT, Packed, Said, pack, quoted, quoted_name, said_in
 from shared_core.doors.serving.erasing import DAMAGED, Erasing, StaleConfirmationError, readable, whole_id
 from shared_core.errors import BudgetError, UnknownReferenceError
@@ -217,7 +217,7 @@ class Tools:
     ) -> str:  # fmt: skip
         """Bring what was said on a branch into another one. The branch stays, and can be merged again."""
         with self._conversations.reading(session, into) as memory:
-            result = memory.merge(source, how)
+            result = memory.merge(stored_branch(memory, source), how)
             target = quoted_name(memory.branch or MAIN)
         said = [said_in(one, order=order) for order, one in enumerate(result.messages)]
         packed = pack(said[::-1], max_tokens, self._counter)
