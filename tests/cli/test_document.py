@@ -15,8 +15,8 @@ from tests.support.documents import ROOT
 DOCUMENT = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 TYPED = re.compile(r"[\w-]+> (.*)")
 """What a user types in a chat."""
-CHANCE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d|\b[0-9a-f]{8}\b")
-"""Times and random IDs, which are other ones in each run."""
+CHANCE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d|\b[0-9a-f]{8}\b|\b\d\.\d s\b")
+"""Times, seconds and random IDs, which are other ones in each run."""
 
 
 def calls() -> Iterator[tuple[str, list[str]]]:

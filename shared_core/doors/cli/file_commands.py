@@ -7,7 +7,6 @@ import time
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +25,7 @@ from shared_core.doors.cli.options import (
     with_options,
     write_json,
 )
-from shared_core.doors.cli.printing import import_summary, progress, session_line
+from shared_core.doors.cli.printing import import_line, progress
 from shared_core.doors.view import gather, write_page
 from shared_core.doors.view.page_data import QUESTIONS
 from shared_core.memory import InfiniteMemory
@@ -85,13 +84,11 @@ def import_file(
             results = import_sessions(
                 options.store, file, sessions=chats, skip_invalid=skip_invalid, progress=advance, **given
             )
-    if len(results) == 1 and results[0].error is None:
-        _answer_session(options, file, results[0], embedder, started)
-        return
-    if embedder is not None:
-        for one in (one for one in results if one.new):
-            _index(options, one, embedder)
-    _answer_sessions(options, file, results, started)
+    changed = [one for one in results if one.new]
+    if embedder is not None or len(results) == 1:
+        for one in changed:
+            _index(options.store, one, embedder)
+    _answer(options, file, results, round(time.monotonic() - started, 3))
     if any(one.error for one in results):
         raise typer.Exit(1)
 
@@ -126,21 +123,23 @@ def _storing() -> Iterator[Progress]:
         yield advance
 
 
-def _index(options: CommonOptions, result: ImportResult, embedder: str | None) -> dict[str, Any]:
-    """Embed the messages of a session, and return what it holds now."""
+def _index(store: str, result: ImportResult, embedder: str | None) -> None:
+    """Embed the messages of a session."""
     settings: dict[str, Any] = {"session_id": result.session_id, "user_id": result.user_id, "embedder": embedder}
-    with InfiniteMemory(options.store, **settings) as memory:
-        with progress("indexing", result.new) as advance:
-            memory.index(progress=advance)
-        return _imported(memory, result)
+    with InfiniteMemory(store, **settings) as memory, progress("indexing", result.new) as advance:
+        memory.index(progress=advance)
 
 
-def _answer_session(
-    options: CommonOptions, file: str, result: ImportResult, embedder: str | None, started: float
-) -> None:
-    data = {"file": file, "store": options.shown_store, **_index(options, result, embedder)}
-    data["seconds"] = round(time.monotonic() - started, 3)
-    options.answer(data, [import_summary(data), *_next(options, [result])])
+def _answer(options: CommonOptions, file: str, results: Sequence[ImportResult], seconds: float) -> None:
+    """Report an import: a line for each conversation that has something new, and what to type next."""
+    changed = [one for one in results if one.new or one.error]
+    new = sum(one.new for one in results)
+    done = f"{counted(new, 'new message')} in {counted(len(changed), 'session')}, {seconds:.1f} s"
+    lines = [f"{file} -> {options.shown_store}: {done}", *map(import_line, changed)]
+    if len(changed) < len(results):
+        lines.append(f"nothing new in {counted(len(results) - len(changed), 'session')}")
+    data = {"file": file, "store": options.shown_store, "sessions": [one.to_dict() for one in results]}
+    options.answer(data | {"seconds": seconds}, [*map(printable, lines), *_next(options, results)])
 
 
 @with_options
@@ -239,41 +238,6 @@ def view(
         say(f"note: no browser was found; open {made} in yours")
 
 
-def _imported(memory: InfiniteMemory, result: ImportResult) -> dict[str, Any]:
-    ends = [*islice(memory.messages(), 1), *memory.newest(1)]
-    times = sorted(message.created_at for message in ends if message.created_at)
-    stats = memory.stats()
-    return {
-        "session": result.session_id,
-        "title": result.title,
-        "format": result.format,
-        "new": result.new,
-        "known": result.known,
-        "forgotten": result.forgotten,
-        "remapped": len(result.remapped),
-        "branches": dict(result.branches),
-        "left_out": list(result.left_out),
-        "turns": stats["turns"],
-        "first": times[0].isoformat() if times else None,
-        "last": times[-1].isoformat() if times else None,
-        "embedder": next(iter(stats.get("embedders", ())), None),
-    }
-
-
-def _answer_sessions(options: CommonOptions, file: str, results: Sequence[ImportResult], started: float) -> None:
-    """Report an import of several conversations: a line for each that has something new."""
-    sessions, seconds = [result.to_dict() for result in results], round(time.monotonic() - started, 3)
-    changed = [one for one in sessions if one["new"] or one["error"]]
-    new = sum(one["new"] for one in sessions)
-    done = f"{counted(new, 'new message')} in {counted(len(changed), 'session')}, {seconds:.1f} s"
-    lines = [f"{file} -> {options.shown_store}: {done}"]
-    lines += map(session_line, changed)
-    if len(changed) < len(sessions):
-        lines.append(f"nothing new in {counted(len(sessions) - len(changed), 'session')}")
-    data = {"file": file, "store": options.shown_store, "sessions": sessions, "seconds": seconds}
-    options.answer(data, [*map(printable, lines), *_next(options, results)])
-
-
 def _next(options: CommonOptions, results: Sequence[ImportResult]) -> Iterator[str]:
     """Yield what to type next."""
     there = [result for result in results if result.new]
@@ -283,7 +247,8 @@ def _next(options: CommonOptions, results: Sequence[ImportResult]) -> Iterator[s
     where = [] if options.store == os.environ.get(STORE, DEFAULT_STORE) else ["--store", options.shown_store]
     where += [] if options.user is None else ["--user", options.user]
     if len(there) > 1:
-        commands = [["sessions", *where], ["search", about, "--scope", "user", *where]]
+        scope = ["--scope", "user"] if options.user is None else []
+        commands = [["sessions", *where], ["search", about, *scope, *where]]
     else:
         (session,) = (result.session_id for result in there)
         where += [] if options.user is None and session == DEFAULT_SESSION else ["--session", session]

@@ -37,6 +37,7 @@ from shared_core.doors.cli.printing import (
     show_prompt,
     show_report,
     table,
+    without_weak,
 )
 from shared_core.doors.cli.session_commands import forget_sessions
 from shared_core.doors.serving.erasing import DAMAGED, newest_at, readable, whole_id
@@ -122,6 +123,8 @@ def explain(
         "max_tokens": max_tokens, "reserve_tokens": reserve_tokens, "top_k": top_k, "scope": searched,
         "recall": recall, "system": system, "embedder": embedder, "placement": placement,
     }  # fmt: skip
+    if searched == "user" and options.session is None:
+        say(f"note: asked in {home.session_id!r}, and all conversations{options.of_user()} are searched; see --session")
     with home.open(**settings) as memory:
         context = memory.context(question, as_of=as_of)
     if options.as_json:
@@ -149,6 +152,9 @@ def search(
     all_branches: Annotated[
         bool, typer.Option("--all-branches", help="List what other branches say, too, after the name of the branch.")
     ] = False,
+    weak: Annotated[
+        bool, typer.Option("--weak", help="List weak matches, too; without it, only where no other is found.")
+    ] = False,
     full: Full = False,
 ) -> None:
     """List the messages that match a query, best first.
@@ -167,8 +173,12 @@ def search(
             memory.checkout(MAIN)
         found = memory.search(query, top_k, scope=searched, **wanted)
         branch_of = _on_other_branches(memory, query, top_k, found, wanted) if all_branches else {}
-        if not found and memory.newest(1):
-            say("note: nothing matches")
+        there = bool(found or memory.newest(1))
+    if there and not found:
+        say("note: nothing matches")
+    found, left_out = (found, 0) if weak else without_weak(found)
+    if left_out:
+        say(f"note: {counted(left_out, 'weak match', 'weak matches')} left out; --weak lists them")
     lines, wide = Lines.of(full), searched == "user"
     width = min(WIDEST, max((len(lines.id(hit.session_id)) for hit in found), default=0))
     before = [f"{lines.id(hit.session_id):<{width}}  " if wide else "" for hit in found]

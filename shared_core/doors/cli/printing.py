@@ -20,7 +20,9 @@ from shared_core.formats.fields import Role
 from shared_core.messages import Message
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Hit, Kind
+from shared_core.prompt.relevance import Band
 from shared_core.records import Position
+from shared_core.sharing.importer import ImportResult
 from shared_core.tree.log import LogEntry
 
 Full = Annotated[bool, typer.Option("--full", help="Print whole lines and IDs on a terminal, too; pipes get them.")]
@@ -141,6 +143,12 @@ def scored(hit: Hit) -> str:
     return f"{hit.band or '':<6} "
 
 
+def without_weak(found: Sequence[Hit]) -> tuple[list[Hit], int]:
+    """Return what matches at least fairly, and how many weak matches are left out; all of them if no other is there."""
+    good = [hit for hit in found if hit.band not in (None, Band.WEAK)] or [*found]
+    return good, len(found) - len(good)
+
+
 def moment(when: datetime) -> str:
     """Return a time to the minute, in UTC, which is the clock of everything that the command prints."""
     return f"{when.astimezone(UTC):%Y-%m-%d %H:%M}"
@@ -161,26 +169,17 @@ def table(data: Mapping[str, Any]) -> str:
     return "\n".join(f"{name:<{width}}  {value}" for name, value in shown)
 
 
-def import_summary(data: Mapping[str, Any]) -> str:
-    """Return what an import stored."""
-    counts = f"{counted(data['new'], 'new message')}, {data['known']:,} known, {data['forgotten']:,} forgotten earlier"
-    counts += f", {data['remapped']:,} under new IDs" if data["remapped"] else ""
-    span = f", from {data['first'][:10]} to {data['last'][:10]}" if data["first"] else ""
-    how = f"embedder {data['embedder'] or 'none (ranked by words alone)'}, {data['seconds']:.1f} s"
-    turns = counted(data["turns"], "turn")
-    session = f"session {data['session']}" + (f" ({data['title']})" if data["title"] else "")
-    left_out = f"\nleft out: {', '.join(data['left_out'])}" if data["left_out"] else ""
-    return printable(f"{data['file']} -> {data['store']}: {counts}\n{session}: {turns}{span}{left_out}\n{how}")
-
-
-def session_line(data: Mapping[str, Any]) -> str:
-    """Return what was imported into one session of several."""
-    title = f" {data['title']}" if data["title"] else ""
-    if data["error"]:
-        return printable(f"skipped {data['session_id']}{title}: {data['error']}".replace("\n", " "))
-    counts = f"{counted(data['new'], 'new message')}" + (f", {data['known']:,} known" if data["known"] else "")
-    left_out = f"; left out: {', '.join(data['left_out'])}" if data["left_out"] else ""
-    return printable(f"{data['session_id']}{title}: {counts}{left_out}".replace("\n", " "))
+def import_line(result: ImportResult) -> str:
+    """Return what was imported into a session."""
+    name = " ".join(filter(None, [result.session_id, result.title]))
+    if result.error is not None:
+        return on_one_line(f"skipped {name}: {result.error}")
+    counts = [counted(result.new, "new message")]
+    counts += [f"{number:,} {what}" for number, what in (
+        (result.known, "known"), (result.forgotten, "forgotten earlier"), (len(result.remapped), "under new IDs"),
+    ) if number]  # fmt: skip
+    left_out = f"; left out: {', '.join(result.left_out)}" if result.left_out else ""
+    return on_one_line(f"{name}: {', '.join(counts)}{left_out}")
 
 
 # Messages as lines: whole in a pipe or a file, one line of a terminal each
