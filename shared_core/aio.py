@@ -1,5 +1,6 @@
 """AsyncInfiniteMemory: the methods of `InfiniteMemory` as coroutines that never block the event loop."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial, wraps
 from itertools import islice
@@ -179,7 +180,13 @@ class AsyncInfiniteMemory:
             await threads.run(self._memory.close)
 
     async def __aenter__(self) -> "AsyncInfiniteMemory":
-        await self._opened()
+        opening = asyncio.ensure_future(self._opened())
+        try:
+            await asyncio.shield(opening)
+        except asyncio.CancelledError:  # no block is entered that would close it, and its thread goes on
+            await asyncio.wait([opening])
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:

@@ -5,7 +5,7 @@ import gc
 import inspect
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from shared_core import (
 from shared_core.plugins.base import Vectors
 from shared_core.results import Kind
 from shared_core.session.message_sequence import MessageSequence
+from shared_core.strippers import PASTED_CONTEXT, Stripper
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.event_loop import nothing_blocks
 from tests.support.histories import NOON, history, ids, texts, with_ids
@@ -71,6 +72,29 @@ def test_the_first_call_opens_the_memory(tmp_path: Path) -> None:
         await memory.close()
         async with AsyncInfiniteMemory(path, session_id="trip") as again:
             assert len([message async for message in again.messages()]) == 5
+
+    asyncio.run(use())
+
+
+def test_a_memory_whose_opening_is_cancelled_is_closed(tmp_path: Path) -> None:
+    opening, go_on = threading.Event(), threading.Event()
+
+    def strippers() -> Iterator[Stripper]:
+        opening.set()
+        assert go_on.wait(10)
+        yield PASTED_CONTEXT
+
+    async def use() -> None:
+        memory = AsyncInfiniteMemory(tmp_path / "a.db", strippers=strippers())
+        entering = asyncio.ensure_future(memory.__aenter__())
+        while not opening.is_set():
+            await asyncio.sleep(0.001)
+        entering.cancel()
+        await asyncio.sleep(0.01)
+        go_on.set()
+        with pytest.raises(asyncio.CancelledError):
+            await entering
+        assert str(memory._memory).endswith("closed")
 
     asyncio.run(use())
 
