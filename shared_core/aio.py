@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from functools import partial, wraps
 from itertools import islice
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
-from shared_core.arguments import SystemPrompt, check_names
+from shared_core.arguments import SystemPrompt, check_names, missing_method
 from shared_core.errors import StoreError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
@@ -95,6 +95,11 @@ class AsyncInfiniteMemory:
         if self._memory is None:
             raise StoreError("the memory is not open yet; use it inside of `async with`, or await a method first")
         return self._memory
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            raise missing_method(self, name)
 
     def __repr__(self) -> str:
         return f"AsyncInfiniteMemory({self._memory or 'not open yet'!r})"

@@ -57,15 +57,15 @@ def whole_number(name: str, value: int, *, least: int) -> int:
     return value
 
 
-def in_range(name: str, value: float, low: float, high: float) -> float:
+def in_range(name: str, value: float, low: float, high: float, *, advice: str = "") -> float:
     """Return a number from `low` to `high`, both included.
 
     Raises:
-        ValueError: it lies outside, or is no number; NaN, True and False are none.
+        ValueError: it lies outside, or is no number; NaN, True and False are none. The message ends with the advice.
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not low <= value <= high:
         limits = f"from {low:g} to {high:g}" if high < float("inf") else f"of at least {low:g}"
-        raise ValueError(f"{shown(name, value)}: expected a number {limits}")
+        raise ValueError(f"{shown(name, value)}: expected a number {limits}{advice}")
     return value
 
 
@@ -263,10 +263,10 @@ def prompt_text(system: SystemPrompt | None) -> str:
 OTHER_NAMES = {
     "max_tokens": ("token_limit", "max_token_limit", "context_window", "context_length", "limit", "budget"),
     "token_limit": ("max_tokens", "max_token_limit", "context_window", "limit"),
-    "embedder": ("embeddings", "embedding", "embed_model", "embedding_model", "model"),
+    "embedder": ("embeddings", "embedding", "embed_model", "embedding_model"),
     "embeddings": ("embedder", "embed_model"),
     "embed_model": ("embedder", "embeddings"),
-    "token_counter": ("tokenizer", "tokenizer_fn", "encoding", "length_function", "message_overhead"),
+    "token_counter": ("tokenizer", "tokenizer_fn", "encoding", "length_function", "message_overhead", "model"),
     "tokenizer_fn": ("token_counter", "tokenizer"),
     "top_k": ("k", "n", "limit", "similarity_top_k", "n_results", "max_results"),
     "limit": ("k", "n", "top_k", "last", "max_results"),
@@ -283,6 +283,9 @@ OTHER_NAMES = {
     "system": ("system_prompt", "system_message", "instructions"),
 }
 """Names of arguments, with those that other libraries give to the same thing, best first."""
+
+MOST_LISTED = 10
+"""An error for an unknown argument lists those of a method that has at most so many."""
 
 
 def suggestion(name: str, known: Collection[str]) -> str:
@@ -301,13 +304,44 @@ def check_names(method: Callable[..., Any], given: Sequence[Any], named: Mapping
         return
     call = method.__qualname__.removesuffix(".__init__").rpartition(".")[2]
     if unknown:
-        raise TypeError(f"{call}() has no argument {unknown[0]!r}{suggestion(unknown[0], parameters)}")
+        near = suggestion(unknown[0], parameters)
+        known = [name for name in parameters if name != "self"]
+        takes = f"; it takes {', '.join(known)}" if 0 < len(known) <= MOST_LISTED else ""
+        raise TypeError(f"{call}() has no argument {unknown[0]!r}{near or takes}")
     if call == "add" and len(given) == 2 and str(given[0]).lower() in ROLE_NAMES:
         raise TypeError(f"add() takes messages: write add({{'role': {given[0]!r}, 'content': {short(given[1])}}})")
     names = " and ".join(map(repr, by_position)) or "nothing"
     others = [name for name in parameters if name not in {*by_position, "self"}]
     example = f", for example {others[0]}={short(given[-1])}" if others else ""
     raise TypeError(f"{call}() takes {names} by position; name the other arguments{example}")
+
+
+OTHER_METHODS = {
+    "add": ("append", "extend", "insert", "save", "save_context", "put", "store_message"),
+    "checkout": ("switch", "switch_branch"),
+    "context": ("prompt", "build", "build_context", "get_context", "load_memory_variables"),
+    "export": ("dump", "to_file"),
+    "fork": ("create_branch", "new_branch"),
+    "forget": ("delete", "remove", "erase"),
+    "import_file": ("load", "restore", "from_file"),
+    "index": ("reindex", "embed"),
+    "messages": ("history", "get_messages", "get_all", "get_history"),
+    "newest": ("last", "tail", "latest", "recent"),
+    "rename_session": ("rename",),
+    "rewind": ("clear", "restart", "new_session"),
+    "search": ("query", "find", "retrieve", "recall", "similarity_search"),
+    "stash": ("set_aside", "shelve"),
+}
+"""Methods of a memory, with the names that other libraries give to them."""
+
+
+def missing_method(owner: object, name: str) -> AttributeError:
+    """Return the error for a name that a memory does not have; it suggests one that it has."""
+    known = [one for one in dir(type(owner)) if not one.startswith("_")]
+    near = [one for one, others in OTHER_METHODS.items() if name in others]
+    near = near or get_close_matches(name, known, n=1, cutoff=0.8)
+    hint = f"; did you mean {near[0]!r}?" if near and not name.startswith("_") else ""
+    return AttributeError(f"{type(owner).__name__} has no attribute {name!r}{hint}")
 
 
 def suggests_names(method: Method) -> Method:

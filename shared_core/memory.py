@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from shared_core.arguments import (
     SystemPrompt,
     function,
     instance,
+    missing_method,
     moment,
     name_text,
     one_of,
@@ -310,7 +311,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         if not records:
             if session is not None:
                 self._store.check_absent(session, [id])
-            raise UnknownReferenceError(f"no message {id!r} in this session")
+            raise UnknownReferenceError(f"no message {id!r} in session {self.session_id!r}")
         return records[0].message
 
     @suggests_names
@@ -578,6 +579,11 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         return self._events.steps(self._events.watch("summarize"), self._prompts.summary_steps(ask))
 
     # What it is
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            raise missing_method(self, name)
 
     def __repr__(self) -> str:
         whose = "" if self.user_id is None else f" of {self.user_id!r}"

@@ -5,7 +5,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shared_core.arguments import whole_number
 from shared_core.errors import StoreError
@@ -138,6 +138,13 @@ class SessionPool:
         if self._owns_store:
             IndexCache.of(self.store).release()
             self.store.close()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            write = f"; write `with pool.use(session_id) as memory: memory.{name}(…)`"
+            hint = write if hasattr(InfiniteMemory, name) else ""
+            raise AttributeError(f"SessionPool has no attribute {name!r}{hint}")
 
     def __enter__(self) -> "SessionPool":
         return self

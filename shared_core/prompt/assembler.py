@@ -78,7 +78,7 @@ class Assembler:
         one_of("fill", self.fill, get_args(Fill))
         one_of("placement", self.placement, get_args(Placement))
         if isinstance(self.recall_tokens, float):
-            in_range("recall_tokens", self.recall_tokens, 0, 1)
+            in_range("recall_tokens", self.recall_tokens, 0, 1, advice=", as a share; a number of tokens is an int")
         elif self.recall_tokens is not None:
             whole_number("recall_tokens", self.recall_tokens, least=0)
         if self.top_k is not None:

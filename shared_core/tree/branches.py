@@ -157,7 +157,9 @@ def _check_name(name: str) -> None:
 
 def _refuse_main(name: str, done: str) -> None:
     if name_text("name", name) == MAIN:
-        raise ValueError(f"{MAIN!r} is where every memory begins and cannot be {done}")
+        raise ValueError(
+            f"{MAIN!r} is where every memory begins and cannot be {done}; make another branch main, or rewind it"
+        )
 
 
 @contextmanager
