@@ -90,11 +90,11 @@ class ReusesDepths(SQLiteStore):
         super().forget(session, positions, **how)
         with self._db.writing() as connection:
             connection.execute(
-                "UPDATE segments SET least_tip = (SELECT coalesce(max(depth), -1) FROM messages AS m "
+                "UPDATE segments SET tip = (SELECT coalesce(max(depth), -1) FROM messages AS m "
                 "WHERE m.session = segments.session AND m.segment = segments.segment)"
             )
             connection.execute(
-                "UPDATE branches SET depth = min(depth, (SELECT least_tip FROM segments AS s "
+                "UPDATE branches SET depth = min(depth, (SELECT tip FROM segments AS s "
                 "WHERE s.session = branches.session AND s.segment = branches.segment))"
             )
 

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from shared_core.stores import tables
+
 
 class Migration(NamedTuple):
     """One step of the schema; it never changes once it has been released.
@@ -17,10 +19,7 @@ class Migration(NamedTuple):
     statements: tuple[str, ...]
 
 
-TABLES = (
-    "sessions", "segments", "branches", "refs", "messages", "covers", "spaces", "vectors", "snapshots", "summaries",
-    "tombstones", "erasures", "gaps", "scrubs",
-)  # fmt: skip
+TABLES = ("sessions", *(table.name for table in tables.TABLES), "vectors", "scrubs")
 """The tables that are split by session: all that a session holds. `names` and the record of migrations are not."""
 
 SCHEMA = "infinite_memory"
@@ -48,6 +47,24 @@ def _owned(table: str) -> str:
     """
     seen = f"EXISTS (SELECT FROM {{s}}.{NAMES} AS n WHERE n.session = {table}.session)"
     return f"CREATE POLICY of_the_user ON {{s}}.{table} USING ({seen})"
+
+
+_TEXT = '{} text COLLATE "C"'
+_KINDS = {
+    "int": "{} integer",
+    "big": "{} bigint",
+    "text": _TEXT,
+    "bytes": "{} bytea",
+    "number": "{} bigint",
+    "said": f"{_TEXT.format('name')}, {_TEXT.format('content')} NOT NULL, {_TEXT.format('extra')}",
+    "summed": f"{_TEXT.format('content')} NOT NULL",
+}
+
+
+def _created(table: tables.Table) -> str:
+    """Return the statement that creates a table."""
+    columns = ", ".join(["session bigint NOT NULL", *table.defined(_KINDS)])
+    return f"CREATE TABLE {{s}}.{table.name} ({columns}, PRIMARY KEY (session, {table.key})) {{by_session}}"
 
 
 # Texts are compared by their bytes: no two ids are equal in one database and not in another. There are no foreign
@@ -79,87 +96,9 @@ MIGRATIONS: list[Migration] = [
                 owner text COLLATE "C",
                 changed bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint) {by_session}""",
             "CREATE INDEX sessions_changed ON {s}.sessions (owner, changed)",
-            """CREATE TABLE {s}.segments (
-                session bigint NOT NULL,
-                segment integer NOT NULL,
-                parent_segment integer,
-                parent_depth integer,
-                tip integer NOT NULL,
-                merged_segment integer,
-                merged_depth integer,
-                base integer,
-                turn_shift integer NOT NULL,
-                checksum bigint NOT NULL,
-                PRIMARY KEY (session, segment)) {by_session}""",
-            # Without a depth a branch is at the tip of its segment and goes on with it.
-            """CREATE TABLE {s}.branches (
-                session bigint NOT NULL,
-                name text COLLATE "C" NOT NULL,
-                segment integer NOT NULL,
-                depth integer,
-                ordinal bigint NOT NULL,
-                checksum bigint NOT NULL,
-                PRIMARY KEY (session, name)) {by_session}""",
-            """CREATE TABLE {s}.refs (
-                session bigint NOT NULL,
-                ref bigint NOT NULL,
-                kind text COLLATE "C" NOT NULL,
-                name text COLLATE "C" NOT NULL,
-                segment integer,
-                depth integer,
-                base_segment integer,
-                base_depth integer,
-                note text COLLATE "C" NOT NULL,
-                created_at text COLLATE "C" NOT NULL,
-                checksum bigint NOT NULL,
-                PRIMARY KEY (session, ref)) {by_session}""",
-            "CREATE INDEX refs_kind ON {s}.refs (session, kind, name, ref)",
-            # A time is a text in ISO 8601, because a timestamptz forgets the zone. A message whose client sends no ids
-            # is found by its fingerprint, a digest of what it says.
-            """CREATE TABLE {s}.messages (
-                session bigint NOT NULL,
-                segment integer NOT NULL,
-                depth integer NOT NULL,
-                seq bigint NOT NULL,
-                id text COLLATE "C" NOT NULL,
-                turn_id text COLLATE "C" NOT NULL,
-                turn_no integer NOT NULL,
-                role text COLLATE "C" NOT NULL,
-                created_at text COLLATE "C" NOT NULL,
-                stays smallint NOT NULL,
-                counter text COLLATE "C",
-                tokens integer,
-                picked_from text COLLATE "C",
-                name text COLLATE "C",
-                content text COLLATE "C" NOT NULL,
-                extra text COLLATE "C",
-                checksum bigint NOT NULL,
-                fingerprint bigint,
-                PRIMARY KEY (session, segment, depth)) {by_session}""",
-            "CREATE UNIQUE INDEX messages_id ON {s}.messages (session, id)",
-            "CREATE UNIQUE INDEX messages_seq ON {s}.messages (session, seq)",
-            "CREATE INDEX messages_turn ON {s}.messages (session, turn_id, seq)",
-            "CREATE INDEX messages_stays ON {s}.messages (session, seq) WHERE stays = 1",
+            *map(_created, tables.TABLES),
+            *tables.INDEXES,
             "CREATE INDEX messages_asked ON {s}.messages (session, segment, depth) WHERE role = 'user'",
-            "CREATE INDEX messages_picked ON {s}.messages (session, picked_from) WHERE picked_from IS NOT NULL",
-            "CREATE INDEX messages_fingerprint ON {s}.messages (session, fingerprint, seq) "
-            "WHERE fingerprint IS NOT NULL",
-            """CREATE TABLE {s}.covers (
-                session bigint NOT NULL,
-                segment integer NOT NULL,
-                depth integer NOT NULL,
-                ordinal integer NOT NULL,
-                source_segment integer NOT NULL,
-                start integer NOT NULL,
-                upto integer NOT NULL,
-                PRIMARY KEY (session, segment, depth, ordinal)) {by_session}""",
-            "CREATE INDEX covers_source ON {s}.covers (session, source_segment, start)",
-            """CREATE TABLE {s}.spaces (
-                session bigint NOT NULL,
-                space bigint NOT NULL,
-                name text COLLATE "C" NOT NULL,
-                written bigint NOT NULL,
-                PRIMARY KEY (session, name)) {by_session}""",
             """CREATE TABLE {s}.vectors (
                 session bigint NOT NULL,
                 space bigint NOT NULL,
@@ -170,47 +109,6 @@ MIGRATIONS: list[Migration] = [
                 checksum bigint,
                 PRIMARY KEY (session, space, segment, depth)) {by_session}""",
             "CREATE INDEX vectors_hash ON {s}.vectors (session, space, hash)",
-            """CREATE TABLE {s}.snapshots (
-                session bigint NOT NULL,
-                name text COLLATE "C" NOT NULL,
-                part integer NOT NULL,
-                data bytea NOT NULL,
-                PRIMARY KEY (session, name, part)) {by_session}""",
-            """CREATE TABLE {s}.summaries (
-                session bigint NOT NULL,
-                summary bigint NOT NULL,
-                content text COLLATE "C" NOT NULL,
-                segment integer NOT NULL,
-                depth integer NOT NULL,
-                along_segment integer NOT NULL,
-                along_depth integer NOT NULL,
-                last_id text COLLATE "C" NOT NULL,
-                messages integer NOT NULL,
-                created_at text COLLATE "C" NOT NULL,
-                counter text COLLATE "C",
-                tokens integer,
-                checksum bigint NOT NULL,
-                PRIMARY KEY (session, segment, depth, summary)) {by_session}""",
-            """CREATE TABLE {s}.tombstones (
-                session bigint NOT NULL,
-                id text COLLATE "C" NOT NULL,
-                PRIMARY KEY (session, id)) {by_session}""",
-            # Where something was erased, by the epoch that this began; an epoch without a row is not known. No text.
-            """CREATE TABLE {s}.erasures (
-                session bigint NOT NULL,
-                epoch bigint NOT NULL,
-                segment integer NOT NULL,
-                depth integer NOT NULL,
-                stale smallint NOT NULL,
-                PRIMARY KEY (session, epoch, segment, depth)) {by_session}""",
-            # Stretches of a segment that hold no messages, because these were forgotten or never came with an import;
-            # with segment -1, stretches of the numbers of a session. Any other message that is missing is a damage.
-            """CREATE TABLE {s}.gaps (
-                session bigint NOT NULL,
-                segment integer NOT NULL,
-                start bigint NOT NULL,
-                upto bigint NOT NULL,
-                PRIMARY KEY (session, segment, start, upto)) {by_session}""",
             # Sessions of which something was erased that no VACUUM has been for since, and their epoch then.
             """CREATE TABLE {s}.scrubs (
                 session bigint NOT NULL PRIMARY KEY,

@@ -35,7 +35,7 @@ _LAST = (
     "max({0}.least_seq, coalesce((SELECT max(d.seq) FROM main.messages AS d WHERE d.session = {0}.session), 0))"
 ).format
 _TIP = (
-    "max({0}.least_tip, coalesce((SELECT max(d.depth) FROM main.messages AS d "
+    "max({0}.tip, coalesce((SELECT max(d.depth) FROM main.messages AS d "
     "WHERE d.session = {0}.session AND d.segment = {0}.segment), -1))"
 ).format
 _WHOLE = (
@@ -125,8 +125,8 @@ _RAISE_VERSION = (
 )
 _PUT_SEGMENT = (
     "INSERT INTO segments (session, segment, parent_segment, parent_depth, merged_segment, merged_depth, base, "
-    "turn_shift, least_tip, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-    "ON CONFLICT (session, segment) DO UPDATE SET least_tip = max(least_tip, excluded.least_tip)"
+    "turn_shift, tip, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT (session, segment) DO UPDATE SET tip = max(tip, excluded.tip)"
 )
 _INSERT_MESSAGE = (
     f"INSERT INTO messages ({', '.join(sql.MESSAGE[: -TEXTS - 1])}, text, checksum, fingerprint) "
@@ -160,7 +160,7 @@ _INSERT_SUMMARY = (
 )
 
 _RAISE_EPOCH = f"UPDATE sessions SET epoch = epoch + 1, least_seq = {_LAST('sessions')} WHERE session = %(session)s"
-_HOLD_TIP = f"UPDATE segments SET least_tip = {_TIP('segments')} WHERE session = ? AND segment = ?"
+_HOLD_TIP = f"UPDATE segments SET tip = {_TIP('segments')} WHERE session = ? AND segment = ?"
 _AT = "WHERE session = ? AND segment = ? AND depth = ?"
 
 # Zeroes of the same length are written over the very bytes, because a deleted row may leave a copy; see table `texts`.

@@ -8,6 +8,7 @@ from shared_core.records import (
     MAIN,
     Branch,
     Create,
+    Delete,
     Merge,
     Position,
     Put,
@@ -140,10 +141,13 @@ class RestoreContract:
             store.append(key, MAIN, drafts("a2"))
             with pytest.raises(DuplicateError):
                 store.append(key, MAIN, [*drafts("u9"), draft("a2", "assistant", "changed")])
+            with pytest.raises(UnknownReferenceError):
+                store.change(key, [Create("half", Position(0, 0)), Delete("none")])
             with store.transaction():
                 other = store.create_session(None, "b")
             store.append(other, MAIN, drafts("u1"))
         assert [record.message.id for record in store.find(key, After(0, ALL))] == ["u1", "a2"]
+        assert [branch.name for branch in store.branches(key)] == [MAIN]
         assert store.session(None, "b") == other
 
 
