@@ -11,8 +11,9 @@ import pytest
 
 from shared_core import InfiniteMemory
 from shared_core.doors.openai_proxy.inspector import live_sessions
-from shared_core.doors.openai_proxy.inspector.endpoints import API, PAGE, live_page
+from shared_core.doors.openai_proxy.inspector.endpoints import ALLOWED, API, PAGE
 from shared_core.doors.serving.bearer_tokens import BearerTokens
+from shared_core.doors.view import page as html
 from shared_core.store import Store
 from tests.openai_proxy.servers import proxied, until
 
@@ -82,7 +83,7 @@ def texts(data: dict[str, Any]) -> list[str]:
 def test_the_page_comes_without_a_token_and_its_data_does_not(pages: Callable[..., Page]) -> None:
     nobody = pages(None)
     page = nobody.client.get(PAGE)
-    assert (page.status_code, page.text) == (200, live_page(True).html)
+    assert (page.status_code, page.text) == (200, html({"token": True}, ALLOWED))
     policy = page.headers["content-security-policy"]
     assert policy.startswith("default-src 'none'; script-src 'sha256-")
     assert "connect-src 'self'" in policy

@@ -96,7 +96,7 @@ def test_the_wheel_holds_every_module_and_its_types(wheel: list[str]) -> None:
     kinds = (".html", ".css", ".js")
     pages = [ROOT / "shared_core/doors/view", ROOT / "shared_core/doors/openai_proxy/inspector"]
     parts = {path.relative_to(ROOT).as_posix() for page in pages for path in page.iterdir() if path.suffix in kinds}
-    assert {"page.html", "page.css", "page.js", "inspector.html", "shell.js"} <= {Path(part).name for part in parts}
+    assert {"page.html", "page.css", "conversation.js", "shell.js"} <= {Path(part).name for part in parts}
     stubs = {f"{name}/__init__.pyi" for name in IMPORT_PACKAGES if (ROOT / name / "__init__.pyi").exists()}
     assert inside - sources == typed | parts | stubs | {
         "shared_core/sharing/schema.json",

@@ -116,7 +116,7 @@ def test_the_page_opens_on_an_overview(tab: Tab, talk: Written) -> None:
     assert [seen(tab, id) for id in ("overview", "list", "message", "branches", "only")] == [True, *[False] * 4]
     assert texts(tab, "[aria-current=page]") == ["Overview"]
     assert texts(tab, "#session") == ["tell me of amber 0"]
-    assert tab.run("document.title") == "tell me of amber 0 \N{EN DASH} conversation"
+    assert tab.run("document.title") == "tell me of amber 0 \N{EN DASH} infinite-memory"
     facts = ["session default", "83 messages", "2 branches", "41 questions", "4 May 2026 (UTC)"]
     assert texts(tab, "#counts > *") == facts
     assert texts(tab, "#overview h2") == ["The tree", "What was said when", "Best answered question"]

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
@@ -18,17 +17,9 @@ from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.openai_proxy.request_body import received
 from shared_core.doors.serving.bearer_tokens import ANY_USER
-from shared_core.doors.view.document import (
-    conversation_html,
-    embedded,
-    filled,
-    part_of,
-    policy_of,
-    script_of,
-    style_of,
-)
+from shared_core.doors.view.page import embedded, page, policy
 
-__all__ = ["API", "PAGE", "POLLED", "inspector_routes", "live_page"]
+__all__ = ["ALLOWED", "API", "PAGE", "POLLED", "inspector_routes"]
 
 PAGE = "/"
 """The path of the page. It holds no data, so it needs no token."""
@@ -66,10 +57,8 @@ QUESTIONS = 5
 BODY_SECONDS = 10.0
 """How long a page may take to send what it asks for."""
 
-PACKAGE = "shared_core.doors.openai_proxy.inspector"
-
-SCRIPTS = ("api.js", "sessions.js", "requests.js", "changes.js", "shell.js")
-"""The parts of the script, in order. They share the scope of the functions that draw a conversation."""
+ALLOWED = ("connect-src 'self'", "img-src data:")
+"""What the page may do besides drawing: ask this server, and show its own icon."""
 
 
 def inspector_routes(keeper: Keeper, ring: RequestRing, *, user: str | None) -> list[Route]:
@@ -95,31 +84,10 @@ def inspector_routes(keeper: Keeper, ring: RequestRing, *, user: str | None) -> 
 
 
 async def _page(request: Request) -> Response:
-    page = live_page(request.scope["state"]["guarded"])
-    headers = {**SAFE, "cache-control": "no-cache", "content-security-policy": page.policy}
-    return Response(page.html, headers=headers, media_type="text/html")
-
-
-class LivePage(NamedTuple):
-    """The page and the policy that it is sent with."""
-
-    html: str
-    policy: str
-
-
-@cache
-def live_page(tokens_needed: bool) -> LivePage:
-    """Return the page; it asks for a token at once if one is needed."""
-    style = style_of(part_of(PACKAGE, "inspector.css"))
-    script = script_of(*(part_of(PACKAGE, name) for name in SCRIPTS))
-    values = {
-        "style": style,
-        "script": script,
-        "conversation": conversation_html(),
-        "tokens": "needed" if tokens_needed else "unused",
-    }
-    more = ("connect-src 'self'", "img-src data:", "frame-ancestors 'none'")
-    return LivePage(filled(part_of(PACKAGE, "inspector.html"), values), policy_of(script, style, more))
+    html = page({"token": request.scope["state"]["guarded"]}, ALLOWED)
+    rules = policy([*ALLOWED, "frame-ancestors 'none'"])
+    headers = {**SAFE, "cache-control": "no-cache", "content-security-policy": rules}
+    return Response(html, headers=headers, media_type="text/html")
 
 
 Fields = Mapping[str, Any]

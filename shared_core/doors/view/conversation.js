@@ -1,4 +1,4 @@
-// The page as a whole: what a click, a key or a search does.
+// What a click, a key or a search does in a session.
 
 const waiting = new Set();
 
@@ -229,7 +229,7 @@ function head() {
   const title = data.overview.title ?? data.session;
   const whose = data.user === null ? data.session : `${data.user} / ${data.session}`;
   part.session.textContent = title;
-  document.title = `${title} – conversation`;
+  document.title = `${title} – infinite-memory`;
   const said = nodes.filter((node) => node.role !== "merge").length;
   const asked = nodes.filter((node) => node.role === "user").length;
   const facts = [plural(said, "message"), plural(data.branches.length, "branch", "branches"), plural(asked, "question"), days()];

@@ -1,6 +1,10 @@
-// The page as a whole: who looks at it, which view is shown, and what happens when something is new.
+// The page as a whole: it draws the session that it holds, or asks its server who looks, and for what is to be seen.
 
-const shell = Object.fromEntries(["bar", "who", "notice", "stage", "parts", "tab-sessions", "tab-requests"].map((id) => [id, document.getElementById(id)]));
+const shell = Object.fromEntries(["bar", "notice", "stage", "parts"].map((id) => [id, document.getElementById(id)]));
+const own = JSON.parse(document.getElementById("data").textContent);
+const tabs = ["Sessions", "Requests"].map((name) => Object.assign(el("a", "", name), { href: address(name.toLowerCase()) }));
+const ICON = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath d='M4 2v12M4 6c6 0 8 1 8 5' fill='none' stroke='%233b82f6' stroke-width='2'/%3E%3Ccircle cx='4' cy='3' r='2.4' fill='%233b82f6'/%3E%3Ccircle cx='12' cy='12' r='2.4' fill='%233b82f6'/%3E%3C/svg%3E";
+const looker = Object.assign(el("p"), { id: "who" }); // who looks, and how to become somebody else
 let who = null; // what the server says about who asks; null: not known yet
 let view = null; // what is shown
 
@@ -16,10 +20,10 @@ function begin(name) {
   const mine = { name, end, heard: () => {}, current: () => view === mine, fill: (...children) => mine.current() && shell.stage.replaceChildren(...children) };
   view = mine;
   document.body.className = `view-${name}`;
-  for (const tab of ["sessions", "requests"]) {
-    if (tab === name || (tab === "sessions" && name === "session")) shell[`tab-${tab}`].setAttribute("aria-current", "page");
-    else shell[`tab-${tab}`].removeAttribute("aria-current");
-  }
+  tabs.forEach((tab, at) => {
+    if (at === Number(name === "requests")) tab.setAttribute("aria-current", "page");
+    else tab.removeAttribute("aria-current");
+  });
   shell.stage.className = "";
   document.title = `${name === "requests" ? "Requests" : "Sessions"} – infinite-memory`;
   return mine;
@@ -57,7 +61,14 @@ function decoded(part) {
   }
 }
 
-/** Show a session, as the page of `infinite-memory view` does; `at` is the id of the message to begin with. */
+/** Draw a session. */
+function draw(data, live) {
+  shell.stage.replaceChildren(document.importNode(shell.parts.content, true));
+  shell.stage.className = "conversation";
+  conversation(data, live);
+}
+
+/** Show a session of the server; `at` is the id of the message to begin with. */
 async function showSession(mine, session, at, build) {
   if (!shell.stage.classList.contains("conversation")) mine.fill(el("p", "loading quiet", "Reading the session…"));
   const seen = live.stamp;
@@ -76,23 +87,23 @@ async function showSession(mine, session, at, build) {
       button("open erasing", "Erase this message", () => askForget(session, [node.id], (reason) => { again(); gone(reason); })));
   const head = () => button("open erasing", "Erase this session", () =>
     askForget(session, null, (reason) => { location.hash = address("sessions"); gone(reason); }));
-  shell.stage.replaceChildren(document.importNode(shell.parts.content, true));
-  shell.stage.className = "conversation";
-  conversation(data, { at: at ?? null, actions, head, build: (id) => again(id, id), signal: mine.end.signal });
-  document.title = `${data.overview.title ?? session} – infinite-memory`;
+  draw(data, { at: at ?? null, actions, head, build: (id) => again(id, id), signal: mine.end.signal });
   mine.heard = () => {
     const fresh = live.requests.filter((one) => one.session === session && one.stamp > seen);
     if (fresh.length) note("", el("span", "", "Something new was said here. "), button("open", "Show it", () => { note(""); again(fresh[0].id ?? undefined); }));
   };
 }
 
-/** Who looks, and how to become somebody else. */
-function fillWho() {
+/** Fill the bar at the top. */
+function fillBar() {
   const children = [];
   if (who.may_name) children.push(button("open", `User: ${who.user ?? "none"}`, () => askUser()));
   else children.push(isolated("b", "", who.user));
   if (sessionStorage.getItem(TOKEN)) children.push(button("open", "Sign out", () => signOut()));
-  shell.who.replaceChildren(...children);
+  looker.replaceChildren(...children);
+  const nav = el("nav", "", ...tabs);
+  nav.setAttribute("aria-label", "Inspector");
+  shell.bar.replaceChildren(nav, looker);
 }
 
 /** A page with one field and what to do with its value. */
@@ -138,7 +149,7 @@ function signOut(problem) {
 
 /** Ask the server who looks, and show the page or what is missing. */
 async function start(tried = false) {
-  if (document.body.dataset.tokens === "needed" && !sessionStorage.getItem(TOKEN)) return askToken();
+  if (own.token && !sessionStorage.getItem(TOKEN)) return askToken();
   try {
     who = await ask("me");
   } catch (error) {
@@ -149,10 +160,16 @@ async function start(tried = false) {
   Object.assign(live, { stamp: 0, requests: [], words: null });
   shell.bar.hidden = who.must_name;
   if (who.must_name) return askUser();
-  fillWho();
+  fillBar();
   await listen();
   await route();
 }
 
-window.addEventListener("hashchange", route);
-start();
+if (own.nodes) {
+  begin("session");
+  draw(own, {});
+} else {
+  document.head.append(Object.assign(el("link"), { rel: "icon", href: ICON }));
+  window.addEventListener("hashchange", route);
+  start();
+}
