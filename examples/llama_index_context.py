@@ -1,13 +1,14 @@
 """Chat engines over documents: what is retrieved goes to the model and never into the memory.
 
-Run it from the repository: `python examples/llama_index_context.py`. It needs no network and no key. With a real
-model: `OpenAI("gpt-4o-mini")` in place of `EchoLLM()`, and your embeddings in place of `EngineEmbedding()`.
+Run it from the repository: `python examples/llama_index_context.py`. It needs no network and no key. In your
+program, the retriever is that of an index, and the model is a real one in place of `EchoLLM()`.
 """
 
-from llama_index.core import Document, VectorStoreIndex
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
+from llama_index.core.retrievers import BaseRetriever
+from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from llama_index_infinite_memory import EngineEmbedding, InfiniteChatMemoryBuffer
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer
 from llama_index_infinite_memory.testing import EchoLLM
 
 HANDBOOK = [
@@ -17,12 +18,19 @@ HANDBOOK = [
 ]
 
 
+class Handbook(BaseRetriever):
+    """Finds the sentence that shares most words with a question."""
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        words = set(query_bundle.query_str.lower().strip("?").split())
+        best = max(HANDBOOK, key=lambda text: len(words & set(text.lower().strip(".").split())))
+        return [NodeWithScore(node=TextNode(text=best), score=1.0)]
+
+
 def main() -> None:
     """Ask two engines, one after the other, about the handbook and about what was said sixty turns ago."""
-    model, embeddings = EchoLLM(), EngineEmbedding()  # static word vectors, offline
-    index = VectorStoreIndex.from_documents([Document(text=text) for text in HANDBOOK], embed_model=embeddings)
-    retriever = index.as_retriever(similarity_top_k=1)
-    buffer = InfiniteChatMemoryBuffer.from_defaults(embed_model=embeddings, token_limit=600)  # store=path keeps it
+    model, retriever = EchoLLM(), Handbook()
+    buffer = InfiniteChatMemoryBuffer.from_defaults(token_limit=600)  # store=path keeps it
 
     context = ContextChatEngine.from_defaults(retriever, llm=model, memory=buffer, system_prompt="Be brief.")
     context.chat("My customer number is 4471.")

@@ -14,7 +14,6 @@ if TYPE_CHECKING:  # the public names of a module are its `__all__`
     from llama_index_infinite_memory.buffer import *
     from llama_index_infinite_memory.chat_store import *
     from llama_index_infinite_memory.embeddings import *
-    from llama_index_infinite_memory.instrumentation import *
     from llama_index_infinite_memory.messages import *
     from llama_index_infinite_memory.serialization import *
     from llama_index_infinite_memory.settings import *
@@ -27,8 +26,7 @@ _MODULES = {
     "block": ["InfiniteMemoryBlock"],
     "buffer": ["InfiniteChatMemoryBuffer"],
     "chat_store": ["InfiniteChatStore"],
-    "embeddings": ["EngineEmbedding", "as_embedder"],
-    "instrumentation": ["MemoryDegradedEvent", "MemoryGetEvent", "MemoryPutEvent"],
+    "embeddings": ["as_embedder"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
     "serialization": ["RestoreWarning"],
     "settings": ["as_reranker", "as_summarizer"],

@@ -2,10 +2,9 @@
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence, Sized
-from contextlib import AbstractAsyncContextManager
-from datetime import UTC, date, datetime, timedelta
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import UTC, datetime, timedelta
 from functools import cache, partial, wraps
-from pathlib import Path
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -14,9 +13,10 @@ from llama_index.core.storage.chat_store.base_db import MessageStatus
 from llama_index.core.utils import get_tokenizer
 from pydantic import Field, PrivateAttr
 
-from llama_index_infinite_memory.embeddings import as_embedder
+from llama_index_infinite_memory.embeddings import EmbedModel
 from llama_index_infinite_memory.messages import from_message
-from llama_index_infinite_memory.settings import EmbedModel, as_reranker, check_tokenizer
+from llama_index_infinite_memory.open_stores import StoreLike
+from llama_index_infinite_memory.settings import check_tokenizer, engine_embedder, engine_models
 from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.arguments import instance, name_value
@@ -24,10 +24,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.template import RecallTemplate
-from shared_core.results import Hit
 from shared_core.runtime.threads import lent_async, threads_of
-from shared_core.session.forget import ForgetResult
-from shared_core.store import Store
 from shared_core.strippers import Stripper, strip, stripper_list
 
 __all__ = ["InfiniteMemoryBlock"]
@@ -57,7 +54,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
 
     Messages that match the newest user message are written, as a fenced record, where `Memory` puts the content of its
     blocks. If they do not all fit, those that match least are left out first. One block can serve any number of
-    sessions at a time, and keeps them apart. `Memory.reset` starts its session anew here, too, and `forget` erases.
+    sessions at a time, and keeps them apart. `Memory.reset` starts its session anew here, too. `use` lends the engine's
+    memory of a session, which searches and erases.
 
     Args:
         name: the block's name.
@@ -66,17 +64,16 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         accept_short_term_memory: whether flushed messages are stored.
         max_tokens: the most tokens that recalled messages may take.
         top_k: the most messages to recall; None: as many as fit.
-        store: a path, a `Store`, a `SessionPool`, or None: in memory, lost when it is closed.
+        store: a path, a `Store`, or None: in memory, lost when it is closed.
         user_id: the user whose sessions these are.
         embed_model: finds messages by meaning, as for `as_embedder`; None: as for `InfiniteMemory`.
         strippers: set apart text that only served one turn; None: `DEFAULT_STRIPPERS`.
         tokenizer_fn: counts tokens; None: LlamaIndex's own.
         template: the wording around recalled messages.
-        settings: other arguments of `InfiniteMemory`; only for a store. `reranker` may be a node postprocessor.
+        settings: other arguments of `InfiniteMemory`. `reranker` may be a node postprocessor.
 
     Raises:
-        TypeError: an argument is unknown, or `store` has settings of its own; or a `summarizer` is given, which a block
-            has no use for.
+        TypeError: an argument is unknown; or a `summarizer` is given, which a block has no use for.
         ValueError, StoreError: as for `SessionPool`.
     """
 
@@ -91,8 +88,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
     def __init__(
         self, name: str = "recalled", *, description: str | None = None, priority: int = 1,
         accept_short_term_memory: bool = True, max_tokens: int = 1000, top_k: int | None = None,
-        store: SessionPool | Store | str | Path | None = None, user_id: str | None = None,
-        embed_model: EmbedModel = None, strippers: Iterable[Stripper] | None = None,
+        store: StoreLike = None, user_id: str | None = None, embed_model: EmbedModel = None,
+        strippers: Iterable[Stripper] | None = None,
         tokenizer_fn: Callable[[str], Sized] | None = None, template: RecallTemplate = UNDATED, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__(
@@ -108,17 +105,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         self._template = template
         if settings.get("summarizer") is not None:
             raise TypeError("summarizer: a block recalls and does not summarize; InfiniteChatMemoryBuffer does both")
-        if settings.get("reranker") is not None:
-            settings["reranker"] = as_reranker(settings["reranker"])
-        embedder = "words" if embed_model == "words" else as_embedder(embed_model)
-        if not isinstance(store, SessionPool):
-            self._pool = SessionPool(store, embedder=embedder, **settings)
-            weakref.finalize(self, self._pool.close)
-        elif settings or embedder is not None:
-            names = ", ".join(sorted({*settings, *(["embed_model"] if embedder is not None else [])}))
-            raise TypeError(f"{names}: the pool given has its own settings; pass them where it is made")
-        else:
-            self._pool = store
+        self._pool = SessionPool(store, embedder=engine_embedder(embed_model), **settings | engine_models(settings))
+        weakref.finalize(self, self._pool.close)
         _hear_resets()
 
     # What Memory calls
@@ -141,7 +129,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         query = self._query(messages or [], input)
         if not query.strip():
             return ""
-        async with self._use(session_id or NO_SESSION) as memory:
+        async with self._lent(session_id or NO_SESSION) as memory:
             found = await AsyncInfiniteMemory(memory).search(query, SHORTLIST)
         # What only served an earlier turn is not recalled.
         return self._written([hit.message for hit in found if hit.source != "grounding"])
@@ -164,10 +152,10 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
             timed = self._own(message).replace(created_at=moment + timedelta(microseconds=index))
             sessions.setdefault(named if isinstance(named, str) and named else NO_SESSION, []).append(timed)
         for session, given in sessions.items():
-            async with self._use(session) as memory:
+            async with self._lent(session) as memory:
                 await AsyncInfiniteMemory(memory).add(given)
 
-    def _use(self, session_id: str) -> AbstractAsyncContextManager[InfiniteMemory]:
+    def _lent(self, session_id: str) -> AbstractAsyncContextManager[InfiniteMemory]:
         take = partial(self._pool.take, session_id, self.user_id)
         return lent_async(threads_of(self._pool.store).run, take, self._pool.give_back, InfiniteMemory.close)
 
@@ -208,37 +196,19 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
 
     # What was stored
 
-    def search(self, query: str, top_k: int = 10, *, session_id: str = NO_SESSION) -> list[Hit]:
-        """Return the messages of a session that match a query, best first, with their ids; see `InfiniteMemory.search`.
+    def use(self, session_id: str = NO_SESSION) -> AbstractContextManager[InfiniteMemory]:
+        """Lend the engine's memory of a session, for a `with` block: `search`, `forget` and all else that it can do.
 
-        The session is the `session_id` of the `Memory`.
-        """
-        with self._pool.use(session_id, self.user_id) as memory:
-            return memory.search(query, top_k)
-
-    def forget(
-        self, *, session_id: str = NO_SESSION, ids: Sequence[str] | None = None, before: date | str | None = None,
-        session: bool = False, user: bool = False, dry_run: bool = False,
-    ) -> ForgetResult:  # fmt: skip
-        """Erase flushed messages for good; `Memory` still holds them in its own table until its `reset`.
+        What it forgets, `Memory` still holds in its own table until its `reset`.
 
         Args:
             session_id: the `session_id` of the `Memory`.
-            ids: those to erase, as `search` names them.
-            before: those that were flushed before this time.
-            session: the whole session.
-            user: all sessions of the block's user.
-            dry_run: erase nothing and return what would be erased.
-
-        Raises:
-            UnknownReferenceError, ValueError: as for `InfiniteMemory.forget`.
         """
-        with self._pool.use(session_id, self.user_id) as memory:
-            return memory.forget(ids=ids, before=before, session=session, user=user, dry_run=dry_run)
+        return self._pool.use(session_id, self.user_id)
 
     def reset(self, session_id: str = NO_SESSION) -> None:
         """Start a session anew, as `Memory.reset` does; what was stored keeps a branch, such as `main-2`."""
-        with self._pool.use(session_id, self.user_id) as memory:
+        with self.use(session_id) as memory:
             memory.rewind()
 
     # End of use

@@ -1,7 +1,7 @@
 """InfiniteChatMemoryBuffer: a chat memory buffer for LlamaIndex that keeps every message."""
 
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Self, TypeVar, cast
 
@@ -13,18 +13,19 @@ from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, mo
 
 from llama_index_infinite_memory.chat_store import InfiniteChatStore
 from llama_index_infinite_memory.conversation import Conversation
-from llama_index_infinite_memory.instrumentation import report_get, report_put, traced
+from llama_index_infinite_memory.embeddings import EmbedModel
+from llama_index_infinite_memory.instrumentation import report_recall
 from llama_index_infinite_memory.messages import chat_messages
 from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
 from llama_index_infinite_memory.prompt import Input, Question, prompt_messages, prompt_steps, read_question
-from llama_index_infinite_memory.serialization import reference, restore, upstream_messages
-from llama_index_infinite_memory.settings import EmbedModel, Settings, Tokenizer
+from llama_index_infinite_memory.serialization import reference, restore
+from llama_index_infinite_memory.settings import Settings, Tokenizer
 from llama_index_infinite_memory.strippers import Stripper
 from shared_core.arguments import instance, name_value
 from shared_core.memory import InfiniteMemory
 from shared_core.plugins.calls import arun_steps, run_steps
 from shared_core.prompt.context import Context, ContextReport
-from shared_core.runtime.threads import StoreThreads, threads_of
+from shared_core.runtime.threads import threads_of
 
 __all__ = ["InfiniteChatMemoryBuffer"]
 
@@ -93,9 +94,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
             if store is not None or chat_store.user_id != self.user_id:
                 raise ValueError("chat_store: it has a store and a user_id; leave store= out, pass the same user_id")
             store = chat_store.opened
-            own = {name: value for name, value in settings.items() if value is not None}
-            settings = {**chat_store.settings.given, **own}
-        chosen = Settings.of(store=store, **settings)
+        chosen = Settings(**settings)
         if chat_history is not None:
             chat_history = chat_messages("chat_history", chat_history)
         made = Conversation(shared_store(store), session_id=self.session_id, user_id=self.user_id, settings=chosen)
@@ -139,16 +138,13 @@ class InfiniteChatMemoryBuffer(BaseMemory):
             tokenizer_fn: counts tokens; LlamaIndex's by default.
             session_id: the session's id.
             user_id: the user's id; sessions of two users are separate, even under one id.
-            store: a path (SQLite), which is opened once for all buffers of a process; a `Store`; a `SessionPool`, whose
-                settings are the defaults here; or None: in memory.
+            store: a path (SQLite), which is opened once for all buffers of a process; a `Store`; or None: in memory.
             embed_model: finds older messages by meaning: LlamaIndex's `BaseEmbedding`, a function, or an `Embedder`.
                 `Settings.embed_model` is never used. None: static word vectors, which come with this package.
             strippers: set apart text that only served one turn; None: `DEFAULT_STRIPPERS`.
             kwargs: fields of a subclass, and other arguments of `InfiniteMemory`, such as `top_k`, `min_score` or
                 `keep_grounding`. `summarizer` may be an `LLM`, and `reranker` a node postprocessor. `on_overflow` is
-                `"keep"` by default: a question that does not fit is sent all the same. `image_token_size_estimate`,
-                `audio_...`, `video_...` and `document_token_size_estimate` are what media cost, as for LlamaIndex's
-                `Memory`.
+                `"keep"` by default: a question that does not fit is sent all the same.
 
         Raises:
             ValueError: an argument is unknown or out of range.
@@ -179,11 +175,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     @property
     def chat_store(self) -> InfiniteChatStore:
         """The conversations of this store and user as a chat store, as they are on `main`; `persist` writes a file."""
-        conversation = self._conversation
-        opened = conversation.in_use()
-        if conversation.chat_store is None:
-            conversation.chat_store = InfiniteChatStore(opened, user_id=self.user_id, **conversation.settings.given)
-        return cast(InfiniteChatStore, conversation.chat_store)
+        return InfiniteChatStore(self._conversation.open_store(), user_id=self.user_id)
 
     @property
     def chat_store_key(self) -> str:
@@ -196,7 +188,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
 
     # The protocol of BaseMemory
 
-    @traced
     def get(self, input: Input = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
         """Return what a model needs for a question, within `token_limit`.
 
@@ -212,27 +203,26 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         question = self._question(input, initial_token_count)
         return self._answer(question, run_steps(prompt_steps(self._conversation, question)))
 
-    @traced
     async def aget(self, input: Input = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
         """Do what `get` does without blocking the event loop; asynchronous embeddings are awaited."""
         if type(self).get is not InfiniteChatMemoryBuffer.get:
             return await self._in_order(lambda: self.get(input, initial_token_count=initial_token_count, **kwargs))
         question = await self._in_order(self._question, input, initial_token_count)
-        context = await arun_steps(prompt_steps(self._conversation, question), self._threads.run)
-        return await self._threads.run(self._answer, question, context)
+        run = threads_of(self._conversation.store).run
+        context = await arun_steps(prompt_steps(self._conversation, question), run)
+        return await run(self._answer, question, context)
 
     def _question(self, given: Input, initial: int) -> Question:
         if initial > self.token_limit:
             raise ValueError("Initial token count exceeds token limit")
         question = read_question(self._conversation, given, self.token_limit, initial)
-        self._conversation.last = given, initial
+        self._conversation.asked = given, initial
         return question
 
     def _answer(self, question: Question, context: Context) -> list[ChatMessage]:
-        sent = prompt_messages(self._conversation, question, context)
         asked = question.message or (question.turn[0].whole if question.turn else None)
-        report_get(self.session_id, asked.content if asked is not None else None, sent, context.report)
-        return sent
+        report_recall(asked.content if asked is not None else "", context.report)
+        return prompt_messages(self._conversation, question, context)
 
     def get_all(self) -> list[ChatMessage]:
         """Return all messages of the branch, oldest first; those that nobody changed are the same objects again."""
@@ -242,20 +232,18 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """Do what `get_all` does without blocking the event loop."""
         return await self._in_order(self.get_all)
 
-    @traced
     def put(self, message: ChatMessage) -> None:
         """Store a message; it is durable on return. A reply belongs to the newest user message."""
-        self._store([message])
+        self._conversation.add([message])
 
     async def aput(self, message: ChatMessage) -> None:
         """Do what `put` does without blocking the event loop; messages are stored in the order of the calls."""
         await self._in_order(self.put, message)
 
-    @traced
     def put_messages(self, messages: Iterable[ChatMessage]) -> None:
         """Store messages in one transaction; they are durable on return."""
         if type(self).put is InfiniteChatMemoryBuffer.put:
-            self._store(chat_messages("messages", messages))
+            self._conversation.add(chat_messages("messages", messages))
             return
         for message in chat_messages("messages", messages):  # a subclass does more with each of them
             self.put(message)
@@ -264,11 +252,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """Do what `put_messages` does without blocking the event loop."""
         await self._in_order(self.put_messages, chat_messages("messages", messages))
 
-    def _store(self, messages: Sequence[ChatMessage]) -> None:
-        self._conversation.add(messages)
-        report_put(self.session_id, messages)
-
-    @traced
     def set(self, messages: Iterable[ChatMessage]) -> None:
         """Make these messages the conversation; those with which it begins already are not stored again."""
         self._conversation.replace(chat_messages("messages", messages))
@@ -277,7 +260,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """Do what `set` does without blocking the event loop."""
         await self._in_order(self.set, chat_messages("messages", messages))
 
-    @traced
     def reset(self) -> None:
         """Start an empty conversation; nothing is erased."""
         self._conversation.replace([])
@@ -286,10 +268,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """Do what `reset` does without blocking the event loop."""
         await self._in_order(self.reset)
 
-    @property
-    def _threads(self) -> StoreThreads:
-        return threads_of(self._conversation.store)
-
     async def _in_order(self, function: Callable[..., Result], *args: Any) -> Result:
         return await self._conversation.calls.run(function, *args)
 
@@ -297,7 +275,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
 
     def explain(self, input: Input = None, initial_token_count: int = 0) -> ContextReport:
         """Return the report on what `get` returns for the same arguments; without any, for those of its last call."""
-        given = (input, initial_token_count) if input is not None or initial_token_count else self._conversation.last
+        given = (input, initial_token_count) if input is not None or initial_token_count else self._conversation.asked
         return run_steps(prompt_steps(self._conversation, self._question(*given))).report
 
     def close(self) -> None:
@@ -335,9 +313,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """Return a buffer of the conversation that `to_dict` was called on, in the state that it had then.
 
         While that is its present state, both buffers share the conversation. A later message of the one that went on is
-        not seen by the other, which begins a branch. With another's `session_id` or `user_id`, it is a buffer of their
-        own conversation in the same store, and shows nothing of the other one. Data that `ChatMemoryBuffer` wrote is
-        imported, in its present form or its old one.
+        not seen by the other, which begins a branch.
 
         Args:
             data: what `to_dict` returned; not changed.
@@ -345,18 +321,19 @@ class InfiniteChatMemoryBuffer(BaseMemory):
                 hold, such as `embed_model`, or the `store`, if the file was moved.
 
         Raises:
-            ValueError: the data has no `token_limit`, or an argument is unknown.
+            ValueError: it is no such data, it is the state of another `session_id` or `user_id` than those given, or an
+                argument is unknown.
             StoreError: the conversation's file is gone, or holds another one.
 
         Warns:
             RestoreWarning: arguments are missing.
         """
-        given = {**cls.restore_arguments(data), **kwargs}
-        if "attached" in data:
-            return cls(**{**data, **given})
-        key = data.get("chat_store_key", DEFAULT_CHAT_STORE_KEY)
-        told = {"chat_history": upstream_messages(data, key), "token_limit": data.get("token_limit", -1)}
-        return cls.from_defaults(**{**told, "chat_store_key": key, **given})
+        if "attached" not in data:
+            raise ValueError(
+                "this is not what to_dict() of this class returned; of another memory, pass "
+                "from_defaults(chat_history=its_memory.get_all())"
+            )
+        return cls(**{**data, **cls.restore_arguments(data), **kwargs})
 
     @classmethod
     def restore_arguments(cls, data: Mapping[str, Any]) -> dict[str, Any]:
@@ -366,20 +343,9 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     # Copies
 
     def __reduce__(self) -> tuple[Any, ...]:
-        given = self._conversation.settings.given
-        kept = {name: given[name] for name in ("tokenizer_fn", "embed_model") if _pickles(given[name])}
+        settings = self._conversation.settings
+        kept = {name: settings.given[name] for name in settings.unwritten() if _pickles(settings.given[name])}
         return partial(type(self).from_dict, **kept), (self.to_dict(),)
-
-    def __bool__(self) -> bool:
-        return True  # engines say `memory or Memory.from_defaults()`, which must not replace an empty buffer
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether both share one conversation and have the same limit."""
-        if not isinstance(other, InfiniteChatMemoryBuffer):
-            return NotImplemented
-        return self.__dict__ == other.__dict__
-
-    __hash__ = None  # type: ignore[assignment]  # the limit may change
 
 
 def _pickles(value: Any) -> bool:
@@ -387,4 +353,4 @@ def _pickles(value: Any) -> bool:
         pickle.dumps(value)
     except Exception:  # its own `__reduce__` may raise anything, and a pickle without it can be read
         return False
-    return value is not None
+    return True

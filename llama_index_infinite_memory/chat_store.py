@@ -6,7 +6,7 @@ import uuid
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
@@ -16,9 +16,8 @@ from llama_index.core.storage.chat_store.loading import RECOGNIZED_CHAT_STORES
 from pydantic import PrivateAttr, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
 from llama_index_infinite_memory.conversation import CallQueue, Conversation
-from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
-from llama_index_infinite_memory.serialization import require_file
-from llama_index_infinite_memory.settings import Settings, written_settings
+from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, reopened_store, shared_store
+from llama_index_infinite_memory.settings import Settings
 from shared_core.errors import StoreError
 from shared_core.records import MAIN
 from shared_core.runtime.forks import Depth, fork_safe_lock
@@ -30,6 +29,9 @@ DEFAULT_PERSIST_PATH = "chat_store.json"
 
 IN_USE = 64
 """The number of conversations that stay ready to use, those used last."""
+
+SETTINGS = Settings(embed_model="words")
+"""Nothing is asked here; the buffer that asks embeds what it finds."""
 
 _stores: "weakref.WeakValueDictionary[str, InfiniteChatStore]" = weakref.WeakValueDictionary()
 
@@ -44,26 +46,22 @@ class InfiniteChatStore(BaseChatStore):
     Several chat stores, threads and processes may share a file. Close it if its store is a file.
 
     Args:
-        store: a path (SQLite), a `Store`, a `SessionPool`, or None: in memory.
+        store: a path (SQLite), a `Store`, or None: in memory.
         user_id: the user whose conversations these are.
-        settings: `embed_model`, `strippers` and other arguments of `InfiniteChatMemoryBuffer.from_defaults`.
 
     Raises:
-        ValueError: an argument is unknown or out of range.
         StoreError: the store cannot be opened.
     """
 
     user_id: str | None = None
     _name: str = PrivateAttr()
-    _settings: Settings = PrivateAttr()
     _opened: OpenStore | None = PrivateAttr(default=None)
     _conversations: "OrderedDict[str, Conversation]" = PrivateAttr(default_factory=OrderedDict)
     _lock: Any = PrivateAttr(default_factory=partial(fork_safe_lock, Depth.CHAT_STORE))
     _calls: CallQueue = PrivateAttr()
 
-    def __init__(self, store: StoreLike | OpenStore = None, *, user_id: str | None = None, **settings: Any) -> None:
+    def __init__(self, store: StoreLike | OpenStore = None, *, user_id: str | None = None) -> None:
         super().__init__(user_id=user_id)  # type: ignore[call-arg]
-        self._settings = Settings.of(store=store, **settings)
         self._opened = shared_store(store)
         self._calls = CallQueue(self._opened.store)
         self._name = uuid.uuid4().hex
@@ -172,22 +170,16 @@ class InfiniteChatStore(BaseChatStore):
             json.dump({"store": said, "class_name": "SimpleChatStore"}, file)
 
     def close(self) -> None:
-        """Save the indexes and let go of the store; closing twice is allowed."""
-        with ExitStack() as unused, self._lock:
+        """Let go of the store; closing twice is allowed."""
+        with self._lock:
             self._opened = None
-            while self._conversations:
-                unused.callback(self._conversations.popitem()[1].close)
+            self._conversations.clear()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-    @property
-    def settings(self) -> Settings:
-        """The settings of its conversations."""
-        return self._settings
 
     @property
     def opened(self) -> OpenStore:
@@ -205,7 +197,7 @@ class InfiniteChatStore(BaseChatStore):
         with self._lock:
             found = self._conversations.pop(key, None)
             if found is None:
-                found = Conversation(self.opened, session_id=key, user_id=self.user_id, settings=self._settings)
+                found = Conversation(self.opened, session_id=key, user_id=self.user_id, settings=SETTINGS)
             self._conversations[key] = found
             if len(self._conversations) > IN_USE:
                 self._conversations.popitem(last=False)  # another thread may still use it
@@ -218,44 +210,39 @@ class InfiniteChatStore(BaseChatStore):
     def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         """Return JSON data that names the store; if it has no file, with the messages of its conversations."""
         path = self.opened.path
-        data = {
-            **handler(self),
-            "attached": self._name,
-            "store": path,
-            "settings": self._settings.to_dict(),
-            "class_name": self.class_name(),
-        }
-        if path is not None:
-            return data
-        said = {}
-        for key in self.get_keys():
-            with self._used(key) as conversation:
-                said[key] = conversation.dump()
-        return {**data, "messages": said}
+        data = {**handler(self), "attached": self._name, "store": path, "class_name": self.class_name()}
+        if path is None:
+            data["messages"] = {key: self._dump(key) for key in self.get_keys()}
+        return data
+
+    def _dump(self, key: str) -> list[dict[str, Any]]:
+        with self._used(key) as conversation:
+            return conversation.dump()
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], **kwargs: Any) -> Self:
-        """Return the chat store that `to_dict` was called on, or open its store again; for another user, with theirs.
+    def from_dict(cls, data: Mapping[str, Any], *, store: StoreLike = None) -> Self:  # type: ignore[override]
+        """Return the chat store that `to_dict` was called on, or open its store again.
 
         Args:
             data: what `to_dict` returned; not changed.
-            kwargs: arguments of the constructor that JSON cannot hold, or the `store`, if the file was moved.
+            store: the store, if the file was moved.
 
         Raises:
+            ValueError: it is the chat store of another user.
             StoreError: its file is gone or cannot be opened.
         """
-        found = _stores.get(str(data.get("attached")))
-        given = {"store": data.get("store"), "user_id": data.get("user_id")}
-        given |= {**written_settings(data.get("settings") or {}), **kwargs}
-        same_owner = given["user_id"] == (found.user_id if found is not None else data.get("user_id"))
-        if isinstance(found, cls) and found._opened is not None and same_owner:
+        found = _stores.get(data["attached"])
+        if isinstance(found, cls) and found._opened is not None:
+            if found.user_id != data["user_id"]:
+                raise ValueError(f"this is the chat store of user {found.user_id!r}, not of {data['user_id']!r}")
             return found
-        require_file(given["store"], may_be_new=bool(data.get("messages")))
-        made = cls(**given)
-        for key, messages in (data.get("messages") or {}).items() if same_owner else ():
+        messages = data.get("messages") or {}
+        opened = reopened_store(store or data["store"], may_be_new=bool(messages))
+        made = cls(opened, user_id=data["user_id"])
+        for key, said in messages.items():
             with made._used(key) as conversation:
                 if conversation.head is None:
-                    conversation.rebuild(messages)
+                    conversation.rebuild(said)
         return made
 
     def __copy__(self) -> Self:

@@ -1,7 +1,6 @@
 """The blocks of a message: as JSON data around its text, in which no text is stored twice, and what they cost."""
 
 import base64
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from enum import Enum
@@ -11,66 +10,11 @@ from typing import Any, TypeVar
 
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import TextBlock
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
-from llama_index.core.storage.docstore.utils import doc_to_json, json_to_doc
 from pydantic import AnyUrl, BaseModel
 
 from shared_core.doors.interop.content import references, text_slice, text_tokens, unpack_blocks
 from shared_core.doors.interop.values import Encode, UnstorableError, ValueCodec
-from shared_core.formats.parts import LOW_IMAGE_TOKENS
-from shared_core.messages import Grounding, GroundingItem
-
-
-def _encode_bytes(value: bytes | bytearray, _: Encode) -> Any:
-    # Pictures come as base64 text, which needs no second encoding.
-    return {"$ascii": value.decode("ascii")} if value.isascii() else {"$bytes": base64.b64encode(value).decode()}
-
-
-def _encode_model(value: BaseModel, encode: Encode) -> Any:
-    # The model's own dump may run serializers that fail on some versions of pydantic.
-    return encode({**vars(value), **(value.model_extra or {})})
-
-
-CODEC = ValueCodec(
-    [
-        (NodeWithScore, lambda value, encode: {"$scored": [encode(value.node), encode(value.score)]}),
-        (BaseNode, lambda value, encode: {"$node": encode(doc_to_json(value))}),
-        (Enum, lambda value, encode: encode(value.value)),
-        (Mapping, lambda value, encode: encode(dict(value))),
-        ((set, frozenset), lambda value, encode: {"$set": [encode(item) for item in value]}),
-        ((bytes, bytearray), _encode_bytes),
-        (date, lambda value, _: {"$time" if isinstance(value, datetime) else "$date": value.isoformat()}),
-        (Path, lambda value, _: {"$path": str(value)}),
-        (AnyUrl, lambda value, _: {"$url": str(value)}),
-        (BaseModel, _encode_model),
-    ],
-    {"$scored": lambda pair: NodeWithScore(node=pair[0], score=pair[1]), "$node": json_to_doc},
-)
-"""Encodes the values of message fields as JSON data: besides what every `ValueCodec` does, nodes, sets, bytes, dates,
-paths and URLs. Another pydantic object becomes a mapping and an enumeration its value, which are not equal to what they
-were."""
-
-GROUNDING = "grounding"
-"""The key of `additional_kwargs` under which retrieved passages stand."""
-
-
-def grounding_of(value: Any) -> Grounding | None:
-    """Return the grounding that a text, or a list of texts and nodes, best first, stands for; None if it is none."""
-    given = [value] if isinstance(value, str) else value
-    if not isinstance(given, list | tuple) or not all(isinstance(one, str | BaseNode | NodeWithScore) for one in given):
-        return None
-    items = tuple(map(_item, given))
-    return Grounding(items=items) if any(item.text for item in items) else None
-
-
-def _item(value: str | BaseNode | NodeWithScore) -> GroundingItem:
-    if isinstance(value, str):
-        return GroundingItem(text=value)
-    score = value.score if isinstance(value, NodeWithScore) else None
-    node = value.node if isinstance(value, NodeWithScore) else value
-    usable = score is not None and math.isfinite(score)
-    return GroundingItem(text=node.get_content(MetadataMode.LLM), score=score if usable else None)
-
+from shared_core.formats.parts import AUDIO_TOKENS, FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS, VIDEO_TOKENS
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -78,21 +22,14 @@ SEPARATOR = "\n"
 """What `ChatMessage.content` puts between the texts of its blocks."""
 
 _CLASSES: dict[str, type[BaseModel]] = {
-    known.model_fields["block_type"].default: known
-    for known in vars(types).values()
+    name: known
+    for name, known in vars(types).items()
     if isinstance(known, type) and issubclass(known, BaseModel) and "block_type" in known.model_fields
-}
-"""Block type -> the class of such blocks, in this version of LlamaIndex."""
+} | {"CacheControl": types.CacheControl}
+"""The classes of blocks, and of what stands in them, in this version of LlamaIndex, by their names."""
 
-_STREAM_FIELDS = {"image": "image", "audio": "audio", "video": "video", "document": "data"}
-"""Block type -> its field that may hold a stream."""
-
-MEDIA_TOKENS: Mapping[str, int] = {"image": 256, "audio": 256, "video": 256, "document": 2048}
-"""Block type -> what a block costs in tokens unless the buffer is told otherwise; the estimates of LlamaIndex's
-`Memory`."""
-
-MEDIA_ARGUMENTS = {kind: f"{kind}_token_size_estimate" for kind in MEDIA_TOKENS}
-"""Block type -> the argument of a buffer, and of `Memory`, that sets another estimate."""
+_MEDIA_TOKENS = {"image": IMAGE_TOKENS, "audio": AUDIO_TOKENS, "video": VIDEO_TOKENS, "document": FILE_TOKENS}
+"""Block type -> what a block costs in tokens."""
 
 
 def constructed(model: type[Model], fields: dict[str, Any]) -> Model:
@@ -113,7 +50,63 @@ def bare_text(text: str) -> TextBlock:
     return constructed(TextBlock, {"block_type": "text", "text": text})
 
 
-# Packing
+# As JSON data
+
+
+def _encode_bytes(value: bytes | bytearray, _: Encode) -> Any:
+    # Pictures come as base64 text, which needs no second encoding.
+    return {"$ascii": value.decode("ascii")} if value.isascii() else {"$bytes": base64.b64encode(value).decode()}
+
+
+def _encode_model(value: BaseModel, encode: Encode) -> Any:
+    # The model's own dump may run serializers that fail on some versions of pydantic.
+    fields = {**vars(value), **(value.model_extra or {})}
+    streams = {name: _read(stream) for name, stream in fields.items() if isinstance(stream, IOBase)}
+    if streams:  # the block holds what it makes of bytes
+        fields = vars(type(value)(**(fields | streams)))
+    kind = _known(value)
+    return encode(fields) if kind is None else {"$block": [kind, encode(fields)]}
+
+
+def _known(value: object) -> str | None:
+    """Return the name of the known class that a block is of; None if there is none."""
+    return next((kind.__name__ for kind in type(value).__mro__ if _CLASSES.get(kind.__name__) is kind), None)
+
+
+def _read(stream: Any) -> bytes:
+    """Return all that a stream holds; its position is restored."""
+    try:
+        position = stream.tell()
+        stream.seek(0)
+        content: bytes = stream.read()
+        stream.seek(position)
+    except (OSError, ValueError) as error:
+        raise UnstorableError(f"its stream cannot be read: {error}") from error
+    return content
+
+
+def _decode_block(pair: Sequence[Any]) -> Any:
+    """Return a block as it was; its constructor would look for its file, and read its bytes again."""
+    kind = _CLASSES.get(pair[0])
+    return bare_text("") if kind is None else kind.model_construct(**pair[1])  # None: written with a newer LlamaIndex
+
+
+CODEC = ValueCodec(
+    [
+        (Enum, lambda value, encode: encode(value.value)),
+        (Mapping, lambda value, encode: encode(dict(value))),
+        ((set, frozenset), lambda value, encode: {"$set": [encode(item) for item in value]}),
+        ((bytes, bytearray), _encode_bytes),
+        (date, lambda value, _: {"$time" if isinstance(value, datetime) else "$date": value.isoformat()}),
+        (Path, lambda value, _: {"$path": str(value)}),
+        (AnyUrl, lambda value, _: {"$url": str(value)}),
+        (BaseModel, _encode_model),
+    ],
+    {"$block": _decode_block},
+)
+"""Encodes the values of message fields as JSON data: besides what every `ValueCodec` does, blocks, sets, bytes, dates,
+paths and URLs. Another pydantic object becomes a mapping and an enumeration its value, which are not equal to what they
+were."""
 
 
 def pack(blocks: Iterable[Any], lost: list[str]) -> list[Any]:
@@ -129,106 +122,45 @@ def pack(blocks: Iterable[Any], lost: list[str]) -> list[Any]:
             packed.append(reference)
             continue
         try:
-            packed.append(_packed(block))
+            if _known(block) is None:
+                raise UnstorableError(f"{type(block).__name__} is not a known kind of block")
+            packed.append(CODEC.encode(block))
         except UnstorableError as error:
             lost.append(f"blocks[{index}] ({error})")
     return packed
 
 
-def _packed(block: Any) -> Any:
-    kind = getattr(block, "block_type", None)
-    if not isinstance(block, BaseModel) or kind not in _CLASSES:
-        raise UnstorableError(f"{type(block).__name__} is not a known kind of block")
-    fields = {name: _field(kind, name, value) for name, value in vars(block).items()}
-    return fields | {"block_type": kind}
-
-
-def _field(kind: str, name: str, value: Any) -> Any:
-    if _STREAM_FIELDS.get(kind) == name and isinstance(value, IOBase):
-        return CODEC.encode(_read(kind, name, value))
-    if isinstance(value, BaseModel):
-        return _packed(value) if hasattr(value, "block_type") else CODEC.encode(value)
-    if kind == "citable" and name == "content":
-        return [_packed(inner) for inner in value]
-    return CODEC.encode(value)
-
-
-def _read(kind: str, name: str, stream: Any) -> bytes | None:
-    """Return what a stream holds, as a block that was given it as bytes holds it; the stream's position is restored."""
-    try:
-        position = stream.tell()
-        stream.seek(0)
-        content = stream.read()
-        stream.seek(position)
-    except (OSError, ValueError) as error:
-        raise UnstorableError(f"its stream cannot be read: {error}") from error
-    held: bytes | None = vars(_CLASSES[kind](**{name: content}))[name]
-    return held
-
-
-# Unpacking
-
-
 def unpack(text: str, blocks: Sequence[Any], mark: Sequence[int]) -> list[Any]:
     """Return the blocks that `pack` was given; for a text that has changed since see `unpack_blocks`."""
-
-    def restored(block: Any) -> Any:
-        return bare_text(text_slice(text, block["$text"])) if "$text" in block else _block(block)
-
     return unpack_blocks(
-        text, blocks, mark, text_block=bare_text, block=restored,
-        is_text=lambda block: "$text" in block or block["block_type"] == "text",
+        text, blocks, mark, text_block=bare_text,
+        block=lambda data: CODEC.decode(data, lambda _, place: bare_text(text_slice(text, place))),
+        is_text=lambda data: "$text" in data or data["$block"][0] == TextBlock.__name__,
     )  # fmt: skip
-
-
-def _block(data: Any) -> Any:
-    """Return a block as it was; its constructor would look for its file, and read its bytes again."""
-    kind = data["block_type"]
-    if kind not in _CLASSES:  # written with a newer LlamaIndex
-        return bare_text("")
-    fields = {name: _value(kind, name, value) for name, value in data.items()}
-    return _CLASSES[kind].model_construct(**fields)
-
-
-def _value(kind: str, name: str, value: Any) -> Any:
-    if isinstance(value, dict) and "block_type" in value:
-        return _block(value)
-    if kind == "citable" and name == "content":
-        return [_block(inner) for inner in value]
-    if kind == "cache" and name == "cache_control":
-        return types.CacheControl.model_construct(**CODEC.decode(value))
-    return CODEC.decode(value)
 
 
 # Cost
 
 
-def blocks_tokens(blocks: Iterable[Any], media: Mapping[str, int] = MEDIA_TOKENS) -> int:
+def blocks_tokens(blocks: Iterable[Any]) -> int:
     """Return the tokens of the blocks that are neither text nor tool calls.
 
     Thinking counts with the number that its provider gave, else by its text; citations count by their text.
-
-    Args:
-        blocks: the blocks.
-        media: block type -> what such a block costs.
     """
-    return sum(_block_tokens(block, media) for block in blocks)
+    return sum(map(_block_tokens, blocks))
 
 
-def _block_tokens(block: Any, media: Mapping[str, int]) -> int:
+def _block_tokens(block: Any) -> int:
     kind = getattr(block, "block_type", "")
-    if kind == "image" and getattr(block, "detail", None) == "low":
-        return min(LOW_IMAGE_TOKENS, media[kind])
-    if kind in media:
-        return media[kind]
+    if kind in _MEDIA_TOKENS:
+        return LOW_IMAGE_TOKENS if getattr(block, "detail", None) == "low" and kind == "image" else _MEDIA_TOKENS[kind]
     if kind == "thinking":
         return int(block.num_tokens or text_tokens(block.content or ""))
-    if kind == "citable":
-        return text_tokens(block.title + block.source) + sum(_inner_tokens(inner, media) for inner in block.content)
-    if kind == "citation":
-        return text_tokens(block.title + block.source) + _inner_tokens(block.cited_content, media)
+    if kind in ("citable", "citation"):
+        inner = block.content if kind == "citable" else [block.cited_content]
+        return text_tokens(block.title + block.source) + sum(map(_inner_tokens, inner))
     return 0  # texts and tool calls are counted with the message
 
 
-def _inner_tokens(block: Any, media: Mapping[str, int]) -> int:
-    return text_tokens(block.text) if block.block_type == "text" else _block_tokens(block, media)
+def _inner_tokens(block: Any) -> int:
+    return text_tokens(block.text) if block.block_type == "text" else _block_tokens(block)

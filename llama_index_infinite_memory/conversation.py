@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
-from llama_index.core.schema import QueryBundle
 
 from llama_index_infinite_memory.messages import from_message, is_bare, read_message, same, to_message
 from llama_index_infinite_memory.open_stores import OpenStore
@@ -16,7 +15,6 @@ from llama_index_infinite_memory.settings import Settings
 from shared_core.errors import StoreError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
-from shared_core.prompt.context import Context
 from shared_core.records import MAIN, SessionState
 from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.runtime.threads import threads_of
@@ -92,14 +90,14 @@ class Line:
             self._built[index] = to_message(stored.whole)
         return same(vars(self._built[index]), vars(given))  # pydantic's own comparison is slower
 
-    def shared(self, given: Sequence[ChatMessage], media: Mapping[str, int]) -> int:
+    def shared(self, given: Sequence[ChatMessage]) -> int:
         """Return with how many of the given messages the line begins."""
         for index, (stored, one) in enumerate(zip(self.messages, given, strict=False)):
-            if not self._holds(index, stored, one, media):
+            if not self._holds(index, stored, one):
                 return index
         return min(len(self.messages), len(given))
 
-    def _holds(self, index: int, stored: Message, given: ChatMessage, media: Mapping[str, int]) -> bool:
+    def _holds(self, index: int, stored: Message, given: ChatMessage) -> bool:
         """Return whether a message is a stored one, perhaps as another program wrote it, or as its mere text."""
         if not isinstance(given, ChatMessage):
             return False
@@ -111,7 +109,7 @@ class Line:
             return False
         rich = stored.tool_calls or any(block.block_type not in ("text", "thinking") for block in shown.blocks)
         mere_text = given.content and not given.additional_kwargs and all(map(_is_text, given.blocks))
-        return bool(mere_text and not rich) or content_of(read_message(given, media)[0]) == content_of(stored)
+        return bool(mere_text and not rich) or content_of(read_message(given)[0]) == content_of(stored)
 
 
 def _is_text_of(given: ChatMessage, stored: Message) -> bool:
@@ -162,6 +160,9 @@ class Lines:
 
 _lines = Lines()
 
+in_use: "weakref.WeakValueDictionary[str, Conversation]" = weakref.WeakValueDictionary()
+"""The conversations of this process, by their keys."""
+
 
 class Conversation:
     """A conversation in use, which any number of buffers share.
@@ -171,42 +172,33 @@ class Conversation:
         session_id: the session's id.
         user_id: the user's id.
         settings: how messages are counted and recalled.
-        key: the name by which other buffers find it; None: a new one.
 
     Attributes:
-        owner: the session's id and the user's, as they were given.
+        key: the name by which `in_use` finds it.
+        session_id: the session's id, as it was given.
+        user_id: the user's id, as it was given.
+        opened: where it is stored; None: it is closed.
         store: the store.
-        path: of the store, absolute, if it is a file.
-        in_memory: whether the messages are lost when nobody uses them.
-        chat_store: the view of the store that a buffer has handed out; None: there is none.
-        source: what a copy of it is made from; kept at least as long as the conversation.
         lock: held while stored messages change.
         calls: the calls of coroutines that change messages.
         engine: the memory.
-        built: the newest prompt, and what it was built for.
-        last: the newest question, and the tokens that were sent besides.
+        asked: the newest question, and the tokens that were sent besides.
     """
 
-    def __init__(
-        self, opened: OpenStore, *, session_id: str, user_id: str | None, settings: Settings, key: str | None = None
-    ) -> None:  # fmt: skip
-        self.key = key or uuid.uuid4().hex
-        self.owner = session_id, user_id
+    def __init__(self, opened: OpenStore, *, session_id: str, user_id: str | None, settings: Settings) -> None:
+        self.key = uuid.uuid4().hex
+        self.session_id, self.user_id = session_id, user_id
         self.opened: OpenStore | None = opened
-        self.store, self.path, self.in_memory = opened.store, opened.path, opened.in_memory
+        self.store = opened.store
         self.settings = settings
         self.lock = fork_safe_lock(Depth.CONVERSATION)
         self.calls = CallQueue(self.store)
-        self.source: object = None
-        self.chat_store: Any = None
-        self.last: tuple[str | ChatMessage | QueryBundle | None, int] = (None, 0)
-        self.built: tuple[Any, Context] | None = None
+        self.engine = InfiniteMemory(self.store, session_id=session_id, user_id=user_id, **settings.arguments())
+        self.asked: tuple[Any, int] = (None, 0)
         self._live: tuple[str, ChatMessage] | None = None
-        self.engine, self._release = opened.memory(session_id, user_id, settings)
-        if self.engine.branch != MAIN:  # a pool's memory stands where its last user left it
-            self.engine.checkout(MAIN)
+        in_use[self.key] = self
 
-    def in_use(self) -> OpenStore:
+    def open_store(self) -> OpenStore:
         """Return the open store.
 
         Raises:
@@ -223,7 +215,7 @@ class Conversation:
         Raises:
             StoreError: the conversation is closed.
         """
-        self.in_use()
+        self.open_store()
         branch = self.engine.branch
         if branch not in (None, MAIN) and branch not in {known.name for known in self.engine.branches()}:
             self.engine.checkout(MAIN)
@@ -242,13 +234,9 @@ class Conversation:
 
     # Storing
 
-    def stored_form(self, message: ChatMessage) -> Message:
-        """Return a message as the engine takes it."""
-        return from_message(message, self.settings.media)
-
     def add(self, messages: Iterable[ChatMessage]) -> None:
         """Store messages at the end, in one transaction."""
-        converted = [self.stored_form(message) for message in messages]
+        converted = [*map(from_message, messages)]
         with self.lock:
             self._add(converted)
 
@@ -261,8 +249,8 @@ class Conversation:
         given = list(messages)
         with self.lock:
             line = self._line()
-            stored, count = line.messages, line.shared(given, self.settings.media)
-            converted = [self.stored_form(message) for message in given[count:]]
+            stored, count = line.messages, line.shared(given)
+            converted = [*map(from_message, given[count:])]
             if count == len(stored):
                 self._add(converted)
                 return
@@ -271,7 +259,7 @@ class Conversation:
                 if aside is not None:
                     undo.callback(self.memory.delete_branch, aside)
                     undo.callback(self.memory.reset, aside)
-                converted = [*map(self.stored_form, given[kept:count]), *converted]
+                converted = [*map(from_message, given[kept:count]), *converted]
                 self._add(converted)
                 undo.pop_all()
             if aside is not None and _says_again(converted, stored[kept:]):
@@ -300,10 +288,7 @@ class Conversation:
 
     def rebuild(self, messages: Iterable[Mapping[str, Any]]) -> None:
         """Store what `dump` returned for a conversation that is gone."""
-        said = [Message.model_validate(message).replace(turn_id=None) for message in messages]
-        if said and self.opened is not None:
-            self.memory.add(said)
-            self.opened.rebuilt = True
+        self._add([Message.model_validate(message).replace(turn_id=None) for message in messages])
 
     # Reading
 
@@ -362,10 +347,15 @@ class Conversation:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Conversation":
         """Return a conversation that has the same messages, and goes on as a branch of its own."""
         with self.lock:
-            session_id, user_id = self.owner
-            made = Conversation(self.in_use(), session_id=session_id, user_id=user_id, settings=self.settings)
+            made = self.another()
             made.go_back_to(self.head)
             return made
+
+    def another(self) -> "Conversation":
+        """Return another conversation of the same session, on its main branch."""
+        return Conversation(
+            self.open_store(), session_id=self.session_id, user_id=self.user_id, settings=self.settings
+        )  # fmt: skip
 
     def close(self) -> None:
         """Save the index, and let go of the store; closing twice is allowed."""
@@ -374,11 +364,9 @@ class Conversation:
                 return
             _lines.take(self)
             try:
-                self._release()
+                self.engine.close()
             finally:
                 self.opened = None
-        if self.chat_store is not None:
-            self.chat_store.close()
 
 
 def _says_again(given: Iterable[Message], stored: Iterable[Message]) -> bool:

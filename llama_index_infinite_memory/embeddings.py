@@ -1,20 +1,18 @@
-"""LlamaIndex's embeddings as embedders for the engine, and the engine's embedders as LlamaIndex's embeddings."""
+"""LlamaIndex's embeddings as embedders for the engine."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
-from pydantic import PrivateAttr
 
-from shared_core.errors import require
 from shared_core.plugins.base import Embedder
-from shared_core.plugins.embedders import STATIC, CallableEmbedder
+from shared_core.plugins.embedders import CallableEmbedder
 from shared_core.plugins.embedders import as_embedder as as_own_embedder
 
-__all__ = ["EngineEmbedding", "as_embedder"]
+__all__ = ["as_embedder"]
 
 Rows = list[list[float]]
 Function = Callable[[list[str]], Rows] | Callable[[list[str]], Awaitable[Rows]]
+EmbedModel = Embedder | BaseEmbedding | Function | str | None
 
 NO_MODEL = "unknown"
 """The default of `BaseEmbedding.model_name`."""
@@ -22,13 +20,8 @@ NO_MODEL = "unknown"
 LOCAL = "local:"
 """LlamaIndex's prefix for the name of a local model."""
 
-BATCH = 256
-"""The number of texts that go to one of the engine's embedders at once."""
 
-
-def as_embedder(
-    embed_model: Embedder | BaseEmbedding | Function | str | None, *, name: str | None = None
-) -> Embedder | None:
+def as_embedder(embed_model: EmbedModel, *, name: str | None = None) -> Embedder | None:
     """Return an embedder for `InfiniteMemory(embedder=...)`; `Settings.embed_model` is never used.
 
     Stored messages are embedded with `get_text_embedding_batch` and questions with `get_query_embedding`; asynchronous
@@ -54,8 +47,6 @@ def as_embedder(
         if embed_model == "default":
             raise ValueError('embed_model="default" is OpenAI\'s for LlamaIndex: pass the object, or "static"')
         return as_own_embedder(embed_model.removeprefix(LOCAL))
-    if isinstance(embed_model, EngineEmbedding) and name is None:
-        return embed_model.embedder
     if isinstance(embed_model, BaseEmbedding):
         return _of_embedding(embed_model, name)
     if isinstance(embed_model, type) or not callable(embed_model):
@@ -91,59 +82,3 @@ def _name_of_method(function: object) -> str | None:
     """Return a name for the method of a model; None for any other function."""
     owner = getattr(function, "__self__", None)
     return f"{_name_of_model(owner)}.{getattr(function, '__name__', '')}" if isinstance(owner, BaseEmbedding) else None
-
-
-class EngineEmbedding(BaseEmbedding):
-    """One of the engine's embedders for LlamaIndex's indexes and retrievers; by default the static one: offline.
-
-    Args:
-        embedder: an `Embedder`, `"static"`, or the name or folder of a sentence-transformers model; None: the model
-            that `model_name` names, else the static one.
-        fields: the arguments of `BaseEmbedding`; `embed_batch_size` is 256 by default.
-
-    Raises:
-        MissingExtraError: a package that it needs is not installed.
-    """
-
-    _embedder: Embedder = PrivateAttr()
-
-    def __init__(self, embedder: Embedder | str | None = None, **fields: Any) -> None:
-        named = fields.pop("model_name", None)
-        chosen = as_own_embedder(embedder or (named if named != STATIC.name else None))
-        if chosen is None:
-            require("wordllama", "pip install wordllama, or, where it has no wheel, pass another embedder")
-        assert chosen is not None
-        super().__init__(model_name=chosen.fingerprint.name, **{"embed_batch_size": BATCH, **fields})
-        self._embedder = chosen
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return the name under which LlamaIndex serializes it."""
-        return "EngineEmbedding"
-
-    @property
-    def embedder(self) -> Embedder:
-        """The engine's embedder."""
-        return self._embedder
-
-    def _get_query_embedding(self, query: str) -> list[float]:
-        return _numbers(self._embedder.embed_query(query))
-
-    async def _aget_query_embedding(self, query: str) -> list[float]:
-        return _numbers(await self._embedder.aembed_query(query))
-
-    def _get_text_embedding(self, text: str) -> list[float]:
-        return self._get_text_embeddings([text])[0]
-
-    async def _aget_text_embedding(self, text: str) -> list[float]:
-        return (await self._aget_text_embeddings([text]))[0]
-
-    def _get_text_embeddings(self, texts: list[str]) -> Rows:
-        return [_numbers(row) for row in self._embedder.embed_documents(texts)]
-
-    async def _aget_text_embeddings(self, texts: list[str]) -> Rows:
-        return [_numbers(row) for row in await self._embedder.aembed_documents(texts)]
-
-
-def _numbers(row: Any) -> list[float]:
-    return [float(number) for number in row]

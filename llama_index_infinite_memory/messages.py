@@ -1,37 +1,32 @@
 """LlamaIndex's chat messages as the engine's, and back without loss."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from llama_index.core.base.llms import types
-from llama_index.core.base.llms.types import ChatMessage, MessageRole
+from llama_index.core.base.llms.types import ChatMessage, MessageRole, ToolCallBlock
+from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
-from llama_index_infinite_memory.content import (
-    CODEC,
-    GROUNDING,
-    MEDIA_TOKENS,
-    bare_text,
-    blocks_tokens,
-    constructed,
-    grounding_of,
-    pack,
-    unpack,
-)
+from llama_index_infinite_memory.content import CODEC, bare_text, blocks_tokens, constructed, pack, unpack
 from llama_index_infinite_memory.strippers import EXECUTED
 from shared_core.display import shown
 from shared_core.doors.interop.content import arguments_object, arguments_text, function_call_id, legacy_call, text_mark
 from shared_core.doors.interop.values import UnstorableError, UnstorableWarning
 from shared_core.errors import warn
 from shared_core.formats.fields import Role
-from shared_core.messages import Message, Payload, ToolCall
+from shared_core.messages import Grounding, GroundingItem, Message, Payload, ToolCall
 
 __all__ = ["UnstorableWarning", "from_message", "to_message"]
 
 FORMAT = "llama-index/1"
 """The format of the payload: those fields of the message, by name, that do not follow from the engine's message.
 
-"$text" is the `text_mark` of the text that "blocks" refer to.
+"$text" is the `text_mark` of the text that "blocks" refer to. "grounding" tells whether
+the grounding was given as one text.
 """
+
+GROUNDING = "grounding"
+"""The key of `additional_kwargs` under which retrieved passages stand."""
 
 _ROLE_OF: dict[str, Role] = {
     "system": "system",
@@ -46,23 +41,19 @@ _ROLE_OF: dict[str, Role] = {
 _LLAMA_INDEX_ROLES = {role: MessageRole(role) for role in ("system", "user", "assistant", "tool")}
 
 
-def from_message(message: ChatMessage, media: Mapping[str, int] = MEDIA_TOKENS) -> Message:
+def from_message(message: ChatMessage) -> Message:
     """Convert a LlamaIndex message for the engine; `to_message` restores an equal one.
 
     The texts of its blocks, a line each, become the `content`. Pictures and the like cost fixed figures, thinking costs
     what its text does. In a user message, `additional_kwargs["grounding"]` becomes `grounding`: a text, or a list of
-    texts and nodes, best first. A system message is pinned: it is always sent, where it was put. Other objects in
-    `additional_kwargs` are restored as mappings of the same content. What JSON cannot express is left out with an
-    `UnstorableWarning`: a block, or one entry of `additional_kwargs`.
-
-    Args:
-        message: the message.
-        media: block type -> what such a block costs in tokens.
+    texts and nodes, best first, which are restored as their texts. A system message is pinned: it is always sent, where
+    it was put. Other objects in `additional_kwargs` are restored as mappings of the same content. What JSON cannot
+    express is left out with an `UnstorableWarning`: a block, or one entry of `additional_kwargs`.
 
     Raises:
         TypeError: it is not a `ChatMessage`.
     """
-    read, lost = read_message(message, media)
+    read, lost = read_message(message)
     if lost:
         warn(f"{type(message).__name__}: stored without {', '.join(lost)}", UnstorableWarning)
     return read
@@ -76,13 +67,8 @@ def chat_messages(name: str, messages: Any) -> list[ChatMessage]:
     return list(messages)
 
 
-def read_message(message: ChatMessage, media: Mapping[str, int] = MEDIA_TOKENS) -> tuple[Message, tuple[str, ...]]:
-    """Return what `from_message` returns, and descriptions of what is left out, without a warning.
-
-    Args:
-        message: the message.
-        media: block type -> what such a block costs in tokens.
-    """
+def read_message(message: ChatMessage) -> tuple[Message, tuple[str, ...]]:
+    """Return what `from_message` returns, and descriptions of what is left out, without a warning."""
     if not isinstance(message, ChatMessage):
         raise TypeError(f"expected a ChatMessage, not {repr(message)[:80]}")
     role, kwargs = MessageRole(message.role).value, message.additional_kwargs
@@ -96,8 +82,8 @@ def read_message(message: ChatMessage, media: Mapping[str, int] = MEDIA_TOKENS) 
         tool_calls=engine_calls(message) if _ROLE_OF[role] == "assistant" else (),
         tool_call_id=_answered(role, kwargs),
         pinned=_ROLE_OF[role] == "system",
-        grounding=grounding_of(kwargs.get(GROUNDING)) if role == "user" else None,
-        media_tokens=blocks_tokens(message.blocks, media),
+        grounding=_grounding(kwargs.get(GROUNDING)) if role == "user" else None,
+        media_tokens=blocks_tokens(message.blocks),
     )
     lost: list[str] = []
     data = _rest(message, converted, lost)
@@ -111,11 +97,7 @@ def _rest(message: ChatMessage, converted: Message, lost: list[str]) -> dict[str
     data: dict[str, Any] = {}
     bare, kwargs = _bare(converted), dict(message.additional_kwargs)
     if converted.grounding is not None:
-        texts = {item.text: {"$item": index} for index, item in enumerate(converted.grounding.items)}
-        try:
-            data[GROUNDING] = CODEC.encode(kwargs.pop(GROUNDING), texts)
-        except UnstorableError as error:
-            lost.append(f"what else is in additional_kwargs[{GROUNDING!r}] ({error})")
+        data[GROUNDING] = isinstance(kwargs.pop(GROUNDING), str)
     if message.role != bare.role:
         data["role"] = MessageRole(message.role).value
     if not same(message.blocks, bare.blocks):
@@ -157,6 +139,24 @@ def _answered(role: str, kwargs: Mapping[str, Any]) -> str | None:
     return named if _ROLE_OF[role] == "tool" else None
 
 
+def _grounding(value: Any) -> Grounding | None:
+    """Return the grounding that a text, or a list of texts and nodes, best first, stands for; None if it is none."""
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list | tuple) or not all(isinstance(one, str | BaseNode | NodeWithScore) for one in given):
+        return None
+    items = tuple(map(_item, given))
+    return Grounding(items=items) if any(item.text for item in items) else None
+
+
+def _item(value: str | BaseNode | NodeWithScore) -> GroundingItem:
+    if isinstance(value, str):
+        return GroundingItem(text=value)
+    score = value.score if isinstance(value, NodeWithScore) else None
+    node = value.node if isinstance(value, NodeWithScore) else value
+    usable = score is not None and math.isfinite(score)
+    return GroundingItem(text=node.get_content(MetadataMode.LLM), score=score if usable else None)
+
+
 def to_message(message: Message) -> ChatMessage:
     """Convert a message of the engine to LlamaIndex's.
 
@@ -177,7 +177,7 @@ def to_message(message: Message) -> ChatMessage:
         built.additional_kwargs = CODEC.decode(data["additional_kwargs"])
     if message.grounding is not None and GROUNDING in data:
         texts = [item.text for item in message.grounding.items]
-        built.additional_kwargs[GROUNDING] = CODEC.decode(data[GROUNDING], lambda _, index: texts[index])
+        built.additional_kwargs[GROUNDING] = texts[0] if data[GROUNDING] else texts
     return built
 
 
@@ -200,9 +200,7 @@ def _bare(message: Message) -> ChatMessage:
     if message.tool_call_id is not None:
         kwargs["tool_call_id"] = message.tool_call_id
     if message.tool_calls:
-        calls, entries = call_blocks(message.tool_calls)
-        blocks, kwargs = ([*blocks, *calls] if message.content else calls), kwargs | entries
-        blocks = blocks or [bare_text("")]
+        blocks = [*(blocks if message.content else []), *map(_block, message.tool_calls)]
     role = _LLAMA_INDEX_ROLES[message.role]
     return constructed(ChatMessage, {"role": role, "additional_kwargs": kwargs, "blocks": blocks})
 
@@ -228,20 +226,10 @@ def engine_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
     return tuple(calls)
 
 
-def call_blocks(calls: Iterable[ToolCall]) -> tuple[list[Any], dict[str, Any]]:
-    """Return calls as LlamaIndex writes them: blocks or, in versions without such blocks, `additional_kwargs`."""
-    given = list(calls)
-    block = getattr(types, "ToolCallBlock", None)
-    if block is not None:
-        return [
-            block(tool_call_id=call.id or None, tool_name=call.name, tool_kwargs=_tool_kwargs(call.arguments))
-            for call in given
-        ], {}
-    entries = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in given
-    ]
-    return [], {"tool_calls": entries} if entries else {}
+def _block(call: ToolCall) -> ToolCallBlock:
+    found = arguments_object(call.arguments)
+    given = call.arguments if found is None else found
+    return ToolCallBlock(tool_call_id=call.id or None, tool_name=call.name, tool_kwargs=given)
 
 
 def _from_block(block: Any) -> ToolCall:
@@ -270,8 +258,3 @@ def _fields(value: Any) -> Mapping[str, Any]:
 
 def _first(fields: Mapping[str, Any], *names: str) -> Any:
     return next((fields[name] for name in names if fields.get(name) is not None), None)
-
-
-def _tool_kwargs(arguments: str) -> dict[str, Any] | str:
-    found = arguments_object(arguments)
-    return arguments if found is None else found

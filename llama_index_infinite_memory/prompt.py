@@ -1,7 +1,7 @@
 """What a buffer asks the engine for a question, and the engine's prompt as LlamaIndex's messages."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.schema import QueryBundle
@@ -68,7 +68,7 @@ def _newest_turn(memory: InfiniteMemory) -> list[Message]:
 
 def _new_question(conversation: Conversation, given: Input, turn: Sequence[Message]) -> Message | None:
     if isinstance(given, ChatMessage):
-        message = read_message(given, conversation.settings.media)[0]
+        message = read_message(given)[0]
     else:
         message = Message.user((given.query_str if isinstance(given, QueryBundle) else given) or "")
     text = message.content
@@ -93,24 +93,15 @@ def _written(conversation: Conversation, stored: Message) -> int:
 def prompt_steps(conversation: Conversation, question: Question) -> Steps[Context]:
     """Return the steps to the engine's prompt for a question, which `run_steps` and `arun_steps` take.
 
-    In a tool loop, every round asks for the same prompt, so the newest one is kept, unless the next one may be better,
-    because more will be embedded by then.
-
     Raises:
         BudgetError: system messages do not fit, and `on_overflow` is not `"keep"`.
     """
-    state = _state(conversation, question)
-    if state is not None and conversation.built is not None and conversation.built[0] == state:
-        return conversation.built[1]
     try:
-        built = yield from _engine_steps(conversation, question, question.limit)
+        return (yield from _engine_steps(conversation, question, question.limit))
     except BudgetError as error:
-        if isinstance(error, MessageTooLargeError) or conversation.settings.others.get("on_overflow", "keep") != "keep":
+        if isinstance(error, MessageTooLargeError) or conversation.settings.given.get("on_overflow", "keep") != "keep":
             raise
-        built = yield from _engine_steps(conversation, question, error.needed + question.reserve)
-    if state is not None and not built.report.pending and not built.report.degraded:
-        conversation.built = state, built
-    return built
+        return (yield from _engine_steps(conversation, question, error.needed + question.reserve))
 
 
 def _engine_steps(conversation: Conversation, question: Question, max_tokens: int) -> Steps[Context]:
@@ -118,14 +109,6 @@ def _engine_steps(conversation: Conversation, question: Question, max_tokens: in
         question.message, system=None, tools=None, max_tokens=max_tokens, reserve_tokens=question.reserve,
         include_question=question.message is None,
     )  # fmt: skip
-
-
-def _state(conversation: Conversation, question: Question) -> Any:
-    """Return what a prompt depends on; None if that is not known: other sessions, or no branch is checked out."""
-    session, branch = conversation.session, conversation.engine.branch
-    if session is None or branch is None or conversation.settings.others.get("scope") == "user":
-        return None
-    return question.message, question.limit - question.reserve, branch, conversation.store.state(session, branch)
 
 
 def prompt_messages(conversation: Conversation, question: Question, context: Context) -> list[ChatMessage]:

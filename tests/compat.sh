@@ -56,5 +56,5 @@ bare
 adapter langchain langchain-newest 'langchain>=1.2,<2' 'langgraph-checkpoint-sqlite>=3' 'langchain-tests>=1.1.9,<1.2'
 adapter langchain langchain-oldest langchain==1.2.0 langchain-core==1.2.1 langgraph==1.0.2 langgraph-prebuilt==1.0.2 \
     'langgraph-checkpoint-sqlite<4'
-adapter llama-index llama-index-newest 'llama-index-core>=0.14,<0.15' 'pydantic>=2.14'
-adapter llama-index llama-index-oldest llama-index-core==0.14.0 'pydantic<2.12'
+adapter llama-index llama-index-newest 'llama-index-core>=0.14.5,<0.15' 'pydantic>=2.14'
+adapter llama-index llama-index-oldest llama-index-core==0.14.5 'pydantic<2.12'

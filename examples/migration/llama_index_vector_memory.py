@@ -9,7 +9,7 @@ Run it from the repository: `python examples/migration/llama_index_vector_memory
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import ChatMemoryBuffer, SimpleComposableMemory
 
-from llama_index_infinite_memory import EngineEmbedding, InfiniteChatMemoryBuffer
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer
 
 
 def turn(question: str, answer: str) -> list[ChatMessage]:
@@ -19,11 +19,7 @@ def turn(question: str, answer: str) -> list[ChatMessage]:
 
 def main() -> None:
     """Store a fact and a hundred other turns, and ask for it: alone, and as a part of what there is already."""
-    with InfiniteChatMemoryBuffer.from_defaults(
-        embed_model=EngineEmbedding(),  # in your program, the one that you have
-        token_limit=500,
-        top_k=2,
-    ) as memory:
+    with InfiniteChatMemoryBuffer.from_defaults(token_limit=500, top_k=2) as memory:  # embed_model= takes yours
         memory.put_messages(turn("My favourite town is Lisbon.", "Noted."))
         for day in range(100):
             memory.put_messages(turn(f"Day {day}: it rained.", "A day like others."))

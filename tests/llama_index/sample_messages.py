@@ -1,4 +1,4 @@
-"""One LlamaIndex message of every kind that the installed version knows, and random ones."""
+"""One LlamaIndex message of every kind, and random ones."""
 
 from datetime import UTC, date, datetime
 from io import BytesIO
@@ -17,6 +17,9 @@ from llama_index.core.base.llms.types import (
     DocumentBlock,
     ImageBlock,
     TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    VideoBlock,
 )
 
 from tests.support.strategies import storable_texts
@@ -31,29 +34,9 @@ def part(message: ChatMessage, place: int) -> Any:
     return message.blocks[place]
 
 
-NEWER: list[ChatMessage] = []
-"""Of kinds that the oldest LlamaIndex does not know."""
-
-if hasattr(types, "VideoBlock"):
-    NEWER.append(ChatMessage(role="user", blocks=[types.VideoBlock(url="https://example.org/film.mp4", fps=2)]))
-    NEWER.append(ChatMessage(role="user", blocks=[types.VideoBlock(video=b"\0\1\2film", detail="low")]))
-if hasattr(types, "ThinkingBlock"):
-    thought = types.ThinkingBlock(
-        content="Hm, two tools.", additional_information={"signature": "c2ln", "raw": b"\xff"}
-    )
-    NEWER.append(ChatMessage(role="assistant", blocks=[thought, TextBlock(text="Yes.")]))
-    NEWER.append(ChatMessage(role="assistant", blocks=[types.ThinkingBlock(num_tokens=90)]))
-if hasattr(types, "ToolCallBlock"):
-    call = types.ToolCallBlock(tool_call_id="call-1", tool_name="weather", tool_kwargs={"city": "Köln", "days": 2.5})
-    raw = types.ToolCallBlock(tool_name="clock", tool_kwargs='{"zone": ')
-    NEWER.append(ChatMessage(role="assistant", blocks=[call]))
-    NEWER.append(ChatMessage(role="assistant", blocks=[TextBlock(text="Let me look."), call, raw]))
-    NEWER.append(ChatMessage(role="assistant", blocks=[call, TextBlock(text="and then"), raw]))
-    NEWER.append(
-        ChatMessage(
-            role="assistant", blocks=[call], additional_kwargs={"tool_calls": [{"id": "call-1", "name": "weather"}]}
-        )
-    )
+THOUGHT = ThinkingBlock(content="Hm, two tools.", additional_information={"signature": "c2ln", "raw": b"\xff"})
+CALL = ToolCallBlock(tool_call_id="call-1", tool_name="weather", tool_kwargs={"city": "Köln", "days": 2.5})
+RAW = ToolCallBlock(tool_name="clock", tool_kwargs='{"zone": ')
 
 EVERY: list[ChatMessage] = [
     ChatMessage(role="system", content="Be brief."),
@@ -99,7 +82,16 @@ EVERY: list[ChatMessage] = [
         "nan": float("inf"), "by number": {1: "one"}, "$odd": {"$text": [0, 1]}, "text": "x"}),
     ChatMessage(role="user", content="q", additional_kwargs={"$one": 1}),
     ChatMessage(role="user", content="q", additional_kwargs={"name": "", "tool_call_id": 7}),
-    *NEWER,
+    ChatMessage(role="user", blocks=[VideoBlock(url="https://example.org/film.mp4", fps=2)]),
+    ChatMessage(role="user", blocks=[VideoBlock(video=b"\0\1\2film", detail="low")]),
+    ChatMessage(role="assistant", blocks=[THOUGHT, TextBlock(text="Yes.")]),
+    ChatMessage(role="assistant", blocks=[ThinkingBlock(num_tokens=90)]),
+    ChatMessage(role="assistant", blocks=[CALL]),
+    ChatMessage(role="assistant", blocks=[TextBlock(text="Let me look."), CALL, RAW]),
+    ChatMessage(role="assistant", blocks=[CALL, TextBlock(text="and then"), RAW]),
+    ChatMessage(
+        role="assistant", blocks=[CALL], additional_kwargs={"tool_calls": [{"id": "call-1", "name": "weather"}]}
+    ),
 ]  # fmt: skip
 
 WITH_A_STREAM = ChatMessage(role="user", blocks=[TextBlock(text="What?"), ImageBlock(image=PNG)])

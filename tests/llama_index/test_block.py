@@ -55,7 +55,7 @@ def test_what_was_put_is_recalled(made: Make) -> None:
     asyncio.run(block.aput([*fact("Ana", "ladder", "cellar"), *fact("Tom", "anchor", "boathouse")]))
     assert asked(block, "Where is the ladder?") == "user: Ana keeps the ladder in the cellar"
     assert asked(block, "What is the capital of Peru?") == ""
-    two = made(store=block._pool, top_k=2)
+    two = made(store=block._pool.store, top_k=2)
     assert asked(two, "Is the anchor in the boathouse, and the ladder in the cellar?") == (
         "user: Ana keeps the ladder in the cellar | user: Tom keeps the anchor in the boathouse"
     )
@@ -80,9 +80,9 @@ def test_the_room_is_kept_and_the_best_come_first(made: Make) -> None:
     found = "user: Ana keeps the ladder in the cellar"  # eight words
     asyncio.run(block.aput([user("the ladder " * 20), *fact("Ana", "ladder", "cellar")]))
     assert asked(block, "the ladder") == found  # the other is passed over
-    assert asked(made(store=block._pool, max_tokens=7), "the ladder") == ""
-    assert asked(made(store=block._pool, top_k=0), "the ladder") == ""
-    everything = asked(made(store=block._pool, top_k=None), "the ladder")
+    assert asked(made(store=block._pool.store, max_tokens=7), "the ladder") == ""
+    assert asked(made(store=block._pool.store, top_k=0), "the ladder") == ""
+    everything = asked(made(store=block._pool.store, top_k=None), "the ladder")
     assert everything.startswith("user: the ladder the ladder")
     assert found in everything
 
@@ -122,9 +122,10 @@ def test_a_memory_whose_reader_is_cancelled_is_not_lent_again() -> None:
         assert pool._idle == []
 
     waits = asyncio.Event()
-    with SessionPool(embedder=Endless()) as pool:
-        block = InfiniteMemoryBlock(store=pool)
-        asyncio.run(cancel())
+    block = InfiniteMemoryBlock(embed_model=Endless())
+    pool = block._pool
+    asyncio.run(cancel())
+    block.close()
 
 
 # Sessions
@@ -214,20 +215,20 @@ def test_what_was_flushed_is_erased(made: Make, tmp_path: Path) -> None:
     block = made(store=tmp_path / "flushed.db", user_id="ana")
     for session in ("1", "2"):
         asyncio.run(block.aput([*fact("Ana", "ladder", "cellar"), *fact("Tom", "anchor", "boat")], session_id=session))
-    found = block.search("ladder", session_id="1")[0]
-    assert found.message.content == "Ana keeps the ladder in the cellar"
-    assert block.forget(session_id="1", ids=[found.message.id or ""]).ids == (found.message.id,)
+    with block.use("1") as memory:
+        found = memory.search("ladder")[0]
+        assert found.message.content == "Ana keeps the ladder in the cellar"
+        assert memory.forget(ids=[found.message.id or ""]).ids == (found.message.id,)
     assert asked(block, QUESTION, session_id="1") == ""
     assert "cellar" in asked(block, QUESTION, session_id="2")
     assert "boat" in asked(block, "Where is the anchor?", session_id="1")
     block.reset("1")
-    assert len(block.forget(session_id="1", session=True).ids) == 3  # what a reset put aside as well
-    assert len(block.forget(user=True, dry_run=True).ids) == len(block.forget(user=True).ids) == 4
+    with block.use("1") as memory:
+        assert len(memory.forget(session=True).ids) == 3  # what a reset put aside as well
+        assert len(memory.forget(user=True).ids) == 4
     assert asked(block, QUESTION, session_id="2") == ""
     block.close()
     assert b"cellar" not in (tmp_path / "flushed.db").read_bytes()
-    with pytest.raises(ValueError, match="exactly one of"):
-        made().forget()
 
 
 # Arguments and life
@@ -246,7 +247,5 @@ def test_what_is_wrong_is_said_at_once(made: Make) -> None:
         made(max_tokens=0)
     with pytest.raises(ValueError, match="recall"):
         made(recall="best")
-    pool = SessionPool()
-    with pytest.raises(TypeError, match="embed_model, min_score"):
-        made(store=pool, embed_model=HashingEmbedder(), min_score=0.5)
-    pool.close()
+    with SessionPool() as pool, pytest.raises(TypeError, match="a Store, or None"):
+        made(store=pool)

@@ -5,6 +5,7 @@ import copy
 import json
 import pickle
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteChatStore
 from llama_index_infinite_memory import chat_store as chat_store_module
-from shared_core import SessionPool, SQLiteStore, StoreError
+from shared_core import SQLiteStore, StoreError
 from tests.llama_index.sample_messages import EVERY
-from tests.llama_index.test_buffer import HASHING, TALK, called, ours, result, texts, user
+from tests.llama_index.test_buffer import TALK, called, ours, result, texts, user
 
 pytestmark = [  # what upstream's agents do
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
@@ -48,12 +49,11 @@ def test_what_another_chat_store_holds_is_imported_once(tmp_path: Path) -> None:
 
 
 def test_ours_holds_the_conversation_of_a_buffer(tmp_path: Path) -> None:
-    with InfiniteChatStore(tmp_path / "a.db", user_id="u", top_k=3) as store:
+    with InfiniteChatStore(tmp_path / "a.db", user_id="u") as store:
         memory = ours(TALK[:2], chat_store=store, chat_store_key="dora", user_id="u")
         assert store.get_messages("dora") == TALK[:2]
         store.add_message("dora", user("more"))
         assert texts(memory.get_all()) == [*texts(TALK[:2]), "more"]
-        assert memory.to_dict()["settings"]["top_k"] == 3
         with pytest.raises(ValueError, match="pass the same user_id"):
             ours(chat_store=store, chat_store_key="dora")
 
@@ -63,10 +63,10 @@ def test_the_chat_store_of_a_buffer_writes_what_a_simple_one_reads(place: str, t
     path = str(tmp_path / "folder" / "chats.json")
     with ours(TALK[:2], store=tmp_path / "a.db" if place == "file" else None, session_id="dora") as memory:
         there = memory.chat_store
-        assert there is memory.chat_store
         assert there.get_messages(memory.chat_store_key) == TALK[:2]
         there.add_message("other", user("hi"))
         there.persist(path)
+        there.close()
     with pytest.raises(StoreError, match="closed"):
         there.get_keys()
     with pytest.raises(StoreError, match="closed"):
@@ -79,13 +79,12 @@ def test_the_chat_store_of_a_buffer_writes_what_a_simple_one_reads(place: str, t
 # Ours, for LlamaIndex's memories
 
 
-@pytest.fixture(params=["memory", "file", "pool"])
+@pytest.fixture(params=["memory", "file", "store"])
 def chat_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[InfiniteChatStore]:
-    pool = SessionPool(tmp_path / "pool.db") if request.param == "pool" else None
-    with InfiniteChatStore(tmp_path / "a.db" if request.param == "file" else pool, embed_model=HASHING) as store:
-        yield store
-    if pool is not None:
-        pool.close()
+    with ExitStack() as opened:
+        given = opened.enter_context(closing(SQLiteStore(tmp_path / "b.db"))) if request.param == "store" else None
+        path = tmp_path / "a.db" if request.param == "file" else None
+        yield opened.enter_context(InfiniteChatStore(given or path))
 
 
 steps = st.one_of(
@@ -111,7 +110,7 @@ TWICE = [ChatMessage(role="system", content="be brief")] * 2
 @given(st.lists(st.tuples(st.sampled_from("ab"), steps), max_size=10))
 def test_it_holds_what_a_simple_chat_store_holds(history: list[tuple[str, tuple[Any, ...]]]) -> None:
     theirs = SimpleChatStore()
-    with InfiniteChatStore(embed_model=HASHING) as store:
+    with InfiniteChatStore() as store:
         for key, step in history:
             found, expected = applied(store, key, step), applied(theirs, key, step)
             assert found == (expected or None)
@@ -168,36 +167,22 @@ def test_what_a_chat_memory_buffer_keeps_in_it_is_recalled_by_ours(tmp_path: Pat
 
 def test_copies_and_json_lead_back_to_it(tmp_path: Path) -> None:
     for place in (None, tmp_path / "a.db"):
-        with InfiniteChatStore(place, user_id="u", top_k=3) as store:
+        with InfiniteChatStore(place, user_id="u") as store:
             store.set_messages("k", [user("q"), called("a"), result("12", "a")])
             data = json.loads(store.to_json())
             assert data["class_name"] == "InfiniteChatStore"
             for other in (copy.deepcopy(store), pickle.loads(pickle.dumps(store)), InfiniteChatStore.from_dict(data)):
                 assert other is store
+            with pytest.raises(ValueError, match="chat store of user 'u', not of 'bob'"):
+                InfiniteChatStore.from_dict({**data, "user_id": "bob"})
             held = store.get_messages("k")
         with pytest.raises(StoreError, match="is closed"):
             store.get_messages("k")
         with InfiniteChatStore.from_dict(data) as again:
             assert (again.get_messages("k"), again.user_id) == (held, "u")
-            assert again.model_dump()["settings"] == {"top_k": 3}
     (tmp_path / "a.db").unlink()
     with pytest.raises(StoreError, match=r"a\.db' is gone"):
         InfiniteChatStore.from_dict(data)
-    with pytest.raises(ValueError, match="Unexpected kwargs"):
-        InfiniteChatStore(nothing=1)
-
-
-def test_the_dump_of_one_user_shows_another_nothing(tmp_path: Path) -> None:
-    for place in (None, tmp_path / "a.db"):
-        with InfiniteChatStore(place, user_id="alice") as store:
-            store.add_message("k", user("my PIN is 1234"))
-            data = store.to_dict()
-            with InfiniteChatStore.from_dict(data, user_id="bob") as other:
-                assert (other.user_id, other.get_keys(), other.get_messages("k")) == ("bob", [], [])
-        with InfiniteChatStore.from_dict(data, user_id="bob") as other:
-            assert (other.get_keys(), other.get_messages("k")) == ([], [])
-        with InfiniteChatStore.from_dict(data) as again:
-            assert again.get_messages("k") == [user("my PIN is 1234")]
 
 
 def test_many_keys_share_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,23 +1,17 @@
-"""Embeddings as LlamaIndex users give them, and the engine's embedders where LlamaIndex wants embeddings."""
+"""Embeddings as LlamaIndex users give them."""
 
 import asyncio
 import functools
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
-from llama_index.core import VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.embeddings import MockEmbedding
-from llama_index.core.schema import TextNode
 from pydantic import PrivateAttr
 
-from llama_index_infinite_memory.embeddings import EngineEmbedding, as_embedder
+from llama_index_infinite_memory.embeddings import as_embedder
 from shared_core import Embedder
-from shared_core.plugins.base import Fingerprint
-from shared_core.plugins.embedders import StaticEmbedder
-from shared_core.testing import HashingEmbedder
 
 
 class Recorded(BaseEmbedding):
@@ -109,42 +103,3 @@ def test_what_else_is_taken_and_refused() -> None:
     for value in wrong:
         with pytest.raises(TypeError, match="embed_model"):
             as_embedder(value)
-
-
-# The other way
-
-
-class Counting(HashingEmbedder):
-    """Questions differ from texts."""
-
-    fingerprint = Fingerprint("counting", HashingEmbedder().fingerprint.dimension)
-
-    def embed_query(self, text: str) -> Any:
-        return -super().embed_query(text)
-
-
-def test_the_engines_embedders_serve_as_embeddings() -> None:
-    own = Counting()
-    model = EngineEmbedding(own)
-    texts = ["sea", "land"]
-    expected = own.embed_documents(texts).tolist()
-    asked = [-number for number in expected[0]]
-    assert model.get_text_embedding_batch(texts) == asyncio.run(model.aget_text_embedding_batch(texts)) == expected
-    assert model.get_text_embedding("sea") == asyncio.run(model.aget_text_embedding("sea")) == expected[0]
-    assert model.get_query_embedding("sea") == asyncio.run(model.aget_query_embedding("sea")) == asked
-    assert (model.model_name, model.embed_batch_size) == ("counting", 256)
-    assert as_embedder(model) is own, "there and back"
-    assert made(model, name="mine").fingerprint.name == "mine"
-
-
-def test_the_static_one_needs_no_network_and_can_be_written_down() -> None:
-    pytest.importorskip("wordllama", exc_type=ImportError, reason="no wheel for this system")
-    model = EngineEmbedding(embed_batch_size=3)
-    again = EngineEmbedding.from_dict(model.to_dict())
-    thawed = pickle.loads(pickle.dumps(model))
-    for other in (model, again, thawed):
-        assert other.embed_batch_size == 3
-        assert other.get_text_embedding("sea") == StaticEmbedder().embed_documents(["sea"])[0].tolist()
-    index = VectorStoreIndex([TextNode(text="The ferry leaves at nine."), TextNode(text="Soup.")], embed_model=model)
-    (hit,) = index.as_retriever(similarity_top_k=1).retrieve("When does the boat leave?")
-    assert hit.text == "The ferry leaves at nine."

@@ -54,7 +54,6 @@ PAGE = [
     "Dora, Ladder Street 5 1\n",
     "True False\n",
     "['dora'] [ChatMessage(",
-    "The ferry leaves at nine.\n",
 ]
 
 

@@ -13,7 +13,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.memory import Memory
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteMemoryBlock, to_message
-from shared_core.pool import SessionPool
+from shared_core import SessionPool, SQLiteStore
 from tests.llama_index.dict_chat_store import DictStore
 from tests.llama_index.scripted_llm import said, user
 
@@ -50,20 +50,21 @@ def talk(store: Any, owner: Owner) -> None:
         assert markers(buffer.get_all()) == [(owner, number) for number in range(2 * TURNS)]
 
 
-@pytest.mark.parametrize("shared", ["path", "pool"])
+@pytest.mark.parametrize("shared", ["path", "store"])
 def test_each_buffer_on_one_store_is_shown_its_own_conversation(shared: str, tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
-    pool = SessionPool(path) if shared == "pool" else None
+    store = SQLiteStore(path) if shared == "store" else None
     with ThreadPoolExecutor(SESSIONS) as threads:
-        list(threads.map(lambda owner: talk(pool or path, owner), OWNERS))
-    if pool is not None:
+        list(threads.map(lambda owner: talk(store or path, owner), OWNERS))
+    if store is not None:
+        store.close()
+    with SessionPool(path) as pool:
         held = [
             (user_id, info.session_id)
             for user_id in sorted({one for one, _ in OWNERS})
             for info in pool.sessions(user_id)
         ]
         assert sorted(held) == sorted(OWNERS)
-        pool.close()
 
 
 def test_one_block_serves_many_memories(tmp_path: Path) -> None:

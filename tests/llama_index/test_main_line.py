@@ -16,7 +16,7 @@ from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
 from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore
 from tests.llama_index.scripted_llm import Talker, called, how_many
-from tests.llama_index.test_buffer import HASHING, TALK, assistant, branches, ours, texts, user
+from tests.llama_index.test_buffer import TALK, assistant, branches, ours, texts, user
 
 pytestmark = [  # what upstream's agents do
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
@@ -82,24 +82,16 @@ def test_other_sessions_recall_what_stands_and_not_what_was_cleared() -> None:
 # A front end that sends the whole history each time
 
 
-def test_a_pool_serves_any_number_of_buffers(tmp_path: Path) -> None:
-    with SessionPool(tmp_path / "a.db", embedder=HASHING, top_k=1) as pool:
+def test_a_buffer_for_each_request_goes_on_and_stands_on_main(tmp_path: Path) -> None:
+    with closing(SQLiteStore(tmp_path / "a.db")) as store:
         for turn in range(3):
             for number in range(12):
-                with Buffer.from_defaults(store=pool, session_id=f"s{number}", token_limit=100) as memory:
-                    assert len(memory.get_all()) == turn
+                with ours(store=store, session_id=f"s{number}", token_limit=100) as memory:
+                    assert (len(memory.get_all()), memory.memory.branch) == (turn, "main")
                     memory.put(user(f"turn {turn}"))
-                    engine = memory.memory
-        assert memory._conversation.settings.others == {"top_k": 1}
-        assert memory._conversation.settings.embed_model is HASHING
-        with Buffer.from_defaults(store=pool, session_id="s11", token_limit=50) as again:
-            assert again.memory is engine, "it is ready to use, with all that it has read"
-            assert (len(again.get_all()), again.memory.max_tokens) == (3, 50)
-            again.memory.checkout(again.memory.search("turn 0")[0].message.id or "")
-        with Buffer.from_defaults(store=pool, session_id="s11") as once_more:
-            assert once_more.memory.branch == "main"
-        with Buffer.from_defaults(store=pool, session_id="s11", top_k=2) as another:
-            assert another.memory is not engine
+                    memory.memory.checkout(memory.memory.search("turn 0")[0].message.id or "")
+    with SessionPool(tmp_path / "a.db") as pool, pytest.raises(TypeError, match="a Store, or None"):
+        Buffer.from_defaults(store=pool)  # type: ignore[arg-type]
     with InfiniteMemory(tmp_path / "a.db", session_id="s7") as core:
         assert len(list(core.messages())) == 3
 

@@ -17,7 +17,7 @@ from llama_index_infinite_memory import InfiniteChatMemoryBuffer, UnstorableWarn
 from llama_index_infinite_memory.content import blocks_tokens
 from llama_index_infinite_memory.messages import FORMAT, read_message
 from shared_core import Grounding, Message, ToolCall
-from shared_core.formats.parts import LOW_IMAGE_TOKENS
+from shared_core.formats.parts import FILE_TOKENS, IMAGE_TOKENS, LOW_IMAGE_TOKENS
 from shared_core.messages import Payload
 from tests.llama_index.sample_messages import EVERY, PNG, WITH_A_STREAM, messages, part
 
@@ -139,16 +139,15 @@ def test_calls_that_are_no_calls_are_only_kept() -> None:
 def test_media_is_counted() -> None:
     picture, low = ImageBlock(image=PNG), ImageBlock(url="https://e.org/a.png", detail="low")
     assert from_message(ChatMessage(blocks=[TextBlock(text="x"), picture, low])).media_tokens == (
-        256 + LOW_IMAGE_TOKENS
+        IMAGE_TOKENS + LOW_IMAGE_TOKENS
     )
     counted = {part(message, -1).block_type: blocks_tokens(message.blocks) for message in EVERY if message.blocks}
-    assert counted["document"] == 2 * 2048
+    assert counted["document"] == 2 * FILE_TOKENS
     assert counted["citation"] == 1 + 2
-    assert counted["citable"] == 1 + 2 + 256
+    assert counted["citable"] == 1 + 2 + IMAGE_TOKENS
     assert counted["cache"] == 0
-    if hasattr(types, "ThinkingBlock"):
-        assert blocks_tokens([types.ThinkingBlock(num_tokens=90)]) == 90
-        assert blocks_tokens([types.ThinkingBlock(content="x" * 30)]) == 10
+    assert blocks_tokens([types.ThinkingBlock(num_tokens=90)]) == 90
+    assert blocks_tokens([types.ThinkingBlock(content="x" * 30)]) == 10
     assert blocks_tokens([object()]) == 0
 
 
@@ -160,11 +159,8 @@ def test_tool_calls_of_others_are_what_llama_index_knows() -> None:
     built = to_message(Message.assistant("look", tool_calls=calls))
     assert from_message(built).tool_calls == calls
     assert built.content == "look"
-    if hasattr(types, "ToolCallBlock"):
-        assert built.blocks[1] == types.ToolCallBlock(tool_call_id="c", tool_name="f", tool_kwargs={"a": 1})
-        assert part(built, 2).tool_kwargs == "[1"
-    else:
-        assert built.additional_kwargs["tool_calls"][0]["function"] == {"name": "f", "arguments": '{"a":1}'}
+    assert built.blocks[1] == types.ToolCallBlock(tool_call_id="c", tool_name="f", tool_kwargs={"a": 1})
+    assert part(built, 2).tool_kwargs == "[1"
 
 
 def test_what_was_put_before_a_text_is_a_block_of_its_own() -> None:
@@ -179,7 +175,7 @@ def test_what_was_put_before_a_text_is_a_block_of_its_own() -> None:
 
 
 def test_a_block_of_a_newer_version_is_left_out() -> None:
-    data = {"blocks": [{"$text": [-2, 0]}, {"block_type": "hologram", "x": 1}], "$text": [2, 3633523372]}
+    data = {"blocks": [{"$text": [-2, 0]}, {"$block": ["HologramBlock", {"x": 1}]}], "$text": [2, 3633523372]}
     built = to_message(Message.user("hi", payload=Payload(format=FORMAT, data=data)))
     assert built.content in ("hi", "hi\n")
 
@@ -220,7 +216,7 @@ def passages() -> list[Any]:
     return [NodeWithScore(node=page, score=0.75), plain, "Ask Ana.", NodeWithScore(node=plain, score=None)]
 
 
-def test_nodes_are_grounding_and_come_back_equal(tmp_path: Path) -> None:
+def test_nodes_are_grounding_and_come_back_as_their_texts(tmp_path: Path) -> None:
     asked = ChatMessage(role="user", content="How long?", additional_kwargs={"grounding": passages(), "sent": 1})
     read = from_message(asked)
     assert read.grounding is not None
@@ -228,15 +224,19 @@ def test_nodes_are_grounding_and_come_back_equal(tmp_path: Path) -> None:
         ("file_name: terms.md\n\nRefunds take five days.", 0.75), ("Vouchers expire.", None), ("Ask Ana.", None),
         ("Vouchers expire.", None),
     ]  # fmt: skip
-    assert to_message(read) == asked
+    passages_read = [item.text for item in read.grounding.items]
+    back = ChatMessage(role="user", content="How long?", additional_kwargs={"grounding": passages_read, "sent": 1})
+    assert to_message(read) == back
+    one = ChatMessage(role="user", content="How long?", additional_kwargs={"grounding": "Ask Ana."})
+    assert to_message(from_message(one)) == one
     assert "Vouchers" not in json.dumps(read.payload and read.payload.data)
     with InfiniteChatMemoryBuffer.from_defaults(store=tmp_path / "a.db") as memory:
         memory.put(asked)
     with InfiniteChatMemoryBuffer.from_defaults(store=tmp_path / "a.db") as memory:
-        assert memory.get_all() == [asked]
+        assert memory.get_all() == [back]
         (sent,) = memory.get()
         assert sent.content == "\n\n".join([*(item.text for item in read.grounding.items), "How long?"])
         assert sent.additional_kwargs == {"sent": 1}  # APIs refuse keys that they do not know
         memory.put_messages([ChatMessage(role="assistant", content="Five days."), ChatMessage(content="And vouchers?")])
         assert [message.content for message in memory.get()] == ["How long?", "Five days.", "And vouchers?"]
-        assert to_message(memory.memory.search("refunds terms")[0].message) == asked
+        assert to_message(memory.memory.search("refunds terms")[0].message) == back

@@ -86,8 +86,8 @@ def test_buffers_and_blocks_pass_it_on() -> None:
         buffer.get(QUESTION)
         assert buffer.explain().degraded == ()
     assert postprocessor.seen
-    assert Settings.of(reranker=postprocessor).unwritten() == ["reranker"]
-    assert Settings.of(reranker="org/model").to_dict()["reranker"] == "org/model"
+    assert Settings(reranker=postprocessor).unwritten() == ["reranker"]
+    assert Settings(reranker="org/model").to_dict()["reranker"] == "org/model"
 
     async def recalled() -> str:
         block = InfiniteMemoryBlock(reranker=postprocessor, embed_model="words")
