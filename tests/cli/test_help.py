@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from shared_core import InfiniteMemory, Message
 from shared_core.doors.cli.command import app, run
 from shared_core.doors.cli.command_list import COMMANDS
 from tests.support.documents import ROOT
@@ -93,56 +92,3 @@ def test_help_imports_next_to_nothing(line: str, most: int, without: set[str]) -
 def test_a_shell_is_given_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["completion", shell]) == 0
     assert "_INFINITE_MEMORY_COMPLETE" in capsys.readouterr().out
-
-
-def test_names_are_completed_from_the_store_that_the_line_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    for session in ("ana", "ben"):
-        with InfiniteMemory("mine.db", session_id=session) as memory:
-            memory.add(Message.user("one"))
-            memory.fork(f"debug-{session}")
-            memory.tag("decided")
-    ana = ["--store", "mine.db", "--session", "ana"]
-    assert offered(["merge", *ana], "") == ["main", "debug-ana", "decided"]
-    assert offered(["merge", *ana], "d") == ["debug-ana", "decided"]
-    assert offered([*ana, "log"], "", "branch") == ["main", "debug-ana"]
-    assert offered(["log", "--store", "mine.db"], "", "session") == ["ana", "ben"]
-    assert offered(["log"], "", "session") == []
-    monkeypatch.setenv("INFINITE_MEMORY_STORE", "mine.db")
-    assert offered(["log"], "b", "session") == ["ben"]
-    Path("bad.db").write_text("no database")
-    assert offered(["log", "--store", "bad.db"], "", "session") == []
-
-
-def offered(args: list[str], incomplete: str, parameter: str = "source") -> list[str]:
-    """What is offered for a parameter of the command that a line of arguments names."""
-    root = GROUP.make_context("infinite-memory", list(args), resilient_parsing=True)
-    name, command, rest = GROUP.resolve_command(root, [*root._protected_args, *root.args])
-    context = command.make_context(name, rest, parent=root, resilient_parsing=True)
-    (found,) = (one for one in command.params if one.name == parameter)
-    return [item.value for item in found.shell_complete(context, incomplete)]
-
-
-# Commands of other packages
-
-
-def test_a_command_of_another_package_is_listed_whether_or_not_it_can_be_used(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = here / "other-1.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
-    (folder / "entry_points.txt").write_text(
-        "[infinite_memory.commands]\nshout = other_package:shout\nwhisper = package_that_is_missing:whisper\n"
-    )
-    (here / "other_package.py").write_text(
-        'def shout(word: str) -> None:\n    """Print a word."""\n    print(word.upper())\n'
-    )
-    monkeypatch.syspath_prepend(here)
-    assert run(["--help"]) == 0
-    listed = capsys.readouterr().out
-    assert re.search(r"^  shout +Print a word\.$", listed, flags=re.MULTILINE)
-    assert re.search(r"^  whisper +Not available: No module named 'package_that_is", listed, flags=re.MULTILINE)
-    assert run(["shout", "hey"]) == 0
-    assert capsys.readouterr().out == "HEY\n"
-    assert run(["whisper"]) == 2
-    assert capsys.readouterr().err == "infinite-memory: No module named 'package_that_is_missing'\n"

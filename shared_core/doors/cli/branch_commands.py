@@ -7,7 +7,7 @@ import typer
 
 from shared_core.display import counted, on_one_line, printable, printable_name
 from shared_core.doors.cli.models import merge_summarizer
-from shared_core.doors.cli.options import BranchOptions, CommonOptions, branch_names, revisions, with_options
+from shared_core.doors.cli.options import BranchOptions, CommonOptions, with_options
 from shared_core.doors.cli.printing import Full, Lines, moment
 from shared_core.doors.serving.erasing import newest_at
 from shared_core.memory import InfiniteMemory
@@ -17,22 +17,22 @@ from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.merge import How, MergeResult
 
 REVISION = "A branch, a tag, a message ID or its beginning, or an earlier end of a branch such as main@{1}."
-Revision = Annotated[str, typer.Argument(metavar="REVISION", autocompletion=revisions, help=REVISION)]
+Revision = Annotated[str, typer.Argument(metavar="REVISION", help=REVISION)]
 At = Annotated[
     str | None,
     typer.Option(
-        metavar="REVISION", autocompletion=revisions,
+        metavar="REVISION",
         help=f"{REVISION} By default, the end of the branch that is checked out.",
     ),
 ]  # fmt: skip
 Since = Annotated[
     str | None,
-    typer.Option(metavar="REVISION", autocompletion=revisions, help="Copy only the messages after this one."),
+    typer.Option(metavar="REVISION", help="Copy only the messages after this one."),
 ]
 
 
 def _branch(help: str) -> Any:
-    return typer.Argument(metavar="NAME", autocompletion=branch_names, help=help)
+    return typer.Argument(metavar="NAME", help=help)
 
 
 @with_options
@@ -182,9 +182,7 @@ def undo(options: BranchOptions) -> None:
 @with_options
 def reflog(
     options: CommonOptions,
-    branch: Annotated[
-        str | None, typer.Option(metavar="NAME", autocompletion=branch_names, help="List only moves of this branch.")
-    ] = None,
+    branch: Annotated[str | None, typer.Option(metavar="NAME", help="List only moves of this branch.")] = None,
     full: Full = False,
 ) -> None:
     """List how branches were moved and where they ended before.
@@ -212,9 +210,7 @@ def diff(
     a: Revision,
     b: Annotated[
         str | None,
-        typer.Argument(
-            metavar="REVISION", autocompletion=revisions, help="Another one. By default, what is checked out."
-        ),
+        typer.Argument(metavar="REVISION", help="Another one. By default, what is checked out."),
     ] = None,
     full: Full = False,
 ) -> None:

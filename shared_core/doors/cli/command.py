@@ -1,16 +1,12 @@
-"""The `infinite-memory` command with its subcommands.
-
-Other packages add subcommands through entry points of the group `infinite_memory.commands`, and models to chat with
-through those of the group `infinite_memory.models`.
-"""
+"""The `infinite-memory` command with its subcommands."""
 
 import io
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from importlib.metadata import entry_points, version
+from importlib.metadata import version
 from inspect import getdoc
 from typing import Annotated, Any, Literal
 
@@ -40,8 +36,6 @@ HELP = """Store a chat for good, search it, and see the prompt that fits the mod
 The commands work on the branch of the conversation that is checked out, in the store chat.db. Lists show times in UTC.
 """
 
-PLUGINS = "infinite_memory.commands"
-
 FUNCTIONS = {"import": "import_file", "export": "export_file"}
 """The functions of commands that are called otherwise."""
 
@@ -50,21 +44,21 @@ plain: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": Fa
 
 
 class _Loaded(Mapping[str, Any]):
-    """The subcommands, with those of other packages. Each is imported when it is run, or its help is read."""
+    """The subcommands. Each is imported when it is run, or its help is read."""
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*COMMANDS, *sorted({entry.name for entry in entry_points(group=PLUGINS)} - {*COMMANDS})])
+        return iter(COMMANDS)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(COMMANDS)
 
     def __getitem__(self, name: str) -> Any:
-        if name in COMMANDS:
-            module = import_module(f"shared_core.doors.cli.{COMMANDS[name][0]}")
-            return _command(name, getattr(module, FUNCTIONS.get(name, name.replace("-", "_"))))
-        for entry in entry_points(group=PLUGINS, name=name):
-            return _command(name, _loaded(entry))
-        raise KeyError(name)
+        module = import_module(f"shared_core.doors.cli.{COMMANDS[name][0]}")
+        function = getattr(module, FUNCTIONS.get(name, name.replace("-", "_")))
+        made = typer.Typer(**plain)
+        # Lists and examples keep their lines.
+        made.command(name, help=re.sub(r"\n\n(?=[^\n]+:\n +\S)", "\n\n\b\n", getdoc(function) or ""))(function)
+        return get_command(made)
 
 
 class _Commands(TyperGroup):
@@ -83,10 +77,6 @@ class _Commands(TyperGroup):
         for group, commands in GROUPS.items():
             with formatter.section(group):
                 formatter.write_dl([(name, summary) for name, (_, summary) in commands.items()])
-        others = [(name, self.commands[name].get_short_help_str(60)) for name in self.commands if name not in COMMANDS]
-        if others:
-            with formatter.section("Of other packages"):
-                formatter.write_dl(others)
 
 
 app = typer.Typer(
@@ -122,7 +112,7 @@ def completion(
 ) -> None:
     """Print a script that makes a shell complete commands.
 
-    Options and the names of branches, tags and conversations are completed, too.
+    Options are completed, too.
 
     Examples:
       infinite-memory completion bash >> ~/.bashrc
@@ -156,27 +146,6 @@ def run(args: Sequence[str] | None = None) -> int:
     except (InfiniteMemoryError, ValueError, OSError) as error:
         return _fail(in_words(str(error)))
     return _fail("interrupted", code=code) if code == INTERRUPTED else code
-
-
-def _command(name: str, function: Callable[..., Any]) -> Any:
-    """Return a function as a subcommand. Lists and examples in its help keep their lines."""
-    made = typer.Typer(**plain)
-    made.command(name, help=re.sub(r"\n\n(?=[^\n]+:\n +\S)", "\n\n\b\n", getdoc(function) or ""))(function)
-    return get_command(made)
-
-
-def _loaded(entry: Any) -> Any:
-    """Return the function of a subcommand; if its package cannot be imported, one that says why."""
-    try:
-        return entry.load()
-    except ImportError as error:
-        reason = str(error)
-
-        def unusable() -> None:
-            raise MissingExtraError(reason)
-
-        unusable.__doc__ = f"Not available: {reason}"
-        return unusable
 
 
 def _fail(text: str, *, code: int = 2) -> int:

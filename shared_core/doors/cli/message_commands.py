@@ -16,7 +16,6 @@ from shared_core.doors.cli.options import (
     MaxTokens,
     ReserveTokens,
     ScopeName,
-    revisions,
     role_option,
     say,
     time_option,
@@ -211,7 +210,6 @@ def show(
         str | None,
         typer.Argument(
             metavar="REVISION",
-            autocompletion=revisions,
             help="A message ID or its beginning, a branch or a tag. By default, the newest message.",
         ),
     ] = None,

@@ -1,4 +1,4 @@
-"""The options that commands share, what a shell completes of them, and the session that they name.
+"""The options that commands share, and the session that they name.
 
 The engine is imported when a session is opened, so that help costs next to nothing.
 """
@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Self
 import typer
 
 from shared_core.display import SHORT_ID, printable, short_id
-from shared_core.errors import InfiniteMemoryError, StoreError, StoreUnavailableError, UnknownReferenceError
+from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
 
 if TYPE_CHECKING:
     from shared_core.memory import InfiniteMemory
-    from shared_core.store import Store
 
 DEFAULT_SESSION = "default"
 """The session of a command that names none."""
@@ -47,54 +46,6 @@ def say(text: str) -> None:
 def write_json(data: Any) -> None:
     """Write plain data to stdout."""
     typer.echo(json.dumps(data, ensure_ascii=False, indent=2))
-
-
-# Completion
-
-
-def branch_names(context: typer.Context) -> list[str]:
-    """Return the branches of the session that the command line names so far."""
-    return _names(context, lambda store: _refs(store, context, "branch"))
-
-
-def revisions(context: typer.Context) -> list[str]:
-    """Return the branches and tags of the session that the command line names so far."""
-    return _names(context, lambda store: [*_refs(store, context, "branch"), *_refs(store, context, "tag")])
-
-
-def session_names(context: typer.Context) -> list[str]:
-    """Return the sessions of the user that the command line names so far."""
-    return _names(context, lambda store: [key.session_id for key in store.sessions(_written(context, "user"))])
-
-
-def _refs(store: "Store", context: typer.Context, kind: str) -> list[str]:
-    session = store.session(_written(context, "user"), _written(context, "session") or DEFAULT_SESSION)
-    if session is None:
-        return []
-    return [ref.name for ref in (store.branches(session) if kind == "branch" else store.refs(session, "tag"))]
-
-
-def _names(context: typer.Context, read: "Callable[[Store], list[str]]") -> list[str]:
-    """Return what is read from the store; nothing if there is none: a shell has no use for an error."""
-    from shared_core.stores import database_path, open_store
-
-    try:
-        path = database_path(_written(context, "store") or DEFAULT_STORE)  # a shell does not wait for a server
-        if not path.is_file():
-            return []
-        with closing(open_store(path)) as store:
-            return read(store)
-    except (InfiniteMemoryError, ValueError):
-        return []
-
-
-def _written(context: typer.Context, name: str) -> str | None:
-    """Return an option as it is written after the command, before it, or in the environment."""
-    for place in (context, context.find_root()):
-        source = place.get_parameter_source(name)
-        if source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT"):
-            return str(place.params[name])
-    return None
 
 
 # Options
@@ -137,7 +88,7 @@ StorePath = Annotated[
 BranchName = Annotated[
     str | None,
     typer.Option(
-        "--branch", metavar="NAME", autocompletion=branch_names,
+        "--branch", metavar="NAME",
         help="The branch to work on, instead of the one that is checked out.",
     ),
 ]  # fmt: skip
@@ -185,7 +136,7 @@ class SessionOptions:
     session: Annotated[
         str | None,
         typer.Option(
-            "--session", metavar="ID", autocompletion=session_names,
+            "--session", metavar="ID",
             help=f"The ID of the conversation; {DEFAULT_SESSION} if left out.",
         ),
     ] = None  # fmt: skip
