@@ -86,17 +86,18 @@ def test_a_pause_of_six_hours_ends_a_sitting() -> None:
 
 
 @pytest.mark.parametrize(
-    ("days", "unit", "first", "last", "count"),
+    ("days", "size", "first", "last", "count"),
     [
-        (BARS - 1, "day", "2026-05-04", "2026-08-03", BARS),
-        (BARS, "week", "2026-05-04", "2026-08-03", 14),
-        (7 * BARS, "month", "2026-05-01", "2028-02-01", 22),
-        (31 * BARS, "year", "2026-01-01", "2034-01-01", 2),
+        (BARS - 1, 1, "2026-05-04", "2026-08-03", BARS),
+        (BARS, 7, "2026-05-04", "2026-08-03", 14),
+        (7 * BARS - 7, 7, "2026-05-04", "2028-01-31", BARS),
+        (7 * BARS, 14, "2026-05-04", "2028-02-07", 47),
+        (31 * BARS, 35, "2026-05-04", "2034-02-06", 82),
     ],
 )
-def test_a_longer_time_has_longer_bars(days: int, unit: str, first: str, last: str, count: int) -> None:
+def test_a_longer_time_has_longer_bars(days: int, size: int, first: str, last: str, count: int) -> None:
     chart = activity([said("user", "a"), said("user", "b", timedelta(days=days))])
-    assert (chart["unit"], len(chart["bars"])) == (unit, count)
+    assert (chart["days"], len(chart["bars"])) == (size, count)
     assert [chart["bars"][0], chart["bars"][-1]] == [[first, 1, 0, 0], [last, 1, 0, 1]]
     assert all(bar[1:] == [0, 0, None] for bar in chart["bars"][1:-1])
 
@@ -106,12 +107,14 @@ def test_every_message_is_in_one_bar(times: list[datetime]) -> None:
     nodes = [{"role": "user" if at.second % 2 else "tool", "at": at.replace(tzinfo=UTC).isoformat()} for at in times]
     chart = activity(nodes)
     days = [date.fromisoformat(bar[0]) for bar in chart["bars"]]
-    assert days == sorted(set(days))
+    assert [(after - before).days for before, after in pairwise(days)] == [chart["days"]] * (
+        len(days) - 1 if days else 0
+    )
     assert sum(bar[1] for bar in chart["bars"]) == sum(node["role"] == "user" for node in nodes)
     assert sum(bar[1] + bar[2] for bar in chart["bars"]) == len(nodes)
-    assert len(days) <= (len(nodes) if chart["unit"] == "year" else BARS)
-    for (day, following), bar in zip(pairwise([*days, date.max]), chart["bars"], strict=True):
-        assert bar[3] is None or day <= times[bar[3]].date() < following
+    assert len(days) <= BARS
+    for day, bar in zip(days, chart["bars"], strict=True):
+        assert bar[3] is None or 0 <= (times[bar[3]].date() - day).days < chart["days"]
 
 
 # The lines

@@ -45,7 +45,7 @@ async function askForget(session, ids, done, problem = null) {
     return openDialog("Nothing was erased", complaint(error), el("p", "buttons", closing("Close")));
   }
   if (!dry.messages) return openDialog("Nothing to erase", el("p", "", "No message is stored here any more."), el("p", "buttons", closing("Close")));
-  const list = el("ul", "erased", ...dry.shown.map(({ role, text }) => el("li", "", el("b", "", role ?? ""), " ", isolated("span", "", text || "(empty)"))));
+  const listed = (some) => el("ul", "erased", ...some.map(({ role, text }) => el("li", "", el("b", "", role ?? ""), " ", isolated("span", "", text || "(empty)"))));
   const more = dry.messages - dry.shown.length;
   const erase = button("danger", `Erase ${plural(dry.messages, "message")} for good`, async () => {
     erase.disabled = true;
@@ -64,7 +64,9 @@ async function askForget(session, ids, done, problem = null) {
   openDialog(
     ids === null ? "Erase this session?" : "Erase this message?", problem && complaint(problem),
     el("p", "", `${all}: from the store, its indexes and its files. This cannot be undone.`),
-    list, more > 0 ? el("p", "quiet", `and ${plural(more, "more message")}`) : null, el("p", "buttons", erase, cancel),
+    listed(dry.shown), more > 0 ? el("p", "quiet", `and ${plural(more, "more message")}`) : null,
+    ...(dry.stay.length ? [el("p", "", "What was said in the same turn stays, and may repeat it:"), listed(dry.stay)] : []),
+    el("p", "buttons", erase, cancel),
   );
   cancel.focus();
 }

@@ -2,6 +2,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const ALIKE = 400; // lines of one group that are shown at once
+const QUOTE = 280; // characters quoted of a message
 
 const written = new Intl.NumberFormat("en");
 const number = (value) => written.format(value);
@@ -66,4 +67,33 @@ function facts(pairs) {
     if (value !== undefined && value !== null) list.append(el("dt", "", name), isolated("dd", "", value));
   }
   return list;
+}
+
+/** The beginning of a text. */
+const beginning = (text = "") => (text.trim().length > QUOTE ? `${text.trim().slice(0, QUOTE)}…` : text.trim());
+
+/** The words of a text that tell it from others: the long ones, if it has any. */
+function wordsOf(text) {
+  const words = text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
+  const long = words.filter((word) => word.length > 3);
+  return new Set(long.length ? long : words);
+}
+
+/** The part of a text that shares most words with a question, with these words marked. */
+function quote(tag, kind, text, question) {
+  const wanted = wordsOf(question);
+  const whole = text.slice(0, 100_000).replace(/\s+/g, " ").trim();
+  const element = isolated(tag, kind);
+  let from = 0;
+  let best = 0;
+  for (let at = 0; at < whole.length && whole.length > QUOTE; at = whole.indexOf(" ", at + QUOTE / 4) + 1 || whole.length) {
+    const shared = [...wordsOf(whole.slice(at, at + QUOTE))].filter((word) => wanted.has(word)).length;
+    if (shared > best) [from, best] = [at, shared];
+  }
+  if (from) element.append("…");
+  for (const piece of whole.slice(from, from + QUOTE).split(/([\p{L}\p{N}]+)/u)) {
+    element.append(wanted.has(piece.toLowerCase()) ? el("mark", "", piece) : piece);
+  }
+  if (from + QUOTE < whole.length) element.append("…");
+  return element;
 }

@@ -2,73 +2,41 @@
 
 const SITTINGS = 5; // sittings shown before all are asked for
 const NEWEST = 4; // messages quoted of the newest prompt
-const QUOTE = 280; // characters quoted of a message
 
-/** The words of a text that are long enough to tell it from others. */
-const wordsOf = (text) => new Set((text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? []).filter((word) => word.length > 3));
-
-/** The part of a message that shares most words with a question, with these words marked. */
-function quote(row, question) {
-  const wanted = wordsOf(nodes[question].text ?? "");
-  const text = (nodes[row].text ?? "").slice(0, 100_000).replace(/\s+/g, " ").trim();
-  const element = isolated("blockquote", "");
-  let from = 0;
-  let best = 0;
-  for (let at = 0; at < text.length && text.length > QUOTE; at = text.indexOf(" ", at + QUOTE / 4) + 1 || text.length) {
-    const shared = [...wordsOf(text.slice(at, at + QUOTE))].filter((word) => wanted.has(word)).length;
-    if (shared > best) [from, best] = [at, shared];
-  }
-  const part = text.slice(from, from + QUOTE);
-  if (from) element.append("…");
-  for (const piece of part.split(/([\p{L}\p{N}]+)/u)) element.append(wanted.has(piece.toLowerCase()) ? el("mark", "", piece) : piece);
-  if (from + QUOTE < text.length) element.append("…");
-  return element;
-}
-
-/** The card of the question answered best: what it asks, what was found for it, and the reply. */
-function bestAnswered() {
-  const best = data.overview.best;
-  if (!best) return newestPrompt();
-  const card = el("section", "card best", el("h2", "", "Best answered question"));
-  const { question, found, reply } = best;
-  const report = reports.get(question);
-  const quotes = found.map((row) => {
-    const entry = report.lines.find((each) => each[NODE] === row && each[IN]);
-    const past = nodes.slice(row, question).filter((node) => node.role !== "merge").length;
-    const when = nodes[row].at ? ` · ${dayName(nodes[row].at, true)}` : "";
-    const who = isolated("span", "", nodes[row].name ?? nodes[row].role);
-    const source = button("link", "", () => visit(row));
-    source.append(who, `${when} · ${plural(past, "message")} earlier`);
-    return el("li", "", quote(row, question), el("p", "source", relevance(entry), source));
-  });
-  card.append(isolated("p", "asked", beginning(nodes[question].text.replace(/\s+/g, " "))));
-  card.append(el("h3", "", "Found for it"), el("ul", "quotes", ...quotes));
-  if (reply !== null) card.append(el("h3", "", "The reply"), isolated("p", "reply", beginning(nodes[reply].text)));
-  card.append(el("h3", "", "Its prompt"), ...budgetBar(report));
-  card.append(button("open", "See what else was in its prompt", () => visit(question)));
-  return card;
-}
-
-/** The card of the newest prompt, for a conversation in which recall has found nothing yet. */
-function newestPrompt() {
-  const card = el("section", "card best", el("h2", "", "Newest prompt"));
-  const question = [...reports.keys()].filter((row) => reports.get(row).lines).at(-1);
+/** The card of the question answered best; else, where recall has found nothing yet, of the newest prompt. */
+function promptCard() {
+  const { best } = data.overview;
+  const card = el("section", "card best", el("h2", "", best ? "Best answered question" : "Newest prompt"));
+  const question = best?.question ?? [...reports.keys()].filter((row) => reports.get(row).lines).at(-1);
   if (question === undefined) {
     card.append(el("p", "quiet", whyNone()));
     return card;
   }
   const report = reports.get(question);
-  const sent = report.lines.filter((entry) => entry[IN] && entry[NODE] !== null && entry[NODE] !== question);
-  const rows = [...new Set(sent.map((entry) => entry[NODE]))].sort((a, b) => a - b).slice(-NEWEST);
-  const quotes = rows.map((row) => {
-    const source = button("link", "", () => visit(row));
-    source.append(isolated("span", "", nodes[row].name ?? nodes[row].role));
-    return el("li", "", isolated("blockquote", "", beginning(nodes[row].text ?? "")), el("p", "source", source));
-  });
-  card.append(isolated("p", "asked", beginning((nodes[question].text ?? "").replace(/\s+/g, " "))), ...budgetBar(report));
-  if (quotes.length) card.append(el("h3", "", "Sent with it"), el("ul", "quotes", ...quotes));
-  card.append(el("p", "quiet", whyNone()), button("open", "See what else was in its prompt", () => visit(question)));
+  const quotes = (best?.found ?? newestOf(report, question)).map((row) => quotation(row, question, report));
+  card.append(isolated("p", "asked", beginning(nodes[question].text)));
+  if (quotes.length) card.append(el("h3", "", best ? "Found for it" : "Sent with it"), el("ul", "quotes", ...quotes));
+  if (best?.reply != null) card.append(el("h3", "", "The reply"), isolated("p", "reply", beginning(nodes[best.reply].text)));
+  card.append(el("h3", "", "Its prompt"), ...budgetBar(report));
+  if (!best) card.append(el("p", "quiet", whyNone()));
+  card.append(button("open", "See what else was in its prompt", () => visit(question)));
   return card;
+}
+
+/** The rows of the newest messages that a prompt holds besides its question. */
+function newestOf(report, question) {
+  const sent = report.lines.filter((entry) => entry[IN] && entry[NODE] !== null && entry[NODE] !== question);
+  return [...new Set(sent.map((entry) => entry[NODE]))].sort((a, b) => a - b).slice(-NEWEST);
+}
+
+/** A message of a prompt in its own words, with who said it when. */
+function quotation(row, question, report) {
+  const node = nodes[row];
+  const past = nodes.slice(row, question).filter((each) => each.role !== "merge").length;
+  const source = button("link", "", () => visit(row));
+  source.append(isolated("span", "", node.name ?? node.role), `${node.at ? ` · ${dayName(node.at, true)}` : ""} · ${plural(past, "message")} earlier`);
+  const entry = report.lines.find((each) => each[NODE] === row && each[IN]);
+  return el("li", "", quote("blockquote", "", node.text ?? "", nodes[question].text ?? ""), el("p", "source", relevance(entry), source));
 }
 
 /** Why no question is the one answered best. */
@@ -78,17 +46,10 @@ function whyNone() {
   return recalled ? "No prompt on this page recalled a message that matches its question well." : "No prompt on this page needed an earlier message.";
 }
 
-/** The beginning of a text. */
-function beginning(text) {
-  const words = text.trim();
-  return words.length > QUOTE ? `${words.slice(0, QUOTE)}…` : words;
-}
-
 /** The chart of what was said when, for the eye alone: the list of sittings below it says it in words. */
 function chart() {
-  const { unit, bars } = data.overview.activity;
+  const { days, bars } = data.overview.activity;
   const most = Math.max(1, ...bars.map(([, asked, others]) => asked + others));
-  const name = (day) => ({ month: `${MONTHS[Number(day.slice(5, 7)) - 1]} ${Number(day.slice(0, 4))}`, year: `${Number(day.slice(0, 4))}` })[unit] ?? dayName(day, true);
   const columns = bars.map(([day, asked, others, row]) => {
     const part = (kind, count) => {
       const element = el("span", kind);
@@ -96,13 +57,13 @@ function chart() {
       return element;
     };
     const column = el("span", "column", part("others", others), part("asked", asked));
-    column.title = `${unit === "week" ? "week from " : ""}${name(day)}: ${plural(asked + others, "message")}, ${plural(asked, "question")}`;
+    column.title = `${days > 1 ? `${days} days from ` : ""}${dayName(day, true)}: ${plural(asked + others, "message")}, ${plural(asked, "question")}`;
     if (row !== null) column.addEventListener("click", () => visit(row));
     return column;
   });
   const ends = bars.length ? [...new Set([bars[0][0], bars.at(-1)[0]])] : [];
-  const axis = el("p", "axis quiet", ...ends.map((day) => el("span", "", name(day))));
-  const caption = el("p", "caption", el("span", "", el("i", "dot asking"), "questions"), el("span", "", el("i", "dot other"), "other messages"), el("span", "most", `up to ${number(most)} a ${unit}`));
+  const axis = el("p", "axis quiet", ...ends.map((day) => el("span", "", dayName(day, true))));
+  const caption = el("p", "caption", el("span", "", el("i", "dot asking"), "questions"), el("span", "", el("i", "dot other"), "other messages"), el("span", "most", `up to ${number(most)} ${days === 1 ? "a day" : days === 7 ? "a week" : `in ${days} days`}`));
   const element = el("div", "chart", caption, el("div", "columns", ...columns), axis);
   element.setAttribute("aria-hidden", true);
   return element;
@@ -149,5 +110,5 @@ function showOverviewCards() {
     part.overview.append(el("p", "empty quiet", "Nothing has been said yet."));
     return;
   }
-  part.overview.append(branchCard(), activity(), bestAnswered());
+  part.overview.append(branchCard(), activity(), promptCard());
 }

@@ -1,8 +1,7 @@
 """The overview that the page opens on: its title, the branches, the sittings, and the question answered best."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from datetime import UTC, date, datetime, timedelta
-from itertools import groupby
+from datetime import UTC, date, datetime
 from operator import itemgetter
 from typing import Any
 
@@ -15,7 +14,7 @@ TITLE = 80
 """Characters of a title, as many as fit into a heading of two lines on a phone."""
 
 BARS = 92
-"""The most bars of the chart, a quarter of days. A longer time is shown by weeks, months or years."""
+"""The most bars of the chart, a quarter of days. Of a longer time, a bar is a week or several."""
 
 LINES = 6
 """The most branches that are drawn; those on which something was said last, and the first one."""
@@ -96,47 +95,24 @@ def _sitting(nodes: Sequence[Node], rows: Sequence[int]) -> dict[str, Any]:
 
 
 def activity(nodes: Sequence[Node]) -> dict[str, Any]:
-    """Return how much was said when: the unit of time, and `[first day, questions, other messages, first row]` of each.
+    """Return how much was said when: how many days a bar has, and the bars.
 
-    Days are days in UTC. Units in which nothing was said are there, too, but for years.
+    A bar is `[first day, questions, other messages, first row]`. Days are days in UTC. A bar has a day, or as many
+    weeks as it takes, from a Monday on. Bars in which nothing was said are there, too.
     """
     rows = _by_time(nodes)
     if not rows:
-        return {"unit": "day", "bars": []}
-    first, last = (_time(nodes[row]).date() for row in (rows[0], rows[-1]))
-    unit = next((unit for unit in UNITS if _index(unit, last) - _index(unit, first) < BARS), "year")
-    bars: list[list[Any]] = []
-    for key, group in groupby(rows, lambda row: _index(unit, _time(nodes[row]).date())):
-        some = list(group)
-        while unit != "year" and bars and _index(unit, bars[-1][0]) + 1 < key:
-            bars.append([_next(unit, bars[-1][0]), 0, 0, None])
-        asked = sum(nodes[row]["role"] == "user" for row in some)
-        bars.append([_first_day(unit, _time(nodes[some[0]]).date()), asked, len(some) - asked, some[0]])
-    return {"unit": unit, "bars": [[day.isoformat(), *rest] for day, *rest in bars]}
-
-
-UNITS = ("day", "week", "month", "year")
-
-
-def _index(unit: str, day: date) -> int:
-    """Return the number of the unit that a day is in, so that neighbours differ by 1."""
-    return {
-        "day": day.toordinal(),
-        "week": (day.toordinal() - 1) // 7,  # day 1 was a Monday
-        "month": 12 * day.year + day.month,
-        "year": day.year,
-    }[unit]
-
-
-def _first_day(unit: str, day: date) -> date:
-    if unit == "week":
-        return day - timedelta(days=day.weekday())
-    return day if unit == "day" else day.replace(day=1) if unit == "month" else day.replace(month=1, day=1)
-
-
-def _next(unit: str, first: date) -> date:
-    """Return the first day of the unit after the one that begins on a day."""
-    return _first_day(unit, first + timedelta(days={"day": 1, "week": 7, "month": 31}[unit]))
+        return {"days": 1, "bars": []}
+    days = [_time(nodes[row]).date().toordinal() for row in rows]
+    size = 1 if days[-1] - days[0] < BARS else 7 * -(-(days[-1] - days[0] + 7) // (7 * BARS))
+    start = days[0] if size == 1 else days[0] - (days[0] - 1) % 7  # day 1 was a Monday
+    firsts = range(start, days[-1] + 1, size)
+    bars: list[list[Any]] = [[date.fromordinal(first).isoformat(), 0, 0, None] for first in firsts]
+    for row, day in zip(rows, days, strict=True):
+        bar = bars[(day - start) // size]
+        bar[1 if nodes[row]["role"] == "user" else 2] += 1
+        bar[3] = row if bar[3] is None else bar[3]
+    return {"days": size, "bars": bars}
 
 
 def _by_time(nodes: Sequence[Node]) -> list[int]:

@@ -9,24 +9,9 @@ function sessionEntry({ session_id, title, messages, branches, last }) {
   return el("li", "", entry);
 }
 
-/** The part of a text around the first word of a query, with its words marked. */
-function excerptOf(text, query) {
-  const wanted = [...new Set(query.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [])].filter((word) => word.length > 2);
-  const whole = text.replace(/\s+/g, " ").trim();
-  const places = wanted.map((word) => whole.toLowerCase().indexOf(word)).filter((at) => at >= 0);
-  const from = Math.max(0, Math.min(...places, whole.length) - 60);
-  const begin = places.length && from ? whole.indexOf(" ", from) + 1 : 0;
-  const element = isolated("span", "text", begin ? "…" : "");
-  for (const piece of whole.slice(begin, begin + 280).split(/([\p{L}\p{N}]+)/u)) {
-    element.append(wanted.includes(piece.toLowerCase()) ? el("mark", "", piece) : piece);
-  }
-  if (whole.length > begin + 280) element.append("…");
-  return element;
-}
-
 /** A message that was found. */
 function hitEntry({ session, id, role, name, at, text, band }, query, titles) {
-  const entry = el("a", "entry", excerptOf(text, query), el("time", "quiet", at ? when(at) : ""));
+  const entry = el("a", "entry", quote("span", "text", text, query), el("time", "quiet", at ? when(at) : ""));
   entry.href = address("session", session, id);
   entry.append(el("span", "quiet about", isolated("span", "", name ?? role), isolated("span", "", titles.get(session) ?? session)));
   if (band) entry.lastChild.prepend(el("span", `band ${band}`, el("i"), el("i"), el("i"), band));
