@@ -3,7 +3,6 @@
 import weakref
 from collections.abc import Callable, Iterable, Sequence, Sized
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from datetime import UTC, datetime, timedelta
 from functools import cache, partial, wraps
 from typing import Any
 
@@ -16,16 +15,15 @@ from pydantic import Field, PrivateAttr
 from llama_index_infinite_memory.embeddings import EmbedModel
 from llama_index_infinite_memory.messages import from_message
 from llama_index_infinite_memory.open_stores import StoreLike
-from llama_index_infinite_memory.settings import check_tokenizer, engine_embedder, engine_models
+from llama_index_infinite_memory.settings import engine_embedder, engine_models
 from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
 from shared_core.aio import AsyncInfiniteMemory
-from shared_core.arguments import instance, name_value
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.template import RecallTemplate
 from shared_core.runtime.threads import lent_async, threads_of
-from shared_core.strippers import Stripper, strip, stripper_list
+from shared_core.strippers import Stripper, strip
 
 __all__ = ["InfiniteMemoryBlock"]
 
@@ -58,7 +56,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
     memory of a session, which searches and erases.
 
     Args:
-        name: the block's name.
+        name: the block's name; `"recalled"` by default.
         description: for people.
         priority: 0: never shortened; otherwise `Memory` shortens blocks with a lower number first.
         accept_short_term_memory: whether flushed messages are stored.
@@ -67,59 +65,50 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         store: a path, a `Store`, or None: in memory, lost when it is closed.
         user_id: the user whose sessions these are.
         embed_model: finds messages by meaning, as for `as_embedder`; None: as for `InfiniteMemory`.
-        strippers: set apart text that only served one turn; None: `DEFAULT_STRIPPERS`.
-        tokenizer_fn: counts tokens; None: LlamaIndex's own.
+        strippers: set apart text that only served one turn.
+        tokenizer_fn: counts tokens; LlamaIndex's by default.
         template: the wording around recalled messages.
         settings: other arguments of `InfiniteMemory`. `reranker` may be a node postprocessor.
 
     Raises:
         TypeError: an argument is unknown; or a `summarizer` is given, which a block has no use for.
-        ValueError, StoreError: as for `SessionPool`.
+        ValueError: an argument is out of range.
+        StoreError: as for `SessionPool`.
     """
 
+    name: str = "recalled"
+    priority: int = 1
     max_tokens: int = Field(default=1000, ge=1)
     top_k: int | None = Field(default=None, ge=0)
-    user_id: str | None = None
+    user_id: str | None = Field(default=None, min_length=1)
+    tokenizer_fn: Callable[[str], Sized] = Field(default_factory=get_tokenizer, exclude=True)
+    template: RecallTemplate = Field(default=UNDATED, exclude=True)
     _pool: SessionPool = PrivateAttr()
-    _strippers: tuple[Stripper, ...] = PrivateAttr()
-    _count: Callable[[str], Sized] = PrivateAttr()
-    _template: RecallTemplate = PrivateAttr()
 
     def __init__(
-        self, name: str = "recalled", *, description: str | None = None, priority: int = 1,
-        accept_short_term_memory: bool = True, max_tokens: int = 1000, top_k: int | None = None,
-        store: StoreLike = None, user_id: str | None = None, embed_model: EmbedModel = None,
-        strippers: Iterable[Stripper] | None = None,
-        tokenizer_fn: Callable[[str], Sized] | None = None, template: RecallTemplate = UNDATED, **settings: Any,
+        self, *, store: StoreLike = None, embed_model: EmbedModel = None,
+        strippers: Iterable[Stripper] = DEFAULT_STRIPPERS, **settings: Any,
     ) -> None:  # fmt: skip
-        super().__init__(
-            name=name, description=description, priority=priority, accept_short_term_memory=accept_short_term_memory,
-            max_tokens=max_tokens, top_k=top_k, user_id=user_id,
-        )  # type: ignore[call-arg]  # fmt: skip
-        if user_id is not None:
-            name_value("user_id", user_id)
-        check_tokenizer(tokenizer_fn)
-        instance("template", template, RecallTemplate)
-        self._strippers = stripper_list(DEFAULT_STRIPPERS if strippers is None else strippers)
-        self._count = tokenizer_fn or get_tokenizer()
-        self._template = template
+        super().__init__(**{name: settings.pop(name) for name in [*settings] if name in type(self).model_fields})
         if settings.get("summarizer") is not None:
             raise TypeError("summarizer: a block recalls and does not summarize; InfiniteChatMemoryBuffer does both")
-        self._pool = SessionPool(store, embedder=engine_embedder(embed_model), **settings | engine_models(settings))
+        settings |= {"embedder": engine_embedder(embed_model), "strippers": strippers} | engine_models(settings)
+        self._pool = SessionPool(store, **settings)
         weakref.finalize(self, self._pool.close)
         _hear_resets()
 
     # What Memory calls
 
-    async def aput(
-        self, messages: list[ChatMessage], from_short_term_memory: bool = False, session_id: str | None = None
-    ) -> None:
-        """Store messages in one transaction; the messages given are not changed."""
-        if self.accept_short_term_memory or not from_short_term_memory:
-            await self._store(messages, session_id)
-
     async def _aput(self, messages: list[ChatMessage]) -> None:
-        await self._store(messages, None)
+        """Store messages, those of a session in one transaction."""
+        sessions: dict[str, list[Message]] = {}
+        for message in messages:
+            named = message.additional_kwargs.get(SESSION)
+            session_id = named if isinstance(named, str) and named else NO_SESSION
+            sessions.setdefault(session_id, []).append(_own(message))
+        for session_id, given in sessions.items():
+            async with self._lent(session_id) as memory:
+                await AsyncInfiniteMemory(memory).add(given)
 
     async def _aget(
         self, messages: list[ChatMessage] | None = None, session_id: str | None = None,
@@ -141,19 +130,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         room = self._tokens(content) - tokens_to_truncate
         return self._render(content.found, room) or None
 
-    # Storing and writing
-
-    async def _store(self, messages: Sequence[ChatMessage], session_id: str | None) -> None:
-        sessions: dict[str, list[Message]] = {}
-        moment = self._pool.settings.get("clock", _now)()
-        for index, message in enumerate(messages):
-            named = session_id or message.additional_kwargs.get(SESSION)
-            # LlamaIndex gives no time, and messages of one moment would have no order.
-            timed = self._own(message).replace(created_at=moment + timedelta(microseconds=index))
-            sessions.setdefault(named if isinstance(named, str) and named else NO_SESSION, []).append(timed)
-        for session, given in sessions.items():
-            async with self._lent(session) as memory:
-                await AsyncInfiniteMemory(memory).add(given)
+    # Finding and writing
 
     def _lent(self, session_id: str) -> AbstractAsyncContextManager[InfiniteMemory]:
         take = partial(self._pool.take, session_id, self.user_id)
@@ -163,17 +140,12 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         asked = ChatMessage(role="user", content=input) if isinstance(input, str) else input
         if asked is None or not (asked.content or "").strip():
             asked = next((one for one in reversed(messages) if one.role == "user"), messages[-1] if messages else None)
-        return self._own(asked).content if asked is not None else ""
-
-    def _own(self, message: ChatMessage) -> Message:
-        """Return a message for the engine, without the session's id that LlamaIndex or another block wrote into it."""
-        kwargs = {key: value for key, value in message.additional_kwargs.items() if key != SESSION}
-        return strip(from_message(message.model_copy(update={"additional_kwargs": kwargs})), self._strippers)
+        return strip(_own(asked), self._pool.settings["strippers"]).content if asked is not None else ""
 
     def _written(self, found: Sequence[Message]) -> str:
         """Return the text of as many messages as fit, best first; one that does not fit is skipped."""
         chosen: list[Message] = []
-        room = self.max_tokens - self._tokens(self._template.header + self._template.footer)
+        room = self.max_tokens - self._tokens(self.template.header + self.template.footer)
         for message in found:
             tokens = self._tokens(message.content)
             if tokens <= room and len(chosen) != self.top_k:
@@ -185,14 +157,14 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         """Return the text of messages, given best first; the last are left out until the rest fit."""
         for count in range(len(found), 0, -1):
             in_time = sorted(found[:count], key=_timestamp)
-            text = _Recalled(self._template.render(in_time))
+            text = _Recalled(self.template.render(in_time))
             text.found = tuple(found[:count])
             if self._tokens(text) <= room:
                 return text
         return ""
 
     def _tokens(self, text: str) -> int:
-        return len(self._count(text))
+        return len(self.tokenizer_fn(text))
 
     # What was stored
 
@@ -239,8 +211,10 @@ def _hear_resets() -> None:
     Memory.areset = areset_with_blocks  # type: ignore[method-assign]
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+def _own(message: ChatMessage) -> Message:
+    """Return a message for the engine, without the session's id that LlamaIndex or another block wrote into it."""
+    kwargs = {key: value for key, value in message.additional_kwargs.items() if key != SESSION}
+    return from_message(message.model_copy(update={"additional_kwargs": kwargs}))
 
 
 def _timestamp(message: Message) -> float:

@@ -9,7 +9,7 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY, BaseMemory
 from llama_index.core.storage.chat_store import BaseChatStore
-from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
+from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
 from llama_index_infinite_memory.chat_store import InfiniteChatStore
 from llama_index_infinite_memory.conversation import Conversation
@@ -61,10 +61,12 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         conversation: what is shared; workflows, which copy their state, do not copy a field that is left out of JSON.
     """
 
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
     token_limit: int
     session_id: str = Field(frozen=True)
     user_id: str | None = Field(default=None, frozen=True)
-    conversation: Any = Field(default=None, exclude=True, repr=False)
+    conversation: Conversation = Field(default=cast(Any, None), exclude=True, repr=False)
 
     def __init__(self, **given: Any) -> None:
         """Open a conversation; the arguments are those of `from_defaults`, but for `llm`, and all have their names."""
@@ -163,28 +165,24 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     @property
     def memory(self) -> InfiniteMemory:
         """The engine's memory of this conversation: summaries, merges, exports, and everything else it can do."""
-        memory = self._conversation.memory
+        memory = self.conversation.memory
         memory.max_tokens = self.token_limit
         return memory
 
     @property
     def tokenizer_fn(self) -> Tokenizer:
         """The tokenizer."""
-        return self._conversation.settings.tokenizer_fn
+        return self.conversation.settings.tokenizer_fn
 
     @property
     def chat_store(self) -> InfiniteChatStore:
         """The conversations of this store and user as a chat store, as they are on `main`; `persist` writes a file."""
-        return InfiniteChatStore(self._conversation.open_store(), user_id=self.user_id)
+        return InfiniteChatStore(self.conversation.open_store(), user_id=self.user_id)
 
     @property
     def chat_store_key(self) -> str:
         """The key of this conversation in `chat_store`: the session's id."""
         return self.session_id
-
-    @property
-    def _conversation(self) -> Conversation:
-        return cast(Conversation, self.conversation)
 
     # The protocol of BaseMemory
 
@@ -201,32 +199,32 @@ class InfiniteChatMemoryBuffer(BaseMemory):
             ValueError: `initial_token_count` exceeds the limit.
         """
         question = self._question(input, initial_token_count)
-        return self._answer(question, run_steps(prompt_steps(self._conversation, question)))
+        return self._answer(question, run_steps(prompt_steps(self.conversation, question)))
 
     async def aget(self, input: Input = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
         """Do what `get` does without blocking the event loop; asynchronous embeddings are awaited."""
         if type(self).get is not InfiniteChatMemoryBuffer.get:
             return await self._in_order(lambda: self.get(input, initial_token_count=initial_token_count, **kwargs))
         question = await self._in_order(self._question, input, initial_token_count)
-        run = threads_of(self._conversation.store).run
-        context = await arun_steps(prompt_steps(self._conversation, question), run)
+        run = threads_of(self.conversation.store).run
+        context = await arun_steps(prompt_steps(self.conversation, question), run)
         return await run(self._answer, question, context)
 
     def _question(self, given: Input, initial: int) -> Question:
         if initial > self.token_limit:
             raise ValueError("Initial token count exceeds token limit")
-        question = read_question(self._conversation, given, self.token_limit, initial)
-        self._conversation.asked = given, initial
+        question = read_question(self.conversation, given, self.token_limit, initial)
+        self.conversation.asked = given, initial
         return question
 
     def _answer(self, question: Question, context: Context) -> list[ChatMessage]:
         asked = question.message or (question.turn[0].whole if question.turn else None)
         report_recall(asked.content if asked is not None else "", context.report)
-        return prompt_messages(self._conversation, question, context)
+        return prompt_messages(self.conversation, question, context)
 
     def get_all(self) -> list[ChatMessage]:
         """Return all messages of the branch, oldest first; those that nobody changed are the same objects again."""
-        return self._conversation.all()
+        return self.conversation.all()
 
     async def aget_all(self) -> list[ChatMessage]:
         """Do what `get_all` does without blocking the event loop."""
@@ -234,7 +232,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
 
     def put(self, message: ChatMessage) -> None:
         """Store a message; it is durable on return. A reply belongs to the newest user message."""
-        self._conversation.add([message])
+        self.conversation.add([message])
 
     async def aput(self, message: ChatMessage) -> None:
         """Do what `put` does without blocking the event loop; messages are stored in the order of the calls."""
@@ -243,7 +241,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def put_messages(self, messages: Iterable[ChatMessage]) -> None:
         """Store messages in one transaction; they are durable on return."""
         if type(self).put is InfiniteChatMemoryBuffer.put:
-            self._conversation.add(chat_messages("messages", messages))
+            self.conversation.add(chat_messages("messages", messages))
             return
         for message in chat_messages("messages", messages):  # a subclass does more with each of them
             self.put(message)
@@ -254,7 +252,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
 
     def set(self, messages: Iterable[ChatMessage]) -> None:
         """Make these messages the conversation; those with which it begins already are not stored again."""
-        self._conversation.replace(chat_messages("messages", messages))
+        self.conversation.replace(chat_messages("messages", messages))
 
     async def aset(self, messages: Iterable[ChatMessage]) -> None:
         """Do what `set` does without blocking the event loop."""
@@ -262,25 +260,25 @@ class InfiniteChatMemoryBuffer(BaseMemory):
 
     def reset(self) -> None:
         """Start an empty conversation; nothing is erased."""
-        self._conversation.replace([])
+        self.conversation.replace([])
 
     async def areset(self) -> None:
         """Do what `reset` does without blocking the event loop."""
         await self._in_order(self.reset)
 
     async def _in_order(self, function: Callable[..., Result], *args: Any) -> Result:
-        return await self._conversation.calls.run(function, *args)
+        return await self.conversation.calls.run(function, *args)
 
     # Beyond the protocol
 
     def explain(self, input: Input = None, initial_token_count: int = 0) -> ContextReport:
         """Return the report on what `get` returns for the same arguments; without any, for those of its last call."""
-        given = (input, initial_token_count) if input is not None or initial_token_count else self._conversation.asked
-        return run_steps(prompt_steps(self._conversation, self._question(*given))).report
+        given = (input, initial_token_count) if input is not None or initial_token_count else self.conversation.asked
+        return run_steps(prompt_steps(self.conversation, self._question(*given))).report
 
     def close(self) -> None:
         """Save the index and let go of the store, for all buffers of the conversation; closing twice is allowed."""
-        self._conversation.close()
+        self.conversation.close()
 
     def __enter__(self) -> Self:
         return self
@@ -293,20 +291,11 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     @model_serializer(mode="wrap")
     def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         """Return the fields, and a reference to the conversation, with the messages of its branch if it has no file."""
-        return {**handler(self), **reference(self._conversation), "class_name": self.class_name()}
+        return {**handler(self), **reference(self.conversation), "class_name": self.class_name()}
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Return JSON data that names the conversation and its present state."""
         return self.model_dump(mode="json")
-
-    def to_string(self) -> str:
-        """Return `to_dict()` as JSON text."""
-        return self.to_json()
-
-    @classmethod
-    def from_string(cls, json_str: str, **kwargs: Any) -> Self:
-        """Return a buffer of the conversation that `to_string` was called on."""
-        return cls.from_json(json_str, **kwargs)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], **kwargs: Any) -> Self:
@@ -343,7 +332,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     # Copies
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = self._conversation.settings
+        settings = self.conversation.settings
         kept = {name: settings.given[name] for name in settings.unwritten() if _pickles(settings.given[name])}
         return partial(type(self).from_dict, **kept), (self.to_dict(),)
 

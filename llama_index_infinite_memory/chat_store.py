@@ -208,16 +208,9 @@ class InfiniteChatStore(BaseChatStore):
 
     @model_serializer(mode="wrap")
     def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Return JSON data that names the store; if it has no file, with the messages of its conversations."""
-        path = self.opened.path
-        data = {**handler(self), "attached": self._name, "store": path, "class_name": self.class_name()}
-        if path is None:
-            data["messages"] = {key: self._dump(key) for key in self.get_keys()}
-        return data
-
-    def _dump(self, key: str) -> list[dict[str, Any]]:
-        with self._used(key) as conversation:
-            return conversation.dump()
+        """Return JSON data that names the store, not what it holds."""
+        data = {"attached": self._name, "store": self.opened.path, "class_name": self.class_name()}
+        return {**handler(self), **data}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, store: StoreLike = None) -> Self:  # type: ignore[override]
@@ -225,25 +218,20 @@ class InfiniteChatStore(BaseChatStore):
 
         Args:
             data: what `to_dict` returned; not changed.
-            store: the store, if the file was moved.
+            store: the store, if the file was moved, or was none.
 
         Raises:
             ValueError: it is the chat store of another user.
-            StoreError: its file is gone or cannot be opened.
+            StoreError: its file is gone or cannot be opened, or it had none and is closed.
         """
         found = _stores.get(data["attached"])
         if isinstance(found, cls) and found._opened is not None:
             if found.user_id != data["user_id"]:
                 raise ValueError(f"this is the chat store of user {found.user_id!r}, not of {data['user_id']!r}")
             return found
-        messages = data.get("messages") or {}
-        opened = reopened_store(store or data["store"], may_be_new=bool(messages))
-        made = cls(opened, user_id=data["user_id"])
-        for key, said in messages.items():
-            with made._used(key) as conversation:
-                if conversation.head is None:
-                    conversation.rebuild(said)
-        return made
+        if store is None and data["store"] is None:
+            raise StoreError("this chat store had no file and is closed; a store= that is a path keeps what it holds")
+        return cls(reopened_store(store or data["store"]), user_id=data["user_id"])
 
     def __copy__(self) -> Self:
         return self

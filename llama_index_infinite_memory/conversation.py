@@ -4,7 +4,6 @@ import asyncio
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
@@ -254,14 +253,9 @@ class Conversation:
             if count == len(stored):
                 self._add(converted)
                 return
-            with ExitStack() as undo:
-                kept, aside = self._end_after(stored, count)
-                if aside is not None:
-                    undo.callback(self.memory.delete_branch, aside)
-                    undo.callback(self.memory.reset, aside)
-                converted = [*map(from_message, given[kept:count]), *converted]
-                self._add(converted)
-                undo.pop_all()
+            kept, aside = self._end_after(stored, count)
+            converted = [*map(from_message, given[kept:count]), *converted]
+            self._add(converted)
             if aside is not None and _says_again(converted, stored[kept:]):
                 self.memory.delete_branch(aside)  # a front end that keeps less than we do sends it with every question
 

@@ -51,7 +51,7 @@ def as_embedder(embed_model: EmbedModel, *, name: str | None = None) -> Embedder
         return _of_embedding(embed_model, name)
     if isinstance(embed_model, type) or not callable(embed_model):
         raise TypeError(f"embed_model must be a BaseEmbedding, a function, a name or None, not {embed_model!r}")
-    return CallableEmbedder(embed_model, name=name or _name_of_method(embed_model))
+    return CallableEmbedder(embed_model, name=name)
 
 
 def _of_embedding(model: BaseEmbedding, name: str | None) -> Embedder:
@@ -76,9 +76,3 @@ def _name_of_model(model: BaseEmbedding) -> str:
     own = model.class_name()
     known = own if own != BaseEmbedding.class_name() else type(model).__qualname__  # the class does not name itself
     return f"{known}/{model.model_name}" if model.model_name not in ("", NO_MODEL) else known
-
-
-def _name_of_method(function: object) -> str | None:
-    """Return a name for the method of a model; None for any other function."""
-    owner = getattr(function, "__self__", None)
-    return f"{_name_of_model(owner)}.{getattr(function, '__name__', '')}" if isinstance(owner, BaseEmbedding) else None

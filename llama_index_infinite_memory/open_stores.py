@@ -55,7 +55,7 @@ def shared_store(store: "StoreLike | OpenStore") -> OpenStore:
         return found
 
 
-def reopened_store(store: StoreLike, *, may_be_new: bool) -> OpenStore:
+def reopened_store(store: StoreLike, *, may_be_new: bool = False) -> OpenStore:
     """Return the store that data names.
 
     Raises:

@@ -41,19 +41,13 @@ class EchoLLM(CustomLLM):
     @llm_chat_callback()
     def chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Return an answer."""
-        return ChatResponse(message=ChatMessage(role="assistant", content=_answer(messages)))
+        return _response(_answer(messages))
 
     @llm_chat_callback()
     def stream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseGen:
         """Return an answer, word by word."""
-
-        def responses() -> ChatResponseGen:
-            so_far = ""
-            for word in words(_answer(messages)):
-                so_far += word
-                yield ChatResponse(message=ChatMessage(role="assistant", content=so_far), delta=word)
-
-        return responses()
+        said = [*words(_answer(messages))]
+        return (_response("".join(said[: end + 1]), delta=word) for end, word in enumerate(said))
 
     @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
@@ -63,12 +57,12 @@ class EchoLLM(CustomLLM):
     @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         """Return an answer to a text, in one piece."""
+        answer = _answer([ChatMessage(role="user", content=prompt)])
+        return (CompletionResponse(text=text, delta=text) for text in [answer])
 
-        def responses() -> CompletionResponseGen:
-            answer = _answer([ChatMessage(role="user", content=prompt)])
-            yield CompletionResponse(text=answer, delta=answer)
 
-        return responses()
+def _response(text: str, delta: str | None = None) -> ChatResponse:
+    return ChatResponse(message=ChatMessage(role="assistant", content=text), delta=delta)
 
 
 def _answer(messages: Sequence[ChatMessage]) -> str:

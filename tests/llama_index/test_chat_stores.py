@@ -176,8 +176,13 @@ def test_copies_and_json_lead_back_to_it(tmp_path: Path) -> None:
             with pytest.raises(ValueError, match="chat store of user 'u', not of 'bob'"):
                 InfiniteChatStore.from_dict({**data, "user_id": "bob"})
             held = store.get_messages("k")
+        assert "messages" not in data
         with pytest.raises(StoreError, match="is closed"):
             store.get_messages("k")
+        if place is None:
+            with pytest.raises(StoreError, match="had no file and is closed"):
+                InfiniteChatStore.from_dict(data)
+            continue
         with InfiniteChatStore.from_dict(data) as again:
             assert (again.get_messages("k"), again.user_id) == (held, "u")
     (tmp_path / "a.db").unlink()

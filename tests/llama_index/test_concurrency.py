@@ -62,12 +62,12 @@ class Watching(MockEmbedding):
 
 def test_a_call_that_was_cancelled_before_its_turn_is_left_out() -> None:
     async def talk(memory: InfiniteChatMemoryBuffer) -> None:
-        memory._conversation.lock.acquire()  # type: ignore[attr-defined]
+        memory.conversation.lock.acquire()  # type: ignore[attr-defined]
         calls = [asyncio.create_task(memory.aput(user(f"m{number}"))) for number in range(4)]
         await asyncio.sleep(0)
         calls[2].cancel()
         await asyncio.wait([calls[2]])
-        memory._conversation.lock.release()  # type: ignore[attr-defined]
+        memory.conversation.lock.release()  # type: ignore[attr-defined]
         await asyncio.gather(*calls, return_exceptions=True)
         with pytest.raises(TypeError):
             await memory.aput("not a message")  # type: ignore[arg-type]

@@ -83,7 +83,6 @@ def test_vectors_are_told_apart_by_class_and_model() -> None:
         (Recorded(), "Recorded"),
         (MockEmbedding(embed_dim=2), "MockEmbedding"),
         (Recorded(model_name="a#b"), "Recorded/a-b"),
-        (Recorded(model_name="small").get_text_embedding_batch, "Recorded/small.get_text_embedding_batch"),
         (Calls(), "Calls"),
         (embed, f"{__name__}.embed"),
     ]

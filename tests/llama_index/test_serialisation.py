@@ -28,7 +28,7 @@ def handles(memory: Buffer) -> list[Buffer]:
     return [
         Buffer.from_dict(memory.to_dict()),
         Buffer.from_dict(json.loads(json.dumps(memory.to_dict()))),
-        Buffer.from_string(memory.to_string()),
+        Buffer.from_json(memory.to_json()),
         Buffer.from_json(memory.to_json()),
         Buffer.from_dict(memory.model_dump()),
         pickle.loads(pickle.dumps(memory)),
@@ -90,13 +90,13 @@ def test_what_is_forgotten_is_not_written_out() -> None:
 
 def test_settings_come_back_as_far_as_they_can_be_written(tmp_path: Path) -> None:
     with ours(TALK, store=tmp_path / "a.db", top_k=0, embed_model="static", strippers=[PASTED_CONTEXT]) as memory:
-        chosen = memory._conversation.settings.given
+        chosen = memory.conversation.settings.given
         data = memory.to_dict()
         assert data["settings"]["embed_model"] == "static"
     with Buffer.from_dict(data) as again:
-        assert again._conversation.settings.given == chosen
+        assert again.conversation.settings.given == chosen
     with Buffer.from_dict(data, top_k=2, strippers=[]) as other:
-        assert other._conversation.settings.given == {**chosen, "top_k": 2, "strippers": ()}
+        assert other.conversation.settings.given == {**chosen, "top_k": 2, "strippers": ()}
     with pytest.raises(ValueError, match="Unexpected kwargs"):
         Buffer.from_dict(data, nothing=1)
 
@@ -125,7 +125,7 @@ def test_a_new_process_goes_on(tmp_path: Path) -> None:
             store = tmp_path / f"{form}.db" if place == "file" else None
             made = ours(EVERY, store=store, token_limit=9_000, tokenizer_fn=str.split, embed_model=None)
             path = tmp_path / f"{place}.{form}"
-            path.write_bytes(pickle.dumps(made) if form == "pickle" else made.to_string().encode())
+            path.write_bytes(pickle.dumps(made) if form == "pickle" else made.to_json().encode())
             written[path] = opened.enter_context(made)
         shown = in_new_process(IN_A_NEW_PROCESS, *map(str, written))
         by_form = [f"9000 {len(EVERY) + 1} {counted}" for counted in ("[64, 293]", "['a', 'b']")]
@@ -146,7 +146,7 @@ def test_what_cannot_be_pickled_is_left_behind(tmp_path: Path) -> None:
 
 def test_a_stream_in_a_message_is_written_out() -> None:
     memory = ours([WITH_A_STREAM, assistant("a cat")])
-    data = json.loads(memory.to_string())
+    data = json.loads(memory.to_json())
     assert part(memory.get()[0], 1).resolve_image().read() == PNG
     memory.close()
     del memory

@@ -130,22 +130,22 @@ def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path, monkeypatch
         TALK[:2], store=tmp_path / "a.db", window_turns=None, top_k=3, strippers=[PASTED_CONTEXT],
         summarizer=lambda before, messages: "sum",
     ) as memory:  # fmt: skip
-        text = memory.to_string()
-        assert Buffer.from_string(text)._conversation is memory._conversation
-        settings = memory._conversation.settings
-    with Buffer.from_string(text) as again:  # no warning: this process has kept them
-        assert again._conversation.settings.given == settings.given
+        text = memory.to_json()
+        assert Buffer.from_json(text).conversation is memory.conversation
+        settings = memory.conversation.settings
+    with Buffer.from_json(text) as again:  # no warning: this process has kept them
+        assert again.conversation.settings.given == settings.given
     monkeypatch.setattr(serialization, "_kept", OrderedDict())
     with pytest.warns(RestoreWarning) as caught:
-        again = Buffer.from_string(text)
+        again = Buffer.from_json(text)
     with again:
-        assert again._conversation.settings.given == {"top_k": 3}
+        assert again.conversation.settings.given == {"top_k": 3}
     assert str(caught[0].message) == (
         "restored without embed_model, strippers, summarizer, which JSON cannot hold: pass from_dict(data, "
         "embed_model=..., strippers=..., summarizer=...), or return them from restore_arguments"
     )
-    with Restoring.from_string(text) as mine:
-        assert mine._conversation.settings.given["embed_model"] is HASHING
+    with Restoring.from_json(text) as mine:
+        assert mine.conversation.settings.given["embed_model"] is HASHING
 
 
 def test_a_store_that_cannot_be_found_again_is_said() -> None:
@@ -156,7 +156,7 @@ def test_a_store_that_cannot_be_found_again_is_said() -> None:
             elsewhere = Buffer.from_dict(data)
         assert elsewhere.get_all() == TALK[:2], "the data holds them"
         with Buffer.from_dict(memory.to_dict() | {"branch": None}) as found:
-            assert found._conversation.store is store
+            assert found.conversation.store is store
         elsewhere = Buffer.from_dict(data, store=store)
         memory.put(user("more"))
         assert texts(elsewhere.get_all()) == [*texts(TALK[:2]), "more"]

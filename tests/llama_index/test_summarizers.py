@@ -55,7 +55,7 @@ def test_a_chat_engine_sends_the_summary_within_the_limit(asynchronous: bool) ->
         else:
             for number in range(30):
                 engine.chat(f"what of {number} and all that was said of it?")
-        kept = buffer._conversation.engine.summary()
+        kept = buffer.conversation.engine.summary()
         assert kept is not None
         assert kept.text == f"so far {kept.messages} lines"
         (role, first), (second, _), *_ = shown(llm)
