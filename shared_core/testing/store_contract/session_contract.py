@@ -27,7 +27,9 @@ class SessionContract:
         """Where a store overrides what `Store` does call by call, as to answer in one round trip, both say the same."""
         names = [(None, "a"), ("ann", "a"), ("ann", "b"), ("ann", "empty"), ("ann", "aside"), ("\ue000", "\uf8ff")]
         nobody, first, second, empty, aside, odd = sessions = [Session(store, name, user) for user, name in names]
-        nobody.append(MAIN, [_said("s1", 5, "rules", "system"), _said("u1", 6, " What\n\tis it? ")])
+        nobody.append(
+            MAIN, [_said("s1", 5, "rules", "system"), _said("u1", 6, " What\n\tis it? "), _said("u2", 6, "more")]
+        )
         first.append(MAIN, [_said("u1", 1, "one"), _said("a1", 3, "two", "assistant"), _said("u2", 9, "three")])
         first.append("side", [_said("u3", 2, "later, of an earlier time")], at=Position(0, 0))
         first.merge(MAIN, Position(1, 1))
