@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import psycopg
 
 from shared_core.stores.postgres.connections import adapt
-from shared_core.stores.postgres.transactions import Reader, given_values
+from shared_core.stores.postgres.transactions import Statements, given_values
 
 __all__ = ["Ran", "faults", "nodes", "numbered", "recording", "wrong_plans"]
 
@@ -35,18 +35,18 @@ class Ran(NamedTuple):
 def recording(*, others: bool = False) -> Iterator[dict[str, Ran]]:
     """Yield the statements on a session that are run in the block, each once; `others`: also those that name none."""
     found: dict[str, Ran] = {}
-    execute = Reader._execute
+    execute = Statements._execute
 
-    def noted(reader: Reader, sql: str, session: int | None, values: Mapping[str, Any] | None) -> Any:
+    def noted(reader: Statements, sql: str, session: int | None, values: Mapping[str, Any] | None) -> Any:
         if others or session is not None:
             found.setdefault(sql, Ran(reader._schema(sql), given_values(session, values)))
         return execute(reader, sql, session, values)
 
-    Reader._execute = noted  # type: ignore[assignment]
+    Statements._execute = noted  # type: ignore[assignment]
     try:
         yield found
     finally:
-        Reader._execute = execute  # type: ignore[method-assign]
+        Statements._execute = execute  # type: ignore[method-assign]
 
 
 def numbered(sql: str) -> tuple[str, list[str]]:

@@ -9,6 +9,7 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.queries import Back, Line, LineRead, Query, Segments, State
 from shared_core.records import ALL, Derived, Position, Record, Ref, Segment, SessionKey, Stretch
 from shared_core.store import segments_to
+from shared_core.stores.gaps import Range
 
 
 class End(NamedTuple):
@@ -159,8 +160,8 @@ class Rows(ABC):
             StoreError: a message cannot be stored; the error names its id.
         """
 
-    def note_empty(self, session: int, stretches: Sequence[Stretch], numbers: Sequence[range]) -> None:
-        """Note positions, and numbers of messages, that hold nothing on purpose.
+    def note_empty(self, session: int, stretches: Sequence[Stretch], numbers: Sequence[Range]) -> None:
+        """Note positions, and ranges of numbers of messages, that hold nothing on purpose.
 
         An engine that can tell a message lost through damage from one that never was needs them; by default, none does.
         """

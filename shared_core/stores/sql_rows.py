@@ -108,28 +108,6 @@ class SqlRows(Rows):
         users = [one for one in user_ids or () if one is not None]
         return self.run(f"{wanted}{whose_of(user_ids)} ORDER BY {order}", None, {**values, "users": users})
 
-    def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
-        """Return what `Store.users` does."""
-        more = "user_id > %(after)s" if after is not None else "user_id IS NOT NULL"
-        statement = f"SELECT DISTINCT user_id FROM {{names}} WHERE {more} ORDER BY user_id LIMIT %(limit)s"
-        found = self.run(statement, None, {"after": after, "limit": max(limit, 0)})
-        return [user for (user,) in found]
-
-    def sessions_named(self, session_id: str) -> list[SessionKey]:
-        """Return the sessions of this name, of all users, oldest first."""
-        wanted = f"{sql.SESSIONS}session_id = %(name)s ORDER BY session"
-        return list(map(read_key, self.run(wanted, None, {"name": session_id})))
-
-    def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
-        """Return what `Store.sessions_with` does."""
-        column, wanted = ("fingerprint", message) if isinstance(message, int) else ("id", message)
-        statement = f"{sql.HOLDING.replace('COLUMN', column)}AND "
-        return list(map(read_key, self.of_users(statement, {"wanted": wanted}, [user_id])))
-
-    def session_keys(self) -> list[int]:
-        """Return what `Store.session_keys` returns."""
-        return [session for (session,) in self.run(sql.SESSION_KEYS, None)]
-
     def main_states(self, user_id: str | None) -> list[tuple[SessionKey, SessionState]]:
         """Return the sessions of a user that hold messages on `main`, each with its state there, oldest first."""
         return list(map(read_key_and_state, self.of_users(sql.MAIN_STATES, sql.MAIN_VALUES, [user_id])))
@@ -193,8 +171,8 @@ class SqlRows(Rows):
 
     # Messages that are missing on purpose
 
-    def note_empty(self, session: int, stretches: Sequence[Stretch], numbers: Sequence[range]) -> None:
-        ranges: dict[int, list[Range]] = {NUMBERS: [(one.start, one.stop - 1) for one in numbers]}
+    def note_empty(self, session: int, stretches: Sequence[Stretch], numbers: Sequence[Range]) -> None:
+        ranges: dict[int, list[Range]] = {NUMBERS: [*numbers]}
         for segment, start, upto in sorted(stretches):
             ranges.setdefault(segment, []).append((start, upto))
         self._note_gaps(session, ranges)
@@ -287,13 +265,19 @@ class SqlStore(TreeStore):
         """Enter a block in which all rows may be counted, for as long as it takes, while others write."""
 
     def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
-        return self._read(lambda rows: rows.users(after, limit))
+        more = "user_id > %(after)s" if after is not None else "user_id IS NOT NULL"
+        statement = f"SELECT DISTINCT user_id FROM {{names}} WHERE {more} ORDER BY user_id LIMIT %(limit)s"
+        found = self._read(lambda rows: rows.run(statement, None, {"after": after, "limit": max(limit, 0)}))
+        return [user for (user,) in found]
 
     def sessions_named(self, session_id: str) -> list[SessionKey]:
-        return self._read(lambda rows: rows.sessions_named(session_id))
+        wanted = f"{sql.SESSIONS}session_id = %(name)s ORDER BY session"
+        return list(map(read_key, self._read(lambda rows: rows.run(wanted, None, {"name": session_id}))))
 
     def sessions_with(self, user_id: str | None, message: str | int) -> list[SessionKey]:
-        return self._read(lambda rows: rows.sessions_with(user_id, message))
+        column = "fingerprint" if isinstance(message, int) else "id"
+        wanted = f"{sql.HOLDING.replace('COLUMN', column)}AND "
+        return list(map(read_key, self._read(lambda rows: rows.of_users(wanted, {"wanted": message}, [user_id]))))
 
     def overview(self, *user_ids: str | None, limit: int = ALL) -> list[SessionInfo]:
         return self._read(lambda rows: rows.overview(user_ids, limit))
@@ -302,4 +286,4 @@ class SqlStore(TreeStore):
         return self._read(lambda rows: rows.main_changes(user_id, since))
 
     def session_keys(self) -> list[int]:
-        return self._read(SqlRows.session_keys)
+        return [session for (session,) in self._read(lambda rows: rows.run(sql.SESSION_KEYS, None))]

@@ -32,6 +32,7 @@ from shared_core.records import (
 )
 from shared_core.session.paths import Span, beginning, walk
 from shared_core.session.turns import assign_turns
+from shared_core.stores.gaps import by_segment, missing
 from shared_core.stores.rows import (
     BranchEnd,
     End,
@@ -132,9 +133,7 @@ def covering(rows: Rows, session: int, positions: Sequence[Position]) -> list[in
 
     A summary covers everything on the path to its position; the tree alone says what that is.
     """
-    depths: dict[int, list[int]] = {}
-    for segment, depth in sorted(positions):
-        depths.setdefault(segment, []).append(depth)
+    depths = by_segment(sorted(positions))
     segment_of = cache(partial(segment_at, rows, session))
     covered = cache(partial(_covered, segment_of))
     return [
@@ -446,22 +445,13 @@ def _note_empty(
     rows: Rows, session: int, restored: Restored, before: Mapping[int, Segment | None], last_seq: int
 ) -> None:
     """Note the positions and numbers that parts of a session pass over."""
-    depths: dict[int, list[int]] = {number: [] for number in before}
-    for record in restored.records:
-        depths[record.position.segment].append(record.position.depth)
+    depths = by_segment(record.position for record in restored.records)
     empty: list[Stretch] = []
     for number, own in before.items():
         now = segment_at(rows, session, number)
         first = own.tip + 1 if own is not None else now.start if now.base is None else now.base + 1
-        empty += [Stretch(number, one.start, one.stop - 1) for one in _passed_over(depths[number], first, now.tip)]
-    seqs = [record.seq for record in restored.records]
-    passed = _passed_over(seqs, last_seq + 1, max([*seqs, restored.last_seq]))
+        empty += [Stretch(number, *one) for one in missing(sorted(depths.get(number, ())), first, now.tip)]
+    seqs = sorted(record.seq for record in restored.records)
+    passed = missing(seqs, last_seq + 1, max([*seqs, restored.last_seq]))
     if empty or passed:
         rows.note_empty(session, empty, passed)
-
-
-def _passed_over(numbers: Iterable[int], first: int, last: int) -> list[range]:
-    """Return the ranges from `first` to `last` in which none of some numbers are."""
-    taken = sorted({number for number in numbers if first <= number <= last})
-    ends = zip([first - 1, *taken], [*taken, last + 1], strict=True)
-    return [range(low + 1, high) for low, high in ends if low + 1 < high]

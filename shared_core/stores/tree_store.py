@@ -148,7 +148,7 @@ def _forget(
     rows.raise_version(session)
     if rows.erase(session, positions, stale, summaries) and branches and before is not None:
         # Messages that damage had lost are forgotten, too, and not missed from now on.
-        rows.note_empty(session, (), [range(1, before.last_seq + 1)])
+        rows.note_empty(session, (), [(1, before.last_seq)])
         _begin_anew(rows, session)
 
 

@@ -12,7 +12,7 @@ from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError
 from shared_core.queries import After
 from shared_core.records import MAIN, Create, Position
 from shared_core.stores.postgres.connections import Pauses
-from shared_core.stores.postgres.transactions import Reader, Writer
+from shared_core.stores.postgres.transactions import Statements, Writer
 from shared_core.stores.statements import Statement
 from shared_core.testing.oracle import Session, drafts
 from tests.stores.postgres_server import Server, running_server
@@ -76,13 +76,13 @@ def test_a_store_is_opened_when_the_server_is_back(fragile: Server, monkeypatch:
         assert store.sessions() == []
 
 
-@pytest.mark.parametrize("end", [(Writer, "commit"), (Reader, "at_once")], ids=["locked", "at once"])
+@pytest.mark.parametrize("end", [(Writer, "commit"), (Statements, "at_once")], ids=["locked", "at once"])
 def test_a_change_that_nobody_can_tell_of_is_said_so(
-    fragile: Server, end: tuple[type[Reader], str], monkeypatch: pytest.MonkeyPatch
+    fragile: Server, end: tuple[type[Statements], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server goes away with the answer to a change, and does not come back in time."""
     with closing(PostgresStore(fragile.address(), schema=f"lost {end[1]}", retry_seconds=0.1)) as store:
-        key, changes = Session(store).key, [] if end[0] is Reader else [Create("side", Position(0, -1))]
+        key, changes = Session(store).key, [] if end[0] is Statements else [Create("side", Position(0, -1))]
 
         def lost(*_: object) -> None:
             fragile.control("stop", "-m", "immediate")
@@ -179,9 +179,9 @@ def test_what_is_stored_at_once_is_stored_once_whether_or_not_its_answer_arrives
     """Known or not known before, and if another object stores something meanwhile."""
     with closing(PostgresStore(address)) as store, closing(PostgresStore(address)) as other:
         session = Session(store)
-        at_once, left, meanwhile = Reader.at_once, list[int](), list[Callable[[], object]]()
+        at_once, left, meanwhile = Statements.at_once, list[int](), list[Callable[[], object]]()
 
-        def lossy(reader: Reader, statements: Sequence[Statement]) -> list[Any]:
+        def lossy(reader: Statements, statements: Sequence[Statement]) -> list[Any]:
             lost = left.pop() if left else 0
             done = at_once(reader, statements) if happened or not lost else []
             if meanwhile:
@@ -190,7 +190,7 @@ def test_what_is_stored_at_once_is_stored_once_whether_or_not_its_answer_arrives
                 raise psycopg.OperationalError("consuming input failed")
             return done
 
-        monkeypatch.setattr(Reader, "at_once", lossy)
+        monkeypatch.setattr(Statements, "at_once", lossy)
         for number, known in enumerate((False, True, True)):
             knows = session.known(MAIN) if known else None
             left[:] = [1] if happened else [1, 1]

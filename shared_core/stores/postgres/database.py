@@ -15,7 +15,7 @@ from shared_core.stores.postgres.connections import Connection, Connections, Pau
 from shared_core.stores.postgres.failures import is_broken, is_mistaken, is_passing, store_error, unknown_outcome
 from shared_core.stores.postgres.migrations import check, migrate
 from shared_core.stores.postgres.row_security import check_security, grant
-from shared_core.stores.postgres.transactions import LIFE, Reader, Schema, Writer
+from shared_core.stores.postgres.transactions import LIFE, Schema, Statements, Writer
 
 Result = TypeVar("Result")
 
@@ -86,7 +86,7 @@ class Database:
             self._connections.give_back(connection)
 
     @contextmanager
-    def reading(self, user: str | None = None) -> Iterator[Reader]:
+    def reading(self, user: str | None = None) -> Iterator[Statements]:
         """Enter a block for statements, each of which sees one moment; within `joining`, what that has done so far.
 
         `user`: whom it is for, see `row_security.setting_of`; None: there is no row security.
@@ -98,7 +98,7 @@ class Database:
                     yield writer
                 return
             with self._borrowed() as connection:
-                yield Reader(connection, self._schema, user)
+                yield Statements(connection, self._schema, user)
 
     @contextmanager
     def writing(self, user: str | None = None) -> Iterator[Writer]:

@@ -293,9 +293,7 @@ class PostgresTables(SqlRows):
     # What is derived
 
     def put_vectors(self, session: int, space: str, vectors: Sequence[VectorRow]) -> None:
-        found = self.run(PUT_SPACE, session, {"space_name": space})
-        if found and vectors:
-            self.run(PUT_VECTORS, session, {**vector_columns(vectors), "space": found[0][0]})
+        self.put_vectors_of(space, {session: vectors}, {session: None})
 
     def put_vectors_of(
         self, space: str, rows: Mapping[int, Sequence[VectorRow]], epochs: Mapping[int, int | None]

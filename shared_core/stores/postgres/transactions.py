@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
@@ -60,22 +60,6 @@ _MARKS: Marks = {
 }
 
 
-class Statements(Protocol):
-    """Runs statements in which `{s}` is the schema and `%(name)s` a value; each names the session it reads."""
-
-    def run(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> Rows:
-        """Return the rows of a statement; an empty list if it returns none."""
-
-    def count(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> int:
-        """Return how many rows a statement found or changed."""
-
-    def together(self, statements: Sequence[Statement]) -> list[Rows]:
-        """Return the rows of several statements that see the same moment, in one round trip."""
-
-    def at_once(self, statements: Sequence[Statement]) -> list[Rows]:
-        """Run statements one after the other in one round trip, in a transaction of their own; return their rows."""
-
-
 class Schema:
     """Puts the name of a schema into statements, in place of `{s}`, and the next free number in place of `{next}`.
 
@@ -118,8 +102,8 @@ def given_values(session: int | None, values: Mapping[str, Any] | None) -> dict[
     return given
 
 
-class Reader:
-    """Runs statements one by one, each of which sees one moment.
+class Statements:
+    """Runs statements in which `{s}` is the schema and `%(name)s` a value, one by one; each sees one moment.
 
     Args:
         connection: in autocommit mode.
@@ -133,6 +117,7 @@ class Reader:
         self._user = user
 
     def run(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> Rows:
+        """Return the rows of a statement, which names the session it is about; an empty list if it returns none."""
         if self._user is not None:  # a transaction, which alone can be told the user
             return self.together([Statement(sql, session, values or {})])[0]
         return self._run(sql, session, values)
@@ -142,20 +127,20 @@ class Reader:
         return cursor.fetchall() if cursor.description else []
 
     def count(self, sql: str, session: int | None, values: Mapping[str, Any] | None = None) -> int:
+        """Return how many rows a statement found or changed."""
         return self._execute(sql, session, values).rowcount
 
     def together(self, statements: Sequence[Statement]) -> list[Rows]:
-        with self._connection.pipeline():
-            self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            if self._user is not None:
-                self._connection.execute(_FOR, (self._user,))
-            cursors = [self._execute(*statement) for statement in statements]
-            self._connection.execute("COMMIT")
-        return [cursor.fetchall() for cursor in cursors]
+        """Return the rows of several statements that see the same moment, in one round trip."""
+        return self._sent("ISOLATION LEVEL REPEATABLE READ READ ONLY", statements)
 
     def at_once(self, statements: Sequence[Statement]) -> list[Rows]:
+        """Run statements one after the other in one round trip, in a transaction of their own; return their rows."""
+        return self._sent("ISOLATION LEVEL READ COMMITTED READ WRITE", statements)
+
+    def _sent(self, how: str, statements: Sequence[Statement]) -> list[Rows]:
         with self._connection.pipeline():
-            self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
+            self._connection.execute(f"BEGIN {how}")
             if self._user is not None:
                 self._connection.execute(_FOR, (self._user,))
             cursors = [self._execute(*statement) for statement in statements]
@@ -168,7 +153,7 @@ class Reader:
         return self._connection.execute(self._schema(sql), given_values(session, values), binary=True)
 
 
-class Writer(Reader):
+class Writer(Statements):
     """Runs statements in a transaction, which begins with the first of them.
 
     The first statement on a session is preceded by one that locks its row: a statement sees what was committed before
