@@ -2,11 +2,10 @@
 
 import hashlib
 from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import NamedTuple, get_args
+from typing import get_args
 
 from shared_core.errors import InfiniteMemoryError
 from shared_core.messages import Message, content_of, storable
@@ -39,17 +38,6 @@ MAX_EMPTY = 2**24
 
 IMPORTED = "imported/"
 """The prefix of an imported branch or tag whose name is taken."""
-
-
-class _Run(NamedTuple):
-    """Consecutive positions of a segment of the file, and where they are here."""
-
-    start: int
-    upto: int
-    here: Position
-
-    def at(self, depth: int) -> Position:
-        return self.here._replace(depth=self.here.depth + depth - self.start)
 
 
 class SessionImport:
@@ -96,10 +84,10 @@ class SessionImport:
         self.empty = untouched and not (self._refs["tag"] or self._refs["stash"] or self._refs["move"])
         self._forgotten_ids = {id_ for page in forgotten_of(store, session) for id_ in page}
         self._file: dict[int, Segment] = {}
-        self._ends: dict[int, int] = {}
-        self._runs: dict[int, list[_Run]] = {}
+        self._last: dict[int, int] = {}
+        self._depths: dict[int, list[int]] = {}
+        self._places: dict[Position, Position] = {}
         self._merges: dict[int, Position] = {}
-        self._unmerged: deque[Segment] = deque()
         self._seen: set[str] = set()
         self._ids: dict[Position, str] = {}
         self._gone: dict[int, list[int]] = {}
@@ -108,12 +96,6 @@ class SessionImport:
         self._rows: dict[str, list[VectorRow]] = {}
         main = self._heads.get(MAIN, ROOT)
         self._root = Position(walk(main, self._segments.__getitem__).spans[0].segment, ROOT.depth)
-        self._meanings: dict[Position, Position] = {}
-        self._own_merges: dict[tuple[Position, Position], list[Position]] = {}
-        self._alike: dict[Position, list[Position]] = {}
-        for one in list(self._segments.values()):
-            if one.base is not None and one.parent is not None and one.merged is not None:
-                self._note_merge(self._key(one.parent, one.merged), Position(one.segment, one.base))
         self._names: list[Create | Move | Branch | Ref] = []
         self.renamed: dict[str, str] = {}
         self.branches: dict[str, str] = {}
@@ -139,8 +121,6 @@ class SessionImport:
         self._file[segment.segment] = segment
         if self.empty:
             self._segments[segment.segment] = segment
-        elif segment.base is not None:
-            self._unmerged.append(segment)
 
     def forget(self, ids: Sequence[str]) -> None:
         """Add forgotten ids to a session that was empty. Any other session keeps its own list."""
@@ -167,7 +147,7 @@ class SessionImport:
             raise LineError(f"has the id {id_!r}, which an earlier line has")
         self._check(record.position)
         segment = self._file[number]
-        if depth <= max(self._ends.get(number, -2), _first(segment)):
+        if depth <= max(self._last.get(number, -2), _first(segment)):
             raise LineError(f"stands at {[number, depth]}, where no message can")
         for part in covers:
             self._check(Position(part.segment, part.start))
@@ -175,7 +155,7 @@ class SessionImport:
             if part.start > part.upto:
                 raise LineError("covers positions backwards")
         self._seen.add(id_)
-        self._ends[number] = depth
+        self._last[number] = depth
         before = record.position._replace(depth=depth - 1)
         if before.depth < segment.start and segment.parent is not None:
             before = segment.parent
@@ -231,14 +211,13 @@ class SessionImport:
         """Return whether a stored message has the same content, after the same message as far as that can be told."""
         if content_of(stored.message) != content_of(message):
             return False
-        there = self._before(stored.position)
-        segment = self._file[before.segment]
-        if before.depth == segment.base:
-            own = self._segments[there.segment]
-            if own.base == there.depth:
-                self._merges[segment.segment] = there
-                return True
-        return self._run(before) is None or self._normalized(self._here(before)) == there
+        own, segment = self._segments[stored.position.segment], self._file[before.segment]
+        there = stored.position._replace(depth=stored.position.depth - 1)
+        if before.depth == segment.base and own.base == there.depth:
+            self._merges[segment.segment] = there
+            return True
+        known = self._places.get(before)  # of what the file or this session has forgotten, nothing is known
+        return known is None or known == there or self._is_at(there, before)
 
     def _put(
         self, record: Record, id_: str, before: Position, covers: Sequence[Stretch], vectors: Mapping[str, VectorRow]
@@ -270,100 +249,91 @@ class SessionImport:
 
     def _remember(self, position: Position, here: Position) -> None:
         """Note where a message of the file is here."""
-        if self.empty:
-            return
-        runs, depth = self._runs.setdefault(position.segment, []), position.depth
-        if runs and runs[-1].upto == depth - 1 and runs[-1].at(depth) == here:
-            runs[-1] = runs[-1]._replace(upto=depth)
-        else:
-            runs.append(_Run(depth, depth, here))
+        if not self.empty:
+            self._depths.setdefault(position.segment, []).append(position.depth)
+            self._places[position] = here
 
-    def _run(self, position: Position) -> _Run | None:
-        """Return the run that holds a position; None: it has no message here, or is before the first."""
-        run = self._run_before(position)
-        return run if run is not None and position.depth <= run.upto else None
-
-    def _run_before(self, position: Position) -> _Run | None:
-        runs = self._runs.get(position.segment, [])
-        at = bisect_right(runs, position.depth, key=lambda run: run.start) - 1
-        return runs[at] if at >= 0 else None
-
-    def _here(self, position: Position) -> Position:
-        """Return the position here that one of the file means."""
-        while not self.empty:
-            run, segment = self._run_before(position), self._file[position.segment]
-            if run is not None:
-                return run.at(position.depth) if position.depth <= run.upto else self._beyond(run, position.depth)
+    def _resolved(self, position: Position) -> Position | Segment:
+        """Return where the last message up to a position of the file is here, or the merge of the file after it."""
+        while True:
+            depths, segment = self._depths.get(position.segment, []), self._file[position.segment]
+            known = bisect_right(depths, position.depth)
+            if known:
+                return self._places[Position(position.segment, depths[known - 1])]
             if segment.base is not None:
-                return self._merged(segment)
+                return segment
             if segment.parent is None:
                 return self._root
             position = segment.parent
-        return position
 
-    def _beyond(self, run: _Run, depth: int) -> Position:
-        """Return an empty position after a run, if it is empty here, too; else the end of the run."""
-        end, wanted = run.at(run.upto), run.at(depth)
-        if wanted.depth <= self._segments[end.segment].tip:
-            self._flush()
-            if not self._store.count(self._session, [Stretch(end.segment, end.depth + 1, wanted.depth)]):
-                return wanted
-        return end
+    def _here(self, position: Position) -> Position:
+        """Return the position here that one of the file means."""
+        if self.empty:
+            return position
+        found = self._resolved(position)
+        return self._merged(found) if isinstance(found, Segment) else found
 
-    def _merged(self, segment: Segment) -> Position:
-        """Return the position here of a merge of the file. Earlier ones are made first: it may grow out of them."""
-        while segment.segment not in self._merges:
-            one = self._unmerged.popleft()
+    def _merged(self, wanted: Segment) -> Position:
+        """Return the position here of a merge of the file; it is made, after those that it grows out of."""
+        needed = [wanted]
+        for one in needed:
+            found = [self._resolved(parent) for parent in (one.parent, one.merged) if parent is not None]
+            above = (merge for merge in found if isinstance(merge, Segment) and merge.segment not in self._merges)
+            needed += [merge for merge in dict.fromkeys(above) if merge not in needed]
+        for one in sorted(needed):
             if one.segment not in self._merges and one.parent is not None and one.merged is not None:
                 self._merges[one.segment] = self._merge(self._here(one.parent), self._here(one.merged), one.turn_shift)
-        return self._merges[segment.segment]
+        return self._merges[wanted.segment]
 
     def _merge(self, parent: Position, merged: Position, turn_shift: int) -> Position:
-        """Find or make a merge of two positions."""
-        key = self._key(parent, merged)
-        if key not in self._own_merges:
-            ours, theirs = (walk(self._normalized(one), self._segments.__getitem__) for one in (parent, merged))
-            new = theirs.without(ours)
-            if not new:
-                return parent
-            base = parent.depth + sum(span.upto - span.start + 1 for span in new) + 1
-            self._open(Segment(self._next, parent, base, merged, base, turn_shift))
-            self._note_merge(key, Position(self._next - 1, base))
-        return self._own_merges[key][0]
+        """Return a new merge of two positions."""
+        ours, theirs = (walk(one, self._segments.__getitem__) for one in (parent, merged))
+        new = theirs.without(ours)
+        if not new:
+            return parent
+        base = parent.depth + sum(span.upto - span.start + 1 for span in new) + 1
+        self._open(Segment(self._next, parent, base, merged, base, turn_shift))
+        return Position(self._next - 1, base)
 
-    def _key(self, parent: Position, merged: Position) -> tuple[Position, Position]:
-        return self._meaning(parent), self._meaning(merged)
-
-    def _note_merge(self, key: tuple[Position, Position], at: Position) -> None:
-        alike = self._own_merges.setdefault(key, [])
-        alike.append(at)
-        self._alike[at] = alike
-
-    def _meaning(self, position: Position) -> Position:
-        """Return the position here that stands for all that mean the same.
-
-        It is that of the last message up to them, or, if a merge comes after that, the first of the merges of the same
-        two. Behind a message that was forgotten, a position means the same as before it.
-        """
-        if position not in self._meanings:
-            self._meanings[position] = self._found_meaning(self._normalized(position))
-        return self._meanings[position]
-
-    def _found_meaning(self, position: Position) -> Position:
-        while True:
-            segment = self._segments[position.segment]
-            if position.depth > self._written.get(position.segment, -2):
+    def _ends(self, position: Position) -> frozenset[Position]:
+        """Return the last messages here that lead to a position: several, if it is that of a merge."""
+        found: set[Position] = set()
+        waiting: list[Position | None] = [position]
+        for at in waiting:  # it grows meanwhile
+            if at is None:
+                continue
+            segment = self._segments[at.segment]
+            if at.depth > self._written.get(at.segment, -2):
                 self._flush()
-            upto = min(position.depth, self._written.get(position.segment, -2))
-            last = self._store.newest(self._session, position._replace(depth=upto), 1) if upto > _first(segment) else []
-            if last:
-                return last[0].position
-            if segment.merged is not None and segment.parent is not None:
-                at = Position(segment.segment, _first(segment))
-                return self._own_merges.get(self._key(segment.parent, segment.merged), [at])[0]
-            if segment.parent is None:
-                return self._root
-            position = self._normalized(segment.parent)
+            upto = min(at.depth, self._written.get(at.segment, -2))
+            last = self._store.newest(self._session, at._replace(depth=upto), 1) if upto > _first(segment) else []
+            found.update(record.position for record in last)
+            if not last:
+                waiting += [one for one in (segment.parent, segment.merged) if one not in waiting]
+        return frozenset(found)
+
+    def _ends_there(self, position: Position) -> frozenset[Position]:
+        """Return the last messages that lead to a position of the file, as their positions here."""
+        if self.empty:
+            return frozenset([position])
+        waiting = [self._resolved(position)]
+        for one in waiting:
+            if isinstance(one, Segment):
+                above = [self._resolved(parent) for parent in (one.parent, one.merged) if parent is not None]
+                waiting += [more for more in above if more not in waiting]
+        return frozenset(one for one in waiting if isinstance(one, Position) and one != self._root)
+
+    def _lead_to(self, ends: Collection[Position], others: Collection[Position]) -> bool:
+        """Return whether all of some messages are on the paths to others."""
+        paths = [walk(one, self._segments.__getitem__) for one in others]
+        return all(any(path.covers(end) for path in paths) for end in ends)
+
+    def _is_at(self, here: Position, there: Position) -> bool:
+        """Return whether the same messages lead to a position here and to one of the file."""
+        if self.empty:
+            return here == there
+        own, wanted = self._ends(here), self._ends_there(there)
+        return own == wanted or (self._lead_to(own, wanted) and self._lead_to(wanted, own))
 
     def _open(self, segment: Segment) -> None:
         """Note a new segment, or that one has grown."""
@@ -381,30 +351,18 @@ class SessionImport:
         self._open(self._segments[number]._replace(tip=position.depth + 1))
         return Position(number, position.depth + 1)
 
-    def _parts(self, stretch: Stretch) -> Iterator[Stretch]:
-        """Yield where the messages of a stretch of the file are here."""
+    def _parts(self, stretch: Stretch) -> list[Stretch]:
+        """Return where the messages of a stretch of the file are here."""
         if self.empty:
-            yield stretch
-        for run in self._runs.get(stretch.segment, ()):
-            start, upto = max(run.start, stretch.start), min(run.upto, stretch.upto)
-            if start <= upto:
-                yield Stretch(run.here.segment, run.at(start).depth, run.at(upto).depth)
-
-    def _before(self, position: Position) -> Position:
-        """Return the position here before another one."""
-        segment = self._segments[position.segment]
-        if position.depth > segment.start:
-            return position._replace(depth=position.depth - 1)
-        return self._normalized(segment.parent)
-
-    def _normalized(self, position: Position | None) -> Position:
-        """Return the same position outside of empty segments: an empty segment ends where its parent ends."""
-        while position is not None:
-            segment = self._segments[position.segment]
-            if position.depth >= segment.start:
-                return position
-            position = segment.parent
-        return self._root
+            return [stretch]
+        depths, parts = self._depths.get(stretch.segment, []), list[Stretch]()
+        for depth in depths[bisect_left(depths, stretch.start) : bisect_right(depths, stretch.upto)]:
+            number, here = self._places[Position(stretch.segment, depth)]
+            if parts and (parts[-1].segment, parts[-1].upto) == (number, here - 1):
+                parts[-1] = parts[-1]._replace(upto=here)
+            else:
+                parts.append(Stretch(number, here, here))
+        return parts
 
     def _flush(self) -> None:
         """Write the messages that were added since the last call."""
@@ -421,13 +379,12 @@ class SessionImport:
         if _checked_name(name) in self.branches:
             raise LineError(f"has the name {name!r}, which an earlier line has")
         self._check(at)
-        position = self._here(at)
         if self.empty:
-            self._names.append(Branch(name, position))
-            self._heads[name], self.branches[name] = position, name
+            self._names.append(Branch(name, at))
+            self._heads[name], self.branches[name] = at, name
             return
         free = (here for here in self._candidates(name) if here not in self._tags)
-        self.branches[name] = next(here for here in free if self._advance(here, position))
+        self.branches[name] = next(here for here in free if self._advance(here, at))
 
     def _candidates(self, name: str) -> Iterator[str]:
         """Yield the names a branch or a tag may get: its own, then others in case that is taken."""
@@ -435,24 +392,20 @@ class SessionImport:
         yield IMPORTED + name
         yield from (f"{IMPORTED}{name}-{number}" for number in range(2, len(self._heads) + len(self._tags) + 3))
 
-    def _advance(self, name: str, position: Position) -> bool:
-        """Create a branch or move it forward to a position; return False if that would drop messages from it."""
-        head = self._heads.get(name)
+    def _advance(self, name: str, at: Position) -> bool:
+        """Create a branch or move it forward to a position of the file; False if that would drop messages from it."""
+        head, wanted = self._heads.get(name), self._ends_there(at)
         if head is None:
-            self._names.append(Create(name, position))
-        elif self._leads_to(position, head):
+            self._heads[name] = self._here(at)
+            self._names.append(Create(name, self._heads[name]))
             return True
-        elif self._leads_to(head, position):
-            self._names.append(Move(name, position, self._note, head))
-        else:
-            return False
-        self._heads[name] = position
+        ends = self._ends(head)
+        if not self._lead_to(wanted, ends):
+            if not self._lead_to(ends, wanted):
+                return False
+            self._heads[name] = self._here(at)
+            self._names.append(Move(name, self._heads[name], self._note, head))
         return True
-
-    def _leads_to(self, position: Position, head: Position) -> bool:
-        """Return whether a position is on the path that ends at `head`."""
-        at, path = self._meaning(position), walk(self._normalized(head), self._segments.__getitem__)
-        return at == self._root or any(map(path.covers, self._alike.get(at, [at])))
 
     def ref(self, ref: Ref) -> None:
         """Store a tag, a stash, an entry of the reflog or the title, unless it is here already."""
@@ -462,40 +415,38 @@ class SessionImport:
                 self._check(position)
         if (ref.position is None and ref.kind != "move") or (ref.base is None and ref.kind in ("stash", "move")):
             raise LineError(f"is a {ref.kind} without its positions")
-        here = ref._replace(
-            position=None if ref.position is None else self._here(ref.position),
-            base=None if ref.base is None else self._here(ref.base),
-        )
         if ref.kind == "tag":
-            self._tag(here)
+            self._tag(ref)
         elif ref.kind == "stash":
-            alike = [own for own in self._refs["stash"] if self._is_like(own, here)]
+            alike = [own for own in self._refs["stash"] if self._is_like(own, ref)]
             if alike:
                 self._refs["stash"].remove(alike[0])  # a second one that looks the same must not match it again
             else:
-                self._names.append(here)
+                self._add_ref(ref)
         elif self.empty or (ref.kind == "title" and not self._refs["title"]):
-            self._names.append(here)
+            self._add_ref(ref)
 
-    def _is_like(self, own: Ref, other: Ref) -> bool:
-        """Return whether two refs say the same; their numbers are of no account."""
-        own, other = (
-            ref._replace(number=0, position=self._maybe(ref.position), base=self._maybe(ref.base))
-            for ref in (own, other)
+    def _add_ref(self, ref: Ref) -> None:
+        position, base = (None if one is None else self._here(one) for one in (ref.position, ref.base))
+        self._names.append(ref._replace(position=position, base=base))
+
+    def _is_like(self, own: Ref, there: Ref) -> bool:
+        """Return whether a stash here says the same as one of the file."""
+        pairs = ((own.position, there.position), (own.base, there.base))
+        return (own.name, own.note, own.created_at) == (there.name, there.note, there.created_at) and all(
+            one is not None and other is not None and self._is_at(one, other) for one, other in pairs
         )
-        return own == other
-
-    def _maybe(self, position: Position | None) -> Position | None:
-        return None if position is None else self._meaning(position)
 
     def _tag(self, ref: Ref) -> None:
         """Add a tag, under another name if its own is taken by another position."""
+        assert ref.position is not None
         for name in self._candidates(_checked_name(ref.name)):
-            if name in self._tags and self._maybe(self._tags[name]) == self._maybe(ref.position):
+            known = self._tags.get(name)
+            if known is not None and self._is_at(known, ref.position):
                 return
-            if name not in self._tags and name not in self._heads:
-                self._names.append(ref._replace(name=name))
-                self._tags[name] = ref.position
+            if known is None and name not in self._heads:
+                self._tags[name] = self._here(ref.position)
+                self._add_ref(ref._replace(name=name))
                 return
 
     def set_head(self, branch: str | None, at: Position | None) -> None:
