@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
+from shared_core.queries import After
 from shared_core.results import FollowedHistory
 from shared_core.testing import HashingEmbedder
 
@@ -445,3 +446,81 @@ def test_a_forgotten_question_before_an_answer_written_anew_is_not_stored_again(
             *(None if message.id == forgotten else message.id for message in stored),
             history.ids[-1],
         )
+
+
+class Rewriting:
+    """A client that writes answers anew before it sends its whole history again, of any line that it has ever shown."""
+
+    def __init__(self, store: SQLiteStore, removed: Any) -> None:
+        self.store, self.removed = store, removed
+        self.lines: list[list[Message]] = []
+        self.forgotten, self.ever = set[str](), set[str]()
+        self.number = 0
+
+    def chosen(self, step: str, which: int, back: int) -> list[Message]:
+        """Return the next history: one that goes on, one whose answer is asked for again, or one that was edited."""
+        self.number += 1
+        line = self.lines[-1 - which % min(4, len(self.lines))] if self.lines else []
+        question = user(f"question{self.number} then{self.number}")
+        if step == "ask" or not line:
+            return [*line, question]
+        at = max(0, len(line) - 2 - 2 * back)
+        return line[: at + 1] if step == "ask again" else [*line[:at], question]
+
+    def forget(self, number: int) -> None:
+        with memory(self.store) as one:
+            stored = self.stored()
+            gone = stored[number % len(stored)]
+            one.forget(ids=[gone.id or ""])
+            self.forgotten.add(gone.content)
+            self.ever.add(gone.content)
+
+    def stored(self) -> list[Message]:
+        key = self.store.session(None, memory(self.store).session_id)
+        return [record.message for record in self.store.find(key, After(0, 10_000))] if key is not None else []
+
+    def send(self, one: InfiniteMemory, history: list[Message]) -> None:
+        self.forgotten.discard(history[-1].content)  # it is asked again
+        sent = [message.replace(content=message.content.replace("**", "")) for message in history]
+        followed = one.follow(sent, removed=self.removed, rewritten=True)
+        answer = ai(f"**answer{self.number}** it{self.number} is{self.number} so")
+        one.follow([answer], after=followed, rewritten=True)
+        if one.branch is not None:
+            one.make_main()
+        self.lines.append([*history, answer])
+
+
+steps_with_forgets = st.lists(
+    st.tuples(
+        st.sampled_from(["ask", "ask", "ask again", "edit"]), st.integers(0, 3), st.integers(0, 2),
+        st.none() | st.integers(0, 20), st.booleans(),
+    ),
+    min_size=3, max_size=14,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("removed", ["keep", "leave_out"])
+@given(steps=steps_with_forgets)
+def test_nothing_that_was_forgotten_comes_back(
+    steps: list[tuple[str, int, int, int | None, bool]], removed: Any
+) -> None:
+    """Whatever line a client goes back to: the store holds nothing forgotten and nothing twice, and no line is lost."""
+    with closing(SQLiteStore(":memory:")) as store:
+        client, one = Rewriting(store, removed), memory(store)
+        for step, which, back, forgotten, fresh in steps:
+            history = client.chosen(step, which, back)
+            if len(history) == 1 and client.lines and removed == "keep":
+                continue  # alone, it is what is new on the line that goes on
+            if forgotten is not None and client.lines:
+                client.forget(forgotten)
+            one = memory(store) if fresh else one
+            client.send(one, history)
+            texts = [message.content for message in client.stored()]
+            assert not client.forgotten.intersection(texts)
+            assert len(set(texts)) == len(texts)
+            line, whole = said(one), [message.content for message in client.lines[-1]]
+            if client.ever.isdisjoint(whole):
+                assert line == whole
+            asked = [text for text in whole[::2] if text not in client.ever or text in line]
+            assert [text for text in line if text.startswith("question")] == asked
+            assert line[-2:] == whole[-2:]

@@ -1,16 +1,16 @@
 """The line of a history: where the conversation says what the history says, and which messages are new there."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice, takewhile
 
 from shared_core.history.followed import Followed, FollowedHistory
 from shared_core.history.forms import Forms
 from shared_core.history.normal_form import normal_form, says_the_same, whatever_is_answered
 from shared_core.messages import Message
 from shared_core.queries import InTurn
-from shared_core.records import MAIN, Branch, Position, Record
+from shared_core.records import ALL, MAIN, Position, Record
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
 from shared_core.session.turns import is_prompt
@@ -23,6 +23,14 @@ FIRST_LOOK = 4
 
 LONGEST_LOOK = 512
 """How many messages are read at a time, at most."""
+
+KEPT_WORDS = 0.5
+"""The share of words that an answer that was written anew has in common with the stored one, if nothing else tells."""
+
+_WORD = re.compile(r"\w+")
+
+READINGS = 256
+"""How many readings of a history in which messages were forgotten are compared, at most."""
 
 BRANCHES_SEARCHED = 16
 """How many of the newest branches are searched for an answer that another branch holds."""
@@ -72,7 +80,8 @@ class Line:
     def followed(self, anchor: Anchor | None) -> Followed | None:
         """Return the result for a history of which an anchor is known; None: nothing tells where the history stands."""
         if anchor is not None:
-            return self.after(anchor.record, self._ids(anchor))
+            followed = self.after(anchor.record, self._ids(anchor))
+            return followed if self._is_known(followed) else self.begun() or followed
         if self.start is not None:
             return self.after(self.start, [])
         own = self.forms.own(0) if self.said and not self.whole else None
@@ -157,7 +166,7 @@ class Line:
             if at is None:
                 return differs
             forms[at], left, gap = one, at, 0
-        gap = gap if self.start is not None or not left else forgotten_first(self.live, gap)
+        gap = gap if self.start is not None or not left else forgotten_first(self.live, path, gap)
         return replace(differs, whole=self._first_left(left, gap) == 0)
 
     def _index_of(self, record: Record, upto: int, gap: int) -> int | None:
@@ -168,7 +177,8 @@ class Line:
         if upto and (not gap or self.said[upto - 1].id is not None) and self._stands_for(upto - 1, record):
             return upto - 1
         first = max(0, self._first_left(upto, gap) - 1)
-        return next((at for at in range(first, upto) if self.forms.is_one(at, record)), None)
+        at = next((at for at in range(first, upto) if self.forms.is_one(at, record)), None)
+        return first if at is None and first < upto and self._stands_for(first, record) else at
 
     def _stands_for(self, index: int, record: Record) -> bool:
         """Return whether a message of a history is the stored one that stands there, or an answer written anew.
@@ -191,14 +201,14 @@ class Line:
 
         An answer that was asked for again stands beside the first one, and the client may go on after either.
         """
-        words, turn_id = set(normal_form(self.said[index])[1].split()), record.message.turn_id
-        if turn_id is None or not self._is_forked or words <= _words(record):
+        message, turn_id = self.said[index], record.message.turn_id
+        if turn_id is None or not self._is_forked or _words(message) <= _words(record.message):
             return True
         assert self.live.key is not None
         form = whatever_is_answered(normal_form(record.message))
         found = self.live.store.find(self.live.key, InTurn(turn_id))
         others = [one for one in found if whatever_is_answered(normal_form(one.message)) == form]
-        return all(_likeness(words, _words(one)) <= _likeness(words, _words(record)) for one in others)
+        return all(_likeness(message, one.message) <= _likeness(message, record.message) for one in others)
 
     @cached_property
     def _is_forked(self) -> bool:
@@ -232,6 +242,18 @@ class Line:
 
     # What is new
 
+    def begun(self) -> Followed | None:
+        """Return the result for a history that begins with forgotten messages, and in which all else is known."""
+        answered = any(one.role == "assistant" for one in self.said[: self._asked])
+        if self.live.epoch <= 0 or self.start is not None or not answered:
+            return None
+        followed = self.after(None, [])
+        return followed if self._is_known(followed) else None
+
+    def _is_known(self, followed: Followed) -> bool:
+        """Return whether all of a history is stored, or was forgotten, but for the question that ends it."""
+        return len(followed.new) <= len(self.said) - self._asked
+
     def after(self, record: Record | None, ids: Sequence[str | None], at: Position | None = None) -> Followed:
         """Return the result for a history that is known up to a message.
 
@@ -241,9 +263,10 @@ class Line:
             at: the position where the new ones come, if that is another one.
         """
         ids = [*ids]
-        while len(ids) < len(self.said) and (found := self._known_after(record, len(ids))):
-            index, record = found
-            ids += [*[None] * (index - len(ids)), record.message.id]
+        known = self._known_after(record, len(ids))
+        for index, found in known:
+            ids += [*[None] * (index - len(ids)), found.message.id]
+        record = known[-1][1] if known else record
         new = [n for n in range(len(ids), len(self.said)) if not (self.whole and self._is_twin(n))]
         left_out, gap_end = self._forgotten_among(new, record)
         messages: dict[int, Message] = {}
@@ -253,7 +276,7 @@ class Line:
                 messages[index], source = self._to_store(index)
                 copied |= {} if source is None else {messages[index].id or "": source}
         ids += [messages[index].id if index in messages else None for index in range(len(ids), len(self.said))]
-        at = at or gap_end or (record.position if record is not None else None)
+        at = gap_end or (record.position if record is not None else at)
         turn = record.message.turn_id if record is not None else None
         return Followed(at, turn, tuple(messages.values()), FollowedHistory(tuple(ids)), copied=copied)
 
@@ -271,65 +294,116 @@ class Line:
     def _forgotten_among(self, new: Sequence[int], record: Record | None) -> tuple[Sequence[int], Position | None]:
         """Return which new messages were forgotten, and where the gap ends that they have left after a message.
 
-        They are as many as are missing there, but for the question that ends the history: it may be asked again. A new
-        line holds the gap, too, so that it tells the same when it is matched again.
+        They are as many as are missing there on a line, but for the question that ends the history: it may be asked
+        again. A new line holds the gap, too, so that it tells the same when it is matched again. Fewer may be new, but
+        for a client that writes answers anew, whose answers have all been stored.
         """
-        old = [index for index in new if index < asked_at(self.said)]
+        old = [index for index in new if index < self._asked]
         if not old or self.start is not None or self.live.epoch <= 0:
             return (), None
-        path, first = self.live.path if self.whole else newest_path(self.live), 0
-        if record is None and not self.whole and any(one is not None for _, one in self.along(path, 0)):
-            return (), None
-        if record is not None:
-            end = end_of(self.live, self.live.head.branch or MAIN, record.position)
-            if end is None:
-                return (), None
-            path = self.live.path_to(end)
-            first = path.index_of(record.position) + 1
-        gap = [position for position, _ in takewhile(lambda pair: pair[1] is None, self.along(path, first))]
-        count = len(gap) if record is not None else min(forgotten_first(self.live, len(gap)), len(old))
-        if not count or count > len(new):
+        gap = max((gap for gap, _ in self._ahead(record)), key=len, default=[])
+        count = len(gap) if record is not None else forgotten_first(self.live, self.live.path, len(gap))
+        if not count or (count > len(new) and not self.rewritten):
             return (), None
         left_out = [index for index in old[:count] if self.said[index].id is None]
-        elsewhere = left_out and record is not None and not self.live.ends_at(record.position)
-        return left_out, gap[-1] if elsewhere else None
+        elsewhere = left_out and gap and not (record is not None and self.live.ends_at(record.position))
+        return left_out, gap[min(len(left_out), len(gap)) - 1] if elsewhere else None
 
-    def _known_after(self, record: Record | None, index: int) -> tuple[int, Record] | None:
-        """Return the next known message of the history after another one, and its index; None: that one is the last.
+    @cached_property
+    def _asked(self) -> int:
+        """The index of the question that the history ends with, calls and results after it included, or its length."""
+        said = self.said
+        index = next((n for n in range(len(said) - 1, -1, -1) if said[n].role == "user"), len(said))
+        return len(said) if any(one.role == "assistant" and not one.tool_calls for one in said[index:]) else index
 
-        An answer that was written anew is found behind a forgotten question, too.
+    def _known_after(self, record: Record | None, index: int) -> list[tuple[int, Record]]:
+        """Return the known messages of the history after another one, and their indexes.
+
+        Of several readings, the first one is taken in which everything is known or was forgotten but the question that
+        ends the history, or else the first of all.
         """
-        if record is not None and (found := self._added_after(record, index)):
-            return index, found
-        if not self.rewritten or self.start is not None or self.live.epoch <= 0:
-            return None
-        path = self.live.path if self.whole else newest_path(self.live)
-        if record is not None and not path.covers(record.position):
-            return None
-        ahead = self.along(path, 0 if record is None else path.index_of(record.position) + 1)
-        stored = enumerate(islice(ahead, len(self.said)))
-        gap, found = next(((gap, one) for gap, (_, one) in stored if one is not None), (0, None))
-        at = index + (gap if record is not None else forgotten_first(self.live, gap))
-        if found is None or not index < at < len(self.said) or self.said[index].id is not None:
-            return None
-        return (at, found) if self._stands_for(at, found) else None
+        known, best = list[tuple[int, Record]](), list[tuple[int, Record]]()
+        waiting = [self._next_known(record, index)]
+        for number in range(READINGS):
+            while (step := next(waiting[-1], None)) is not None:
+                known.append(step)
+                waiting.append(self._next_known(step[1], step[0] + 1))
+            best = best if number else [*known]
+            at, newest = known[-1] if known else (index - 1, record)
+            old = range(at + 1, self._asked)
+            if not self._is_forgetful or len(self._forgotten_among(old, newest)[0]) == len(old):
+                return known
+            waiting.pop()
+            if not known:
+                break
+            known.pop()
+        return best
 
-    def _added_after(self, record: Record, index: int) -> Record | None:
-        """Return the message that is stored right after another one, if `add` stored it for one of the history.
+    @cached_property
+    def _is_forgetful(self) -> bool:
+        """Whether messages of the history may have been forgotten, and answers written anew beside them."""
+        return self.rewritten and self.start is None and self.live.epoch > 0
 
-        An answer is looked for on other branches, too. A question without an id is found there by its words.
+    def _next_known(self, record: Record | None, index: int) -> Iterator[tuple[int, Record]]:
+        """Yield what may be the next known message of the history after another one, and its index.
+
+        An answer is looked for on other lines, too; a question without an id is found there by its words. What was
+        written anew is found behind as many messages as were forgotten there.
         """
-        question, branches = self.said[index].role == "user", list[Branch]()
-        if question and self.said[index].id is not None:
-            return None
-        if not question and self.live.key is not None:
-            branches = self.live.store.branches(self.live.key)[::-1][:BRANCHES_SEARCHED]
-        for path in (self.live.path, *(self.live.path_to(branch.head) for branch in branches)):
-            ahead = self.along(path, path.index_of(record.position) + 1) if path.covers(record.position) else ()
-            found = next((one for _, one in ahead if one is not None), None)
-            if found is not None and self._stands_for(index, found):
-                return found
-        return None
+        message = self.said[index] if index < len(self.said) else None
+        if message is None or (message.role == "user" and message.id is not None):
+            return
+        forgetful = self._is_forgetful and index < self._asked
+        most = ALL if forgetful else 0 if message.role == "user" else BRANCHES_SEARCHED
+        alike, longest, seen = list[tuple[float, int, Record]](), 0, set[tuple[int, Position]]()
+        for gap, one in self._ahead(record, most):
+            longest = max(longest, len(gap))
+            if one is None or (len(gap), one.position) in seen:
+                continue
+            seen.add((len(gap), one.position))
+            known = self.forms.is_one if gap or forgetful else self._stands_for
+            if record is not None and known(index, one):
+                yield index, one
+            elif forgetful and message.id is None:
+                count = len(gap) if record is not None else forgotten_first(self.live, self.live.path, len(gap))
+                alike += [(share, at, one) for at, share in self._alike(index, count, one)]
+        # What shares few words with an answer may be another one, if one was forgotten there.
+        alike = [found for found in alike if found[0] >= KEPT_WORDS or index + longest <= found[1]]
+        for _, at, one in sorted(alike, key=lambda found: (found[0] < KEPT_WORDS, -found[1], -found[0])):
+            yield at, one
+
+    def _alike(self, index: int, gap: int, record: Record) -> Iterator[tuple[int, float]]:
+        """Yield which messages from one on may be an answer behind a gap, with their likeness.
+
+        Of what was forgotten there, the client has all, or lacks some: then the two share words.
+        """
+        for at in range(index, min(index + gap + 1, len(self.said))):
+            alike = _likeness(self.said[at], record.message)
+            if (at == index + gap or alike >= KEPT_WORDS) and self._stands_for(at, record):
+                yield at, alike
+
+    def _ahead(self, record: Record | None, most: int = ALL) -> Iterator[tuple[list[Position], Record | None]]:
+        """Yield, for each line that a message is on, what was forgotten right after it, and the next message.
+
+        Args:
+            record: the message. None: the beginning.
+            most: how many of the newest branches are looked at, beside the line that is checked out.
+        """
+        if self.live.key is None:
+            return
+        yield from self._ahead_on(self.live.path, record)
+        for branch in self.live.store.branches(self.live.key)[::-1][:most] if most else ():
+            yield from self._ahead_on(self.live.path_to(branch.head), record)
+
+    def _ahead_on(self, path: Path, record: Record | None) -> Iterator[tuple[list[Position], Record | None]]:
+        if record is None or path.covers(record.position):
+            gap = list[Position]()
+            for position, one in self.along(path, 0 if record is None else path.index_of(record.position) + 1):
+                if one is not None:
+                    yield gap, one
+                    return
+                gap.append(position)
+            yield gap, None
 
     # What is read
 
@@ -363,19 +437,14 @@ class Line:
         return path.at(path.index_of(record.position) - 1)
 
 
-def _words(record: Record) -> set[str]:
-    return {*normal_form(record.message)[1].split()}
+def _words(message: Message) -> set[str]:
+    return {*_WORD.findall(normal_form(message)[1])}
 
 
-def _likeness(one: set[str], other: set[str]) -> float:
-    """Return the share of the words of two texts that are in both."""
-    return len(one & other) / (len(one | other) or 1)
-
-
-def asked_at(said: Sequence[Message]) -> int:
-    """Return the index of the question that a history ends with, calls and results after it included, or its length."""
-    index = next((n for n in range(len(said) - 1, -1, -1) if said[n].role == "user"), len(said))
-    return len(said) if any(one.role == "assistant" and not one.tool_calls for one in said[index:]) else index
+def _likeness(one: Message, other: Message) -> float:
+    """Return the share of the words of two messages that are in both."""
+    ours, theirs = _words(one), _words(other)
+    return len(ours & theirs) / (len(ours | theirs) or 1)
 
 
 def newest_path(live: LiveSession) -> Path:
@@ -406,11 +475,11 @@ def end_of(live: LiveSession, branch: str, position: Position | None) -> Positio
     return next((head for head in heads if live.path_to(head).covers(position)), None)
 
 
-def forgotten_first(live: LiveSession, gap: int) -> int:
-    """Return how many messages were forgotten before the first one of a session; `gap` says where it stands.
+def forgotten_first(live: LiveSession, path: Path, gap: int) -> int:
+    """Return how many messages were forgotten before the first one of a path; `gap` says where it stands.
 
-    If the whole session was forgotten, what is said since begins elsewhere.
+    If the whole session was forgotten, what is said since begins in another segment.
     """
-    if live.key is None or live.epoch <= 0:
+    if live.key is None or live.epoch <= 0 or not path.spans[0].segment:
         return gap
     return max(gap, live.store.stats(live.key)["forgotten"])

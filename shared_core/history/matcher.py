@@ -157,6 +157,8 @@ class Matcher:
         followed = line.followed(line.anchor())
         if followed is not None and (after or said[0].id is not None or self._continues_here(followed)):
             return followed
+        if followed is None and (begun := line.begun()) is not None:
+            return begun
         path, tail = self._active_path()
         if followed is not None:
             # It looks like a history that went back, but may be the end of one that goes on, and begin with words that
