@@ -41,7 +41,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Store": {
         "title": ("session_commands", "Give a conversation a title, which sessions lists."),
         "rename-session": ("session_commands", "Give a conversation another ID; it keeps everything."),
-        "stats": ("session_commands", "Count everything in the store, of all users."),
+        "stats": ("store_commands", "Count everything in the store, of all users."),
         "evaluate": ("store_commands", "Measure recall with your own questions."),
         "backup": ("store_commands", "Copy the whole store while others use it."),
         "restore": ("store_commands", "Put a backup in the place of the store."),

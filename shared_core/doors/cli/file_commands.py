@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from shared_core.display import counted, printable
+from shared_core.display import counted, on_one_line, printable
 from shared_core.doors.cli.options import (
     DEFAULT_SESSION,
     DEFAULT_STORE,
@@ -25,7 +25,7 @@ from shared_core.doors.cli.options import (
     with_options,
     write_json,
 )
-from shared_core.doors.cli.printing import import_line, progress
+from shared_core.doors.cli.printing import progress
 from shared_core.doors.view import gather, write_page
 from shared_core.doors.view.page_data import QUESTIONS
 from shared_core.memory import InfiniteMemory
@@ -135,7 +135,7 @@ def _answer(options: CommonOptions, file: str, results: Sequence[ImportResult], 
     changed = [one for one in results if one.new or one.error]
     new = sum(one.new for one in results)
     done = f"{counted(new, 'new message')} in {counted(len(changed), 'session')}, {seconds:.1f} s"
-    lines = [f"{file} -> {options.shown_store}: {done}", *map(import_line, changed)]
+    lines = [f"{file} -> {options.shown_store}: {done}", *map(_imported, changed)]
     if len(changed) < len(results):
         lines.append(f"nothing new in {counted(len(results) - len(changed), 'session')}")
     data = {"file": file, "store": options.shown_store, "sessions": [one.to_dict() for one in results]}
@@ -236,6 +236,19 @@ def view(
     typer.echo(printable(f"{made} ({made.stat().st_size / 2**20:.1f} MiB)"))
     if out is None and not webbrowser.open(made.resolve().as_uri()):
         say(f"note: no browser was found; open {made} in yours")
+
+
+def _imported(result: ImportResult) -> str:
+    """Return what was imported into a session."""
+    name = " ".join(filter(None, [result.session_id, result.title]))
+    if result.error is not None:
+        return on_one_line(f"skipped {name}: {result.error}")
+    counts = [counted(result.new, "new message")]
+    counts += [f"{number:,} {what}" for number, what in (
+        (result.known, "known"), (result.forgotten, "forgotten earlier"), (len(result.remapped), "under new IDs"),
+    ) if number]  # fmt: skip
+    left_out = f"; left out: {', '.join(result.left_out)}" if result.left_out else ""
+    return on_one_line(f"{name}: {', '.join(counts)}{left_out}")
 
 
 def _next(options: CommonOptions, results: Sequence[ImportResult]) -> Iterator[str]:

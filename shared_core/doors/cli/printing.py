@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from shared_core.display import counted, on_one_line, printable, printable_name, short_id
+from shared_core.display import on_one_line, printable, printable_name, short_id
 from shared_core.doors.cli.options import say
 from shared_core.formats.fields import Role
 from shared_core.messages import Message
@@ -22,7 +22,6 @@ from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Hit, Kind
 from shared_core.prompt.relevance import Band
 from shared_core.records import Position
-from shared_core.sharing.importer import ImportResult
 from shared_core.tree.log import LogEntry
 
 Full = Annotated[bool, typer.Option("--full", help="Print whole lines and IDs on a terminal, too; pipes get them.")]
@@ -167,19 +166,6 @@ def table(data: Mapping[str, Any]) -> str:
     rows = ((name, ", ".join(value) if isinstance(value, list) else value) for name, value in data.items())
     shown = ((name, "-" if value in (None, "") else on_one_line(str(value))) for name, value in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in shown)
-
-
-def import_line(result: ImportResult) -> str:
-    """Return what was imported into a session."""
-    name = " ".join(filter(None, [result.session_id, result.title]))
-    if result.error is not None:
-        return on_one_line(f"skipped {name}: {result.error}")
-    counts = [counted(result.new, "new message")]
-    counts += [f"{number:,} {what}" for number, what in (
-        (result.known, "known"), (result.forgotten, "forgotten earlier"), (len(result.remapped), "under new IDs"),
-    ) if number]  # fmt: skip
-    left_out = f"; left out: {', '.join(result.left_out)}" if result.left_out else ""
-    return on_one_line(f"{name}: {', '.join(counts)}{left_out}")
 
 
 # Messages as lines: whole in a pipe or a file, one line of a terminal each

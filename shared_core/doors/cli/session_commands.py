@@ -1,4 +1,4 @@
-"""The commands about whole conversations: list, count, name and erase them."""
+"""The commands about whole conversations: list, name and erase them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -11,7 +11,6 @@ import typer
 from shared_core.display import counted, printable, printable_name
 from shared_core.doors.cli.options import BranchOptions, CommonOptions, say, with_options
 from shared_core.doors.cli.printing import PREVIEW_LIMIT, WIDEST, Full, Lines, moment, table
-from shared_core.operations.store_stats import StoreStats, store_stats
 from shared_core.records import SessionInfo
 from shared_core.stores import open_store
 
@@ -110,22 +109,6 @@ def status(options: BranchOptions) -> None:
     options.answer(data, [table(data), *(lines.message(message) for message in newest)])
 
 
-@with_options
-def stats(options: CommonOptions) -> None:
-    """Count everything in the store, of all users.
-
-    It says how many conversations, users and messages there are, what each kind of row takes, the vectors of each
-    embedder, and the largest conversations. The database counts, which may take minutes.
-
-    Example:
-      infinite-memory stats
-    """
-    options.require_store()
-    with closing(open_store(options.store)) as store:
-        found = store_stats(store)
-    options.answer({"store": options.shown_store, **found.to_dict()}, _store_lines(found))
-
-
 def forget_sessions(options: CommonOptions, *, dry_run: bool, confirm: Callable[[str], None] | None) -> None:
     """Erase all conversations of the user, once `confirm` has returned; None: without being asked."""
     if options.user is None:
@@ -173,32 +156,3 @@ def _numbers(info: SessionInfo) -> str:
     first, last = (when.astimezone(UTC) for when in (info.first, info.last))
     sizes = f"{info.messages:>8,}  {info.branches:>8,}"
     return f"{sizes}  {first:%Y-%m-%d}  {moment(last)}  {printable(info.title or '-')}"
-
-
-def _store_lines(found: StoreStats) -> Iterator[str]:
-    names = ("sessions", "users", "messages", "forgotten", "without_vector", "bytes")
-    yield from table({name.replace("_", " "): f"{getattr(found, name):,}" for name in names}).splitlines()
-    kinds = [(_bytes(one.bytes), f"{one.rows:,}", one.kind) for one in found.kinds if one.rows]
-    yield from _columns(("BYTES", "ROWS", "KIND"), kinds)
-    parts = [(f"{size:,}", name) for one in found.kinds if one.rows for name, size in one.partitions.items()]
-    yield from _columns(("BYTES", "PARTITION"), parts)
-    spaces = [(f"{one.vectors:,}", f"{one.bytes:,}", printable_name(one.space)) for one in found.spaces]
-    yield from _columns(("VECTORS", "BYTES", "EMBEDDER"), spaces)
-    largest = [
-        (f"{one.messages:,}", printable_name(one.user or "-"), printable_name(one.session)) for one in found.largest
-    ]
-    yield from _columns(("MESSAGES", "USER", "SESSION"), largest)
-
-
-def _bytes(size: int | None) -> str:
-    return "-" if size is None else f"{size:,}"
-
-
-def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield an empty line and a table, if it has rows; all columns but the last are aligned to the right."""
-    if not rows:
-        return
-    yield ""
-    wide = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        yield "  ".join([*(f"{cell:>{size}}" for cell, size in zip(row[:-1], wide, strict=False)), row[-1]])

@@ -1,9 +1,9 @@
-"""The commands of whoever runs a store: backup, restore, copy, doctor, evaluate and download."""
+"""The commands of whoever runs a store: backup, restore, stats, doctor, copy, download and evaluate."""
 
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from inspect import signature
 from itertools import islice
@@ -23,12 +23,13 @@ from shared_core.doors.cli.options import (
     with_options,
     write_json,
 )
-from shared_core.doors.cli.printing import confirm, progress, stages
+from shared_core.doors.cli.printing import confirm, progress, stages, table
 from shared_core.errors import MissingExtraError, StoreError, installed
 from shared_core.evaluation import evaluate as measure
 from shared_core.operations.store_check import Damage, check_store, recover_store
 from shared_core.operations.store_comparison import differences
 from shared_core.operations.store_copy import copy_store
+from shared_core.operations.store_stats import StoreStats, store_stats
 from shared_core.plugins.embedders import onnx_available
 from shared_core.plugins.embedders.minilm import FILES, MINILM, fetch
 from shared_core.stores import open_store, read_address, store_exists, without_password
@@ -85,6 +86,51 @@ def restore(
         put_back(Path(file), path, advance)
     data = {"file": file, "store": options.shown_store, "bytes": os.path.getsize(path)}
     options.answer(data, [f"{file} -> {options.shown_store}: {data['bytes']:,} bytes"])
+
+
+@with_options
+def stats(options: CommonOptions) -> None:
+    """Count everything in the store, of all users.
+
+    It says how many conversations, users and messages there are, what each kind of row takes, the vectors of each
+    embedder, and the largest conversations. The database counts, which may take minutes.
+
+    Example:
+      infinite-memory stats
+    """
+    options.require_store()
+    with closing(open_store(options.store)) as store:
+        found = store_stats(store)
+    options.answer({"store": options.shown_store, **found.to_dict()}, _store_lines(found))
+
+
+def _store_lines(found: StoreStats) -> Iterator[str]:
+    names = ("sessions", "users", "messages", "forgotten", "without_vector", "bytes")
+    yield from table({name.replace("_", " "): f"{getattr(found, name):,}" for name in names}).splitlines()
+    kinds = [(_bytes(one.bytes), f"{one.rows:,}", one.kind) for one in found.kinds if one.rows]
+    yield from _columns(("BYTES", "ROWS", "KIND"), kinds)
+    parts = [(f"{size:,}", name) for one in found.kinds if one.rows for name, size in one.partitions.items()]
+    yield from _columns(("BYTES", "PARTITION"), parts)
+    spaces = [(f"{one.vectors:,}", f"{one.bytes:,}", printable_name(one.space)) for one in found.spaces]
+    yield from _columns(("VECTORS", "BYTES", "EMBEDDER"), spaces)
+    largest = [
+        (f"{one.messages:,}", printable_name(one.user or "-"), printable_name(one.session)) for one in found.largest
+    ]
+    yield from _columns(("MESSAGES", "USER", "SESSION"), largest)
+
+
+def _bytes(size: int | None) -> str:
+    return "-" if size is None else f"{size:,}"
+
+
+def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield an empty line and a table, if it has rows; all columns but the last are aligned to the right."""
+    if not rows:
+        return
+    yield ""
+    wide = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        yield "  ".join([*(f"{cell:>{size}}" for cell, size in zip(row[:-1], wide, strict=False)), row[-1]])
 
 
 @with_options
