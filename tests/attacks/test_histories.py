@@ -87,11 +87,11 @@ def commands(attacker: Attacker, folder: Path) -> list[list[str]]:
         *(["fork", one], ["checkout", one], ["tag", one], ["tag", one, "--delete"], ["rename", one, other]),
         ["merge", one],
         *(["delete-branch", one], ["cherry-pick", one], ["rebase", one], ["reset", one], ["undo"]),
-        *(["forget", "--id", one, "--dry-run"], ["forget", "--before", "2100-01-01", "--dry-run"]),
+        *(["forget", one, "--dry-run"], ["forget", "--before", "2100-01-01", "--dry-run"]),
         *(["completion", "bash"], ["download"], ["rename-session", one, other], ["title", one]),
         *(["import", str(folder / "talk.json"), "--session", one], ["import", str(folder / "exported.jsonl")]),
         *(["export", str(folder / "exported.jsonl"), "--vectors"], ["export", str(folder / "talk.md")], ["chat"]),
-        ["evaluate", "--questions", str(folder / "questions.jsonl")],
+        ["evaluate", str(folder / "questions.jsonl")],
         *(["mcp", "--http", "--host", one], ["serve", "--host", one]),  # refused: other machines may reach it
     ]  # fmt: skip
     assert {line[0] for line in lines} == {*COMMANDS}

@@ -94,11 +94,11 @@ def test_a_message_is_forgotten_by_the_beginning_of_its_id(call: Call) -> None:
         memory.add(
             [Message.user(text, id=id_) for text, id_ in (("one", "abcd1"), ("two", "abcd2"), ("three", "main"))]
         )
-    assert "'abcd' is the beginning of several messages: 'abcd1', 'abcd2'" in call("forget", "--id", "abcd")[2]
-    assert call("forget", "--id", "abcd2", "--id", "main", "--yes")[1] == "forgot 2 messages\n"
+    assert "'abcd' is the beginning of several messages: 'abcd1', 'abcd2'" in call("forget", "abcd")[2]
+    assert call("forget", "abcd2", "main", "--yes")[1] == "forgot 2 messages\n"
     assert said(call) == ["one"]
-    assert call("forget", "--id", "abc", "--yes")[::2] == (2, "infinite-memory: no message 'abc' in this session\n")
-    assert call("forget", "--id", "abcd", "--yes")[1] == "forgot 1 message\n"
+    assert call("forget", "abc", "--yes")[::2] == (2, "infinite-memory: no message 'abc' in this session\n")
+    assert call("forget", "abcd", "--yes")[1] == "forgot 1 message\n"
 
 
 def test_without_anything_to_take_nothing_is_stashed(call: Call) -> None:

@@ -117,7 +117,7 @@ def test_the_main_path_begins_in_a_real_process(talk: str, call: Call) -> None:
         ["2025-03-05", "10:00", "user", "ok-1", "ok"],
         ["2025-03-05", "10:00", "user", "ok-2", "ok"],
     ]
-    assert call("forget", "--id", "ok-1", "--yes", "--store", "a.db")[1] == "forgot 1 message\n"
+    assert call("forget", "ok-1", "--yes", "--store", "a.db")[1] == "forgot 1 message\n"
     assert call("status", "--store", "a.db")[0] == 0
     assert "\x1b" not in first.stdout + asked + found + log
 
@@ -219,6 +219,7 @@ def test_search_is_ranked_and_can_be_narrowed(stored: str, call: Call) -> None:
     assert (code, "weak" in out) == (0, False)
     assert err == "infinite-memory: note: 1 weak match left out; --weak lists them\n"
     assert call("search", words, "--weak")[1].splitlines()[:-1] == out.splitlines()
+    assert call("search", *words.split()) == (code, out, err), "quoted or not"
     alone = call("search", words, "--since", "2025-03-02T09:00", "--until", "2025-03-02T10:01")
     assert (alone[1].split()[0], alone[1].count("\n"), alone[2]) == ("weak", 1, ""), "there is no other"
     late = json.loads(call("search", "Belém Tower booked nights", "--since", "2025-03-02", "--json")[1])

@@ -49,7 +49,7 @@ WRONG = {
     "chat --branch none": "no branch or message 'none'; branches: 'main', 'side'",
     "search x --since tomorrow": "'tomorrow' is not a time: use ISO 8601",
     "forget --before 2026-13-01": "'2026-13-01' is not a time",
-    "search x --top-k 0": "Invalid value for '--top-k': expected at least 1",
+    "search x --top-k 0": "Invalid value for '--top-k' / '-n': expected at least 1",
     "explain x --max-tokens 0": "Invalid value for '--max-tokens': expected at least 1",
     "explain x --max-tokens many": "Invalid value for '--max-tokens': expected a whole number",
     "explain x --reserve-tokens -1": "Invalid value for '--reserve-tokens': expected at least 0",
@@ -70,7 +70,7 @@ WRONG = {
     "cherry-pick none": "no branch or message 'none'",
     "export x.jsonl --vectors --no-grounding": "--vectors: a text can be guessed from its vector; leave out --vec",
     "view --out chat.db": "'chat.db' is a file of a database: choose another file for the page",
-    "forget --id aaaa --all": "choose what to forget: use exactly one of --id, --before, --all and --all-sessions",
+    "forget aaaa --all": "choose what to forget: use exactly one of ID, --before, --all and --all-sessions",
     "completion tcsh": "'tcsh' is not one of 'bash', 'zsh', 'fish', 'powershell'",
     "frk x": "No such command 'frk'. Did you mean 'fork'?",
 }

@@ -43,7 +43,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 def test_tables_for_people(call: Call) -> None:
     before = Path("chat.db").read_bytes()
-    code, out, err = call("--questions", "mine.jsonl", "--try", "recall=precise", "--embedder", "static")
+    code, out, err = call("mine.jsonl", "--try", "recall=precise", "--embedder", "static")
     assert (code, err) == (0, "")
     first, *lines = out.splitlines()
     assert first == "2 questions to 1 session of 2 messages; prompts of at most 3,596 tokens"
@@ -57,7 +57,7 @@ def test_tables_for_people(call: Call) -> None:
 
 
 def test_json_for_programs(call: Call) -> None:
-    code, out, err = call("--questions", "mine.jsonl", "--json", "--with", "embedder=words")
+    code, out, err = call("mine.jsonl", "--json", "--with", "embedder=words")
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["settings"][0]["all"]["evidence"]["mean"] == 1
@@ -68,24 +68,24 @@ def test_json_for_programs(call: Call) -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("", "say what to ask: --questions FILE (see --help)"),
-        ("--questions none.jsonl", "'none.jsonl' cannot be read: No such file or directory"),
+        ("", "Missing argument 'FILE'. (see --help)"),
+        ("none.jsonl", "'none.jsonl' cannot be read: No such file or directory"),
         (
-            "--store none.db --questions mine.jsonl",
+            "--store none.db mine.jsonl",
             "no store at 'none.db': create one with infinite-memory chat, add or",
         ),
-        ("--questions mine.jsonl --session other", "line 1: no session 'other' with a branch 'main'"),
-        ("--questions mine.jsonl --try recal=precise", "did you mean 'recall'?"),
-        ("--questions mine.jsonl --try clock=1", "clock=1: expected a function, () -> datetime"),
-        ("--questions mine.jsonl --try top_k=many", "--top-k 'many': expected a whole number of at least 0"),
-        ("--questions mine.jsonl --try recall=x", "recall='x': choose one of 'balanced', 'thorough', 'precise'"),
-        ("--questions mine.jsonl --try store=other.db", "--try 'store=…': no setting of the library"),
-        ("--questions mine.jsonl --with session_id=x", "--with 'session_id=…': no setting of the library"),
-        ("--questions mine.jsonl --try precise", "--try 'precise': expected NAME=VALUE, such as recall=precise"),
-        ("--questions mine.jsonl --try recall_tokens=2.5", "recall_tokens=2.5: expected a number from 0 to 1"),
-        ("--questions mine.jsonl --try scope=user", "scope=user searches all sessions of a user: say whose, with --us"),
-        ("--questions mine.jsonl --try embedder=no/such", "--embedder 'no/such': not on this machine"),
-        ("--questions mine.jsonl --max-tokens 100", "--max-tokens 100 is not larger than --reserve-tokens 500"),
+        ("mine.jsonl --session other", "line 1: no session 'other' with a branch 'main'"),
+        ("mine.jsonl --try recal=precise", "did you mean 'recall'?"),
+        ("mine.jsonl --try clock=1", "clock=1: expected a function, () -> datetime"),
+        ("mine.jsonl --try top_k=many", "--top-k 'many': expected a whole number of at least 0"),
+        ("mine.jsonl --try recall=x", "recall='x': choose one of 'balanced', 'thorough', 'precise'"),
+        ("mine.jsonl --try store=other.db", "--try 'store=…': no setting of the library"),
+        ("mine.jsonl --with session_id=x", "--with 'session_id=…': no setting of the library"),
+        ("mine.jsonl --try precise", "--try 'precise': expected NAME=VALUE, such as recall=precise"),
+        ("mine.jsonl --try recall_tokens=2.5", "recall_tokens=2.5: expected a number from 0 to 1"),
+        ("mine.jsonl --try scope=user", "scope=user searches all sessions of a user: say whose, with --us"),
+        ("mine.jsonl --try embedder=no/such", "--embedder 'no/such': not on this machine"),
+        ("mine.jsonl --max-tokens 100", "--max-tokens 100 is not larger than --reserve-tokens 500"),
     ],
 )
 def test_a_mistake_is_one_line(call: Call, line: str, expected: str) -> None:
@@ -101,7 +101,7 @@ def test_on_a_terminal_bars_show_the_time_that_is_left(
     call: Call, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(printing, "PROGRESS_FROM", 10)
-    code, _, err = call("--questions", "mine.jsonl")
+    code, _, err = call("mine.jsonl")
     assert code == 0
     assert re.search(r"asking .*42/42 0:00:00", err)
 

@@ -125,7 +125,7 @@ def test_all_conversations_of_a_user_are_erased(call: Call, monkeypatch: pytest.
     ("args", "expected"),
     [
         (("forget", "--all-sessions"), "say whose, with --user ID"),
-        (("forget", "--all-sessions", "--all"), "exactly one of --id, --before, --all and --all-sessions"),
+        (("forget", "--all-sessions", "--all"), "exactly one of ID, --before, --all and --all-sessions"),
         (("sessions", "--store", "none.db"), "no store at 'none.db'"),
         (("sessions", "--limit", "0"), "--limit"),
         (("search", "x", "--scope", "user", "--store", "none.db"), "no store at 'none.db'"),

@@ -5,7 +5,7 @@ import re
 __all__ = ["in_words"]
 
 OPTIONS = {
-    "before": "--before", "embedder": "--embedder", "how": "--how", "ids": "--id", "limit": "--limit",
+    "before": "--before", "embedder": "--embedder", "how": "--how", "ids": "ID", "limit": "--limit",
     "max_tokens": "--max-tokens", "placement": "--placement", "prompt": "--prompt",
     "reserve_tokens": "--reserve-tokens", "role": "--role", "session": "--session", "session_id": "--session",
     "since": "--since", "store": "--store", "summarizer": "--model", "system": "--system", "top_k": "--top-k",

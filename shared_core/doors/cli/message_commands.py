@@ -50,15 +50,16 @@ from shared_core.records import MAIN
 GRAPH_LIMIT = 200
 """How many of the newest messages `log --graph` draws without `--limit`."""
 
-STAYS = "would keep {} said in the same turn, which may repeat it; add --id to forget more"
+STAYS = "would keep {} said in the same turn, which may repeat it; name its ID, too, to forget it"
 """What `forget` says of the rest of the turns that lose a message."""
 
 
 @with_options
 def add(
     options: BranchOptions,
-    text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help="The text. Without it, and if it is -, it is read from stdin.")
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="The text. Without it, and if it is -, it is read from stdin."),
     ] = None,
     role: Annotated[Role, role_option("The role of the speaker: user, assistant or system.")] = "user",
 ) -> None:
@@ -71,9 +72,9 @@ def add(
       infinite-memory add "We loved the Casa Azul by the river."
       git log -1 | infinite-memory add -
     """
-    if text is None and sys.stdin.isatty():
+    if not words and sys.stdin.isatty():
         raise typer.BadParameter("say what to add: an argument, or text on stdin")
-    content = sys.stdin.read().removesuffix("\n") if text in (None, "-") else text
+    content = sys.stdin.read().removesuffix("\n") if words in (None, [], ["-"]) else " ".join(words)
     if not content:
         raise typer.BadParameter("there is nothing to add: the text is empty")
     if role == "tool":
@@ -86,7 +87,7 @@ def add(
 @with_options
 def explain(
     options: BranchOptions,
-    question: Annotated[str, typer.Argument(metavar="QUESTION", help="The question you would ask the model.")],
+    words: Annotated[list[str], typer.Argument(metavar="QUESTION...", help="The question you would ask the model.")],
     max_tokens: MaxTokens = 4096,
     reserve_tokens: ReserveTokens = 500,
     scope: ScopeName = None,
@@ -125,7 +126,7 @@ def explain(
     if searched == "user" and options.session is None:
         say(f"note: asked in {home.session_id!r}, and all conversations{options.of_user()} are searched; see --session")
     with home.open(**settings) as memory:
-        context = memory.context(question, as_of=as_of)
+        context = memory.context(" ".join(words), as_of=as_of)
     if options.as_json:
         messages = [openai_message(message) for message in context.messages]
         write_json({"messages": messages, "report": context.report.to_dict()})
@@ -139,8 +140,10 @@ def explain(
 @with_options
 def search(
     options: BranchOptions,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="The text to search for.")],
-    top_k: Annotated[int, typer.Option(metavar="N", min=1, help="The largest number of messages to list.")] = 10,
+    words: Annotated[list[str], typer.Argument(metavar="QUERY...", help="The text to search for.")],
+    top_k: Annotated[
+        int, typer.Option("--top-k", "-n", metavar="N", min=1, help="The largest number of messages to list.")
+    ] = 10,
     scope: ScopeName = None,
     since: Annotated[datetime | None, time_option("List only messages from this time on.")] = None,
     until: Annotated[datetime | None, time_option("List only messages up to this time.")] = None,
@@ -165,6 +168,7 @@ def search(
       infinite-memory search Lisbon
       infinite-memory search "hotel by the river" --since 2026-03-01 --role user
     """
+    query = " ".join(words)
     home, searched = options.in_scope(scope)
     wanted: dict[str, Any] = {"since": since, "until": until, "role": role, "as_of": as_of}
     with home.read() as memory:
@@ -277,8 +281,7 @@ def log(
 def forget(
     options: CommonOptions,
     ids: Annotated[
-        list[str] | None,
-        typer.Option("--id", metavar="ID", help="Forget the message with this ID, or its beginning. Can be repeated."),
+        list[str] | None, typer.Argument(metavar="[ID]...", help="The IDs of messages, or their beginnings.")
     ] = None,
     before: Annotated[datetime | None, time_option("Forget all messages before this time.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Forget the whole conversation.")] = False,
@@ -293,11 +296,11 @@ def forget(
     The command lists the messages and asks for confirmation first.
 
     Examples:
-      infinite-memory forget --id 3f2a9c01
+      infinite-memory forget 3f2a9c01
       infinite-memory forget --before 2026-01-01 --dry-run
     """
     if sum((bool(ids), before is not None, everything, all_sessions)) != 1:
-        raise typer.BadParameter("choose what to forget: use exactly one of --id, --before, --all and --all-sessions")
+        raise typer.BadParameter("choose what to forget: use exactly one of ID, --before, --all and --all-sessions")
     if all_sessions:
         forget_sessions(options, dry_run=dry_run, confirm=None if yes else confirm)
         return

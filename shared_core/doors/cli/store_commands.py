@@ -258,10 +258,8 @@ def evaluate(
     options: BranchOptions,
     questions: Annotated[
         str,
-        typer.Option(
-            "--questions", metavar="FILE", help="The questions, a JSON object on each line; - reads them from stdin."
-        ),
-    ] = "",
+        typer.Argument(metavar="FILE", help="The questions, a JSON object on each line; - reads them from stdin."),
+    ],
     tries: Annotated[
         list[str] | None,
         typer.Option(
@@ -288,11 +286,9 @@ def evaluate(
     store is only read: all happens on a copy.
 
     Examples:
-      infinite-memory evaluate --questions mine.jsonl
-      infinite-memory evaluate --questions mine.jsonl --try recall=precise,thorough --try embedder=all-MiniLM-L6-v2
+      infinite-memory evaluate mine.jsonl
+      infinite-memory evaluate mine.jsonl --try recall=precise,thorough --try embedder=all-MiniLM-L6-v2
     """
-    if not questions:
-        raise typer.BadParameter("say what to ask: --questions FILE")
     arguments: dict[str, Any] = {"max_tokens": max_tokens, "reserve_tokens": reserve_tokens, "embedder": embedder}
     for name, text in _named(present or [], "--with"):
         arguments[name] = _value(text)
