@@ -7,7 +7,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from shared_core.stores.sqlite.database_file import (
     renew,
     version_of,
 )
-from shared_core.stores.sqlite.sqlite_schema import MIGRATIONS, Migration
+from shared_core.stores.sqlite.sqlite_schema import MIGRATIONS
 from shared_core.stores.sqlite.wal import check_log
 
 
@@ -76,18 +76,10 @@ def migrate(connection: sqlite3.Connection, label: str) -> None:
         with transaction(connection, write=True):
             # Another process may have done this step while this one waited for the lock.
             if version_of(connection) == version:
-                _apply(connection, version + 1, MIGRATIONS[version])
-
-
-def _apply(connection: sqlite3.Connection, version: int, step: Migration) -> None:
-    if version == 1:
-        connection.execute(
-            "CREATE TABLE migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
-            "applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)"
-        )
-    for statement in step.statements:
-        connection.execute(statement)
-    connection.execute("INSERT INTO migrations (version, name) VALUES (?, ?)", (version, step.name))
+                step = MIGRATIONS[version]
+                for statement in step.statements:
+                    connection.execute(statement)
+                connection.execute("INSERT INTO migrations (version, name) VALUES (?, ?)", (version + 1, step.name))
 
 
 _RESERVE = 2**20
@@ -108,6 +100,8 @@ _hooked = False
 
 class Database:
     """An SQLite database of ours. It is created if it does not exist; any other file is refused and left untouched.
+
+    `with database as connection` lends the connection, as a lock does.
 
     Args:
         path: the file, or `":memory:"`.
@@ -144,19 +138,14 @@ class Database:
                 here = _identity(self._path)
                 if not any(one._connection and (one._path == self._path or one._file == here) for one in _open):
                     check_log(self._path, self._label)
-            with self._errors():
-                self._connection = self._connect()
+            with self:  # which opens it
+                pass
             self._keep_reserve()
             _open.add(self)
             _hook_forks()
 
-    def query(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of one SELECT."""
-        with self._lock, self._errors():
-            return self._ready().execute(sql, values).fetchall()
-
-    def acquire(self) -> sqlite3.Connection:
-        """Return the connection; no other thread uses it until `release`.
+    def __enter__(self) -> sqlite3.Connection:
+        """Return the connection, which no other thread uses until the block ends; SQLite's errors leave it as ours.
 
         Raises:
             StoreError: it is closed, or cannot be opened.
@@ -165,63 +154,47 @@ class Database:
         try:
             return self._ready()
         except BaseException as error:
-            self.release(error)
+            self.__exit__(type(error), error)
             raise
 
-    def release(self, error: BaseException | None) -> None:
-        """Let other threads use the connection again; raise StoreError if `error` is one of SQLite's."""
+    def __exit__(self, _: type[BaseException] | None, error: BaseException | None, *traceback: object) -> None:
         self._lock.release()
         if isinstance(error, _SQLITE_ERRORS):
-            raise self._store_error(error) from error
+            kind = StoreUnavailableError if _is_busy(error) else StoreError
+            raise kind(f"{self._label} cannot be read or written: {error}; {_advice(error)}") from error
 
-    @contextmanager
-    def one_moment(self) -> Iterator[None]:
-        """Enter a block in which everything that this thread reads is of one moment."""
-        connection = self.acquire()
-        try:
-            with nullcontext() if connection.in_transaction else transaction(connection, write=False):
-                yield
-        except BaseException as error:
-            self.release(error)
-            raise
-        self.release(None)
+    def query(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """Return the rows of one SELECT."""
+        with self as connection:
+            return connection.execute(sql, values).fetchall()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Enter a transaction that holds the write lock; it is rolled back if an exception leaves the block."""
-        connection = self.acquire()
-        try:
-            with savepoint(connection) if self._joined else transaction(connection, write=True):
-                yield connection
-                self._refuse_replaced(connection)
-        except BaseException as error:
-            self.release(error)
-            raise
-        self.release(None)
+        """Enter a transaction that holds the write lock; it is rolled back if an exception leaves the block.
+
+        Within `joining`, it is a part of that transaction.
+        """
+        with self as connection, savepoint(connection) if self._joined else transaction(connection, write=True):
+            yield connection
+            self._refuse_replaced(self._ready())
 
     @contextmanager
     def joining(self) -> Iterator[None]:
         """Enter a transaction that all reads and writes of this thread join until it ends."""
-        with self._lock, self._errors():
-            if self._joined:
-                with savepoint(self._ready()):
-                    yield
-                return
-            with transaction(self._ready(), write=True):
-                self._joined = True
-                try:
-                    yield
-                    self._refuse_replaced(self._ready())
-                finally:
-                    self._joined = False
+        with self.writing():
+            joined, self._joined = self._joined, True
+            try:
+                yield
+            finally:
+                self._joined = joined
 
     def checkpoint(self) -> str | None:
         """Move the write-ahead log into the file and empty it; return None, or why that cannot be done now."""
         if self._memory:
             return None
-        with self._lock, self._errors():
-            self._refuse_replaced(self._ready())
-            reason = _scrub(self._ready(), self._label, _CHECKPOINT_SECONDS)
+        with self as connection:
+            self._refuse_replaced(connection)
+            reason = _scrub(connection, self._label, _CHECKPOINT_SECONDS)
             self._keep_reserve()
             return reason
 
@@ -239,8 +212,7 @@ class Database:
 
     def changes(self) -> tuple[int, int, int]:
         """Return numbers that differ after any change to the database, whoever made it."""
-        with self._lock, self._errors():
-            connection = self._ready()
+        with self as connection:
             (version,) = connection.execute("PRAGMA data_version").fetchone()
             return int(version), connection.total_changes, id(connection)
 
@@ -256,17 +228,13 @@ class Database:
         While the block runs, other threads can use the database, unless it is in memory.
         """
         if self._memory:
-            connection = self.acquire()
-            try:
+            with self as connection:
                 yield connection
-            finally:
-                self.release(None)
             return
-        with self._lock, self._errors():
-            self._ready()
-            connection = connect_to_read(self._path)
-        with closing(connection):
-            yield connection
+        with self:
+            own = connect_to_read(self._path)
+        with closing(own):
+            yield own
 
     @property
     def path(self) -> Path | None:
@@ -290,7 +258,7 @@ class Database:
 
     def close(self) -> None:
         """Close the connection; closing twice is fine."""
-        with self._lock, self._errors():
+        with self._lock:
             self._closed = True
             if self._connection is not None and not self._inherited:
                 self._let_go(self._connection)
@@ -310,17 +278,6 @@ class Database:
     def resume(self) -> None:
         """After a fork, in parent and child: release the lock. The file is opened again when it is next used."""
         self._lock.release()
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except _SQLITE_ERRORS as error:
-            raise self._store_error(error) from error
-
-    def _store_error(self, error: Exception) -> StoreError:
-        kind = StoreUnavailableError if _is_busy(error) else StoreError
-        return kind(f"{self._label} cannot be read or written: {error}; {_advice(error)}")
 
     def _ready(self) -> sqlite3.Connection:
         if self._closed:

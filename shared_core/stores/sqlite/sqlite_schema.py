@@ -40,6 +40,8 @@ MIGRATIONS: list[Migration] = [
     Migration(
         "conversations",
         (
+            "CREATE TABLE migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
+            "applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP)",
             # What follows from the messages is not written again with each of them: a commit takes as long as it has
             # pages. `least_seq`, and the `tip` of a segment, are for when the newest has been forgotten. `changes` is
             # how often something else changed than that messages were added; `changed` is when the row last changed,

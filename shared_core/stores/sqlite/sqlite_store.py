@@ -105,14 +105,8 @@ class SQLiteStore(SqlStore):
 
     def _read(self, ask: Callable[[SQLiteRows], Result]) -> Result:
         # Without a transaction, which SQLite begins and ends with the statement.
-        connection = self._db.acquire()
-        try:
-            found = ask(SQLiteRows(connection))
-        except BaseException as error:
-            self._db.release(error)
-            raise
-        self._db.release(None)
-        return found
+        with self._db as connection:
+            return ask(SQLiteRows(connection))
 
     def _write(self, act: Callable[[SQLiteRows], Result]) -> Result:
         with self._db.writing() as connection:
