@@ -83,10 +83,11 @@ def test_chats_of_claude(store: Store) -> None:
     assert (call.id, call.content) == ("m2", "Let me look.")
     assert call.tool_calls == (ToolCall(id="toolu_1", name="search", arguments='{"query": "ferry"}'),)
     assert call.payload is not None
-    assert call.payload.data == {"content": [SAMPLES["claude"][0]["chat_messages"][1]["content"][0]]}
+    thought, text, use, *_ = SAMPLES["claude"][0]["chat_messages"][1]["content"]
+    assert call.payload.data == {"content": [thought, text, {key: use[key] for key in ("type", "id", "name", "input")}]}
     assert (result.role, result.content, result.tool_call_id, result.id) == ("tool", "07:45", "toolu_1", "m2#2")
     assert result.payload is not None
-    assert result.payload.data["content"][0]["content"] == [{"type": "image", "file_uuid": "f1"}]
+    assert result.payload.data["content"][1] == {"type": "image", "file_uuid": "f1"}
     assert (answer.role, answer.content, answer.id, answer.turn_id) == ("assistant", "The one at 07:45.", "m2#3", "m1")
     assert texts(said(store, old.session_id)) == ["An old export", "has no blocks."]
 
@@ -216,7 +217,7 @@ def test_an_invalid_chat_stops_the_import_or_is_skipped(store: Store, tmp_path: 
     assert (good.new, good.error, empty.error) == (6, None, None)
     assert bad.error is not None
     assert bad.error.endswith("message 2: unknown role 'nobody'; expected one of system, developer, user, human, "
-                              "assistant, ai, agent, model, bot, chatbot")  # fmt: skip
+                              "assistant, ai, agent, model, bot, chatbot, tool, function")  # fmt: skip
     assert len(store.sessions()) == 1
 
 

@@ -48,7 +48,7 @@ def import_file(
         typer.Argument(
             metavar="FILE",
             help="A file written by export; the export of ChatGPT, Claude or Gemini (zip or JSON); or messages of "
-            "OpenAI, Anthropic, the Gemini API, LangChain or LlamaIndex.",
+            "OpenAI, Anthropic, LangChain or LlamaIndex.",
         ),
     ],
     chats: Annotated[

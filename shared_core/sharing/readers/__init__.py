@@ -1,20 +1,19 @@
 """Read files of other programs. Their formats are recognized by content, without those programs' packages."""
 
-import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 from shared_core.arguments import one_of
 from shared_core.display import short
 from shared_core.errors import InputFileError
+from shared_core.formats.anthropic import is_anthropic
 from shared_core.sharing.format import LineError
-from shared_core.sharing.readers.anthropic_api import is_anthropic, read_anthropic
 from shared_core.sharing.readers.archive import is_archive, json_members
-from shared_core.sharing.readers.chatgpt import chatgpt_conversations, chatgpt_id, is_chatgpt, read_chatgpt
-from shared_core.sharing.readers.claude import claude_conversations, claude_id, is_claude, read_claude
+from shared_core.sharing.readers.chatgpt import read_chatgpt
+from shared_core.sharing.readers.claude import read_claude
 from shared_core.sharing.readers.conversation import Conversation, Entry, list_of
 from shared_core.sharing.readers.frameworks import (
     is_langchain,
@@ -22,14 +21,8 @@ from shared_core.sharing.readers.frameworks import (
     langchain_entry,
     llama_index_entry,
 )
-from shared_core.sharing.readers.gemini import (
-    is_gemini_api,
-    is_takeout,
-    read_gemini_api,
-    read_takeout,
-    takeout_sessions,
-)
-from shared_core.sharing.readers.openai import entries_of, messages_of, parse_text, text_of
+from shared_core.sharing.readers.gemini import is_takeout, read_takeout, takeout_sessions
+from shared_core.sharing.readers.openai import Document, messages_of, parsed, text_of
 
 __all__ = ["FORMATS", "Conversation", "Entry", "Foreign", "read_foreign"]
 
@@ -49,24 +42,10 @@ class Foreign:
     entries: Sequence[Entry]
 
 
-@dataclass(frozen=True)
-class _Document:
-    """A JSON or JSONL text: where it is, and its value. The value of JSONL is the list of the values of its lines."""
-
-    name: str
-    text: str
-    whole: Any
-
-    @cached_property
-    def entries(self) -> list[tuple[str, Any]]:
-        """The messages, with their locations."""
-        return list(entries_of(self.name, self.text))
-
-
 class _Format(NamedTuple):
     what: str
-    fits: Callable[[_Document], bool]
-    read: Callable[[_Document], list[Entry]]
+    fits: Callable[[Document], bool]
+    read: Callable[[Document], list[Entry]]
 
 
 def read_foreign(path: str | os.PathLike[str], format: str | None = None) -> Foreign:
@@ -105,46 +84,27 @@ def read_foreign(path: str | os.PathLike[str], format: str | None = None) -> For
     return Foreign(name, found, _without_doubles(name, some))
 
 
-def _parsed(name: str, text: str) -> _Document:
+def _parsed(name: str, text: str) -> Document:
     if text.lstrip().startswith("<"):
         raise InputFileError(
             f"{name!r} is a web page; choose JSON when you export, and import the JSON file or the zip"
         )
-    try:
-        whole = parse_text(text)
-    except LineError:
-        entries = [entry for _, entry in entries_of(name, text)]  # raises if it is not JSONL, either
-        if '"system"' in text and '"messages"' in text:
-            lines = [json.dumps(_with_system(parse_text(line))) for line in text.split("\n") if line.strip()]
-            text = "\n".join(lines)
-            entries = [entry for _, entry in entries_of(name, text)]
-        return _Document(name, text, entries)
-    if isinstance(whole, list) and any(_with_system(one) is not one for one in whole):
-        whole = [_with_system(one) for one in whole]
-        text = json.dumps(whole)
-    return _Document(name, text, whole)
+    return parsed(name, text)
 
 
-def _with_system(request: Any) -> Any:
-    """Return a request of the Anthropic API among others with its system prompt as a message."""
-    if not isinstance(request, dict) or not isinstance(request.get("messages"), list) or not request.get("system"):
-        return request
-    return request | {"messages": [{"role": "system", "content": request["system"]}, *request["messages"]]}
-
-
-def _format_of(document: _Document) -> str:
+def _format_of(document: Document) -> str:
     for name, one in _FORMATS.items():
         if one.fits(document):
             return name
     raise InputFileError(f"{document.name!r} {_looks_like(document.whole)}; {_expected()}")
 
 
-def _in_archive(document: _Document) -> str | None:
+def _in_archive(document: Document) -> str | None:
     """Return the format of a file in an archive: only exports are archives, which hold other lists, too."""
     return next((name for name in EXPORTS if _FORMATS[name].fits(document)), None)
 
 
-def _check(document: _Document, format: str) -> None:
+def _check(document: Document, format: str) -> None:
     if format not in LISTS and not _FORMATS[format].fits(document):
         raise InputFileError(
             f"{document.name!r} does not have the format {format!r}: it {_looks_like(document.whole)}, "
@@ -181,24 +141,32 @@ def _without_doubles(name: str, entries: Sequence[Entry]) -> list[Entry]:
 # Exports of chats
 
 
-def _chats(
-    conversations: Callable[[Any], list[Any]],
-    id_of: Callable[[Mapping[str, Any], int], str],
-    title: str,
-    read: Callable[[Mapping[str, Any], str], Conversation],
-) -> Callable[[_Document], list[Entry]]:
-    """Return a reader of an export that is a list of chats; `title` is the field that holds a chat's title."""
+def _chats(whole: Any) -> list[Any]:
+    return whole if isinstance(whole, list) else [whole]
 
-    def entries(document: _Document) -> list[Entry]:
-        return list(_entries(document))
 
-    def _entries(document: _Document) -> Iterator[Entry]:
-        for number, one in enumerate(conversations(document.whole), 1):
-            id_, named = id_of(one, number), one.get(title)
-            location = f"{document.name!r}, conversation {number}"
-            yield Entry(id_, named if isinstance(named, str) else "", partial(_read, location, read, one, id_))
+def _are_chats(field: str) -> Callable[[Document], bool]:
+    """Return whether a document is a list of chats, or one, whose messages are in a field of this name."""
 
-    return entries
+    def fits(document: Document) -> bool:
+        chats = _chats(document.whole)
+        return bool(chats) and all(isinstance(one, dict) and field in one for one in chats)
+
+    return fits
+
+
+def _read_chats(
+    ids: Sequence[str], title: str, read: Callable[[Mapping[str, Any], str], Conversation]
+) -> Callable[[Document], list[Entry]]:
+    """Return a reader of a list of chats; `ids` and `title` are the fields that hold a chat's id and title."""
+
+    def entry(document: Document, number: int, chat: Mapping[str, Any]) -> Entry:
+        named = (chat[key] for key in ids if isinstance(chat.get(key), str) and chat[key])
+        id_, titled = next(named, f"conversation-{number}"), chat.get(title)
+        location = f"{document.name!r}, conversation {number}"
+        return Entry(id_, titled if isinstance(titled, str) else "", partial(_read, location, read, chat, id_))
+
+    return lambda document: [entry(document, *one) for one in enumerate(_chats(document.whole), 1)]
 
 
 def _read(location: str, read: Callable[[Any, str], Conversation], conversation: Any, id_: str) -> Conversation:
@@ -208,7 +176,7 @@ def _read(location: str, read: Callable[[Any, str], Conversation], conversation:
         raise InputFileError(f"{location}: {error}") from None
 
 
-def _takeout(document: _Document) -> list[Entry]:
+def _takeout(document: Document) -> list[Entry]:
     try:
         sessions = takeout_sessions(document.whole)
     except LineError as error:
@@ -220,42 +188,31 @@ def _takeout(document: _Document) -> list[Entry]:
 # Lists of messages
 
 
-def _list(conversation: Conversation) -> list[Entry]:
-    return [Entry("", "", lambda: conversation)]
+def _messages(document: Document) -> list[Entry]:
+    return [_list(document.name, "", document.entries, lambda entry: entry)]
 
 
-def _langchain(document: _Document) -> list[Entry]:
-    located = ((f"message {number}", one) for number, one in enumerate(document.whole, 1))
-    return _list(list_of(messages_of(document.name, located, langchain_entry)))
+def _langchain(document: Document) -> list[Entry]:
+    return [_list(document.name, "", document.entries, langchain_entry)]
 
 
-def _llama_index(document: _Document) -> list[Entry]:
+def _llama_index(document: Document) -> list[Entry]:
     return [_chat_of_store(document.name, key, messages) for key, messages in document.whole["store"].items()]
 
 
 def _chat_of_store(name: str, key: str, messages: Any) -> Entry:
     if not isinstance(messages, list):
         raise InputFileError(f"{name!r}: store[{key!r}] is not a list of messages; expected a SimpleChatStore")
-    located = ((f"store[{key!r}], message {number}", one) for number, one in enumerate(messages, 1))
-    conversation = list_of(messages_of(name, located, llama_index_entry), id=key)
+    located = [(f"store[{key!r}], message {number}", one) for number, one in enumerate(messages, 1)]
+    return _list(name, key, located, llama_index_entry)
+
+
+def _list(name: str, key: str, entries: Sequence[tuple[str, Any]], convert: Callable[[Any], Any]) -> Entry:
+    conversation = list_of(messages_of(name, entries, convert), id=key)
     return Entry(key, "", lambda: conversation)
 
 
-def _openai(document: _Document) -> list[Entry]:
-    return _list(list_of(messages_of(document.name, document.entries, _openai_entry)))
-
-
-def _openai_entry(entry: Any) -> Any:
-    """Return a message as it is; `LineError` if its text is in another field than OpenAI's."""
-    if not isinstance(entry, dict):
-        return entry
-    instead = next((name for name in ("text", "parts") if entry.get(name)), None)
-    if instead is not None and not any(entry.get(name) for name in ("content", "tool_calls", "function_call")):
-        raise LineError(f'has "{instead}" instead of "content"; rename the field to "content"')
-    return entry
-
-
-def _is_message_list(document: _Document) -> bool:
+def _is_message_list(document: Document) -> bool:
     whole = document.whole
     if isinstance(whole, dict):
         return "role" in whole or "messages" in whole
@@ -266,20 +223,24 @@ def _has_role(one: Any) -> bool:
     return isinstance(one, dict) and ("role" in one or "messages" in one)
 
 
-def _listed(fits: Callable[[Any, Sequence[tuple[str, Any]]], bool]) -> Callable[[_Document], bool]:
-    return lambda document: fits(document.whole, document.entries)
+def _is_of_anthropic(document: Document) -> bool:
+    """Return whether there is a system prompt beside the messages, or a message that only this API has."""
+    whole = document.whole
+    return bool(isinstance(whole, dict) and whole.get("system") and "messages" in whole) or any(
+        is_anthropic(entry) for _, entry in document.entries
+    )
 
 
 _FORMATS: Mapping[str, _Format] = {
     "chatgpt": _Format(
         "ChatGPT's conversations.json or zip",
-        lambda document: is_chatgpt(document.whole),
-        _chats(chatgpt_conversations, chatgpt_id, "title", read_chatgpt),
+        _are_chats("mapping"),
+        _read_chats(("conversation_id", "id"), "title", read_chatgpt),
     ),
     "claude": _Format(
         "Claude.ai's conversations.json or zip",
-        lambda document: is_claude(document.whole),
-        _chats(claude_conversations, claude_id, "name", read_claude),
+        _are_chats("chat_messages"),
+        _read_chats(("uuid",), "name", read_claude),
     ),
     "gemini": _Format(
         "Google Takeout's MyActivity.json or zip of Gemini", lambda document: is_takeout(document.whole), _takeout
@@ -288,17 +249,8 @@ _FORMATS: Mapping[str, _Format] = {
     "llama-index": _Format(
         "LlamaIndex's SimpleChatStore", lambda document: is_simple_chat_store(document.whole), _llama_index
     ),
-    "gemini-api": _Format(
-        "contents of the Gemini API",
-        _listed(is_gemini_api),
-        lambda document: _list(read_gemini_api(document.name, document.whole, document.entries)),
-    ),
-    "anthropic": _Format(
-        "messages of the Anthropic API",
-        _listed(is_anthropic),
-        lambda document: _list(read_anthropic(document.name, document.whole, document.entries)),
-    ),
-    "openai": _Format("messages in the OpenAI format", _is_message_list, _openai),
+    "anthropic": _Format("messages of the Anthropic API", _is_of_anthropic, _messages),
+    "openai": _Format("messages in the OpenAI format", _is_message_list, _messages),
 }
 """Name -> format, in the order in which they are tried: each fits nothing that an earlier one fits."""
 

@@ -29,23 +29,6 @@ INSTRUCTIONS = "user_editable_context"
 """The kind of content that holds the user's custom instructions."""
 
 
-def is_chatgpt(whole: Any) -> bool:
-    """Return whether a JSON value is ChatGPT's export, or one conversation of it."""
-    found = chatgpt_conversations(whole)
-    return bool(found) and all(isinstance(one, dict) and "mapping" in one for one in found)
-
-
-def chatgpt_conversations(whole: Any) -> list[Any]:
-    """Return the conversations of an export as they are written."""
-    return whole if isinstance(whole, list) else [whole]
-
-
-def chatgpt_id(conversation: Mapping[str, Any], number: int) -> str:
-    """Return the id of a conversation."""
-    named = conversation.get("conversation_id") or conversation.get("id")
-    return named if isinstance(named, str) else f"conversation-{number}"
-
-
 def read_chatgpt(conversation: Mapping[str, Any], id_: str) -> Conversation:
     """Return a conversation: the version last shown becomes `main`, the others become branches.
 

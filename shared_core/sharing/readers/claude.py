@@ -12,40 +12,27 @@ from datetime import datetime
 from typing import Any
 
 from shared_core.display import short
+from shared_core.formats.anthropic import read_anthropic
+from shared_core.formats.fields import MessageFields
+from shared_core.formats.parts import ANTHROPIC_FORMAT
 from shared_core.sharing.format import LineError
-from shared_core.sharing.readers.anthropic_api import Piece, pieces_of
 from shared_core.sharing.readers.conversation import (
     EPOCH,
     Builder,
     Conversation,
     message_of,
-    payload_of,
-    role_of,
     time_of,
 )
-
-CLAUDE_FORMAT = "claude/1"
-"""The payload format for blocks and files that `Message` has no field for."""
 
 IGNORED = {"token_budget"}
 """Kinds of blocks that nobody says."""
 
-
-def is_claude(whole: Any) -> bool:
-    """Return whether a JSON value is the export of Claude.ai, or one chat of it."""
-    found = claude_conversations(whole)
-    return bool(found) and all(isinstance(one, dict) and "chat_messages" in one for one in found)
-
-
-def claude_conversations(whole: Any) -> list[Any]:
-    """Return the chats of an export as they are written."""
-    return whole if isinstance(whole, list) else [whole]
-
-
-def claude_id(conversation: Mapping[str, Any], number: int) -> str:
-    """Return the id of a chat."""
-    named = conversation.get("uuid")
-    return named if isinstance(named, str) and named else f"conversation-{number}"
+FIELDS = {
+    "text": ("text", "citations"),
+    "tool_use": ("id", "name", "input"),
+    "tool_result": ("tool_use_id", "content", "is_error"),
+}
+"""The fields of blocks that the Messages API has, too. Others tell when and how a block was shown."""
 
 
 def read_claude(conversation: Mapping[str, Any], id_: str) -> Conversation:
@@ -115,45 +102,70 @@ class _Reader:
         # The first message names a parent that is not in the file; in older exports, no message names one.
         parent = self.newest if above is None else self.last_piece.get(above) if isinstance(above, str) else None
         self._time = time_of(said.get("created_at"), self._time)
-        for number, piece in enumerate(self._pieces(said), 1):
-            parent = self._add(uuid if number == 1 else f"{uuid}#{number}", piece, parent)
+        for number, fields in enumerate(self._messages(said), 1):
+            parent = self._add(uuid if number == 1 else f"{uuid}#{number}", fields, parent)
         self.last_piece[uuid] = self.newest = parent
 
-    def _pieces(self, said: Mapping[str, Any]) -> list[Piece]:
-        role, blocks = role_of(said.get("sender")), said.get("content")
-        if isinstance(blocks, list):
-            blocks = [one for one in blocks if not (isinstance(one, dict) and str(one.get("type")) in IGNORED)]
-        pieces = pieces_of(role, blocks or said.get("text"), said["uuid"])
-        if not any(map(_says_something, pieces)):
-            pieces = pieces_of(role, said.get("text"), said["uuid"])
-        self._attach(pieces[0], said)
-        return list(filter(_says_something, pieces))
+    def _messages(self, said: Mapping[str, Any]) -> Iterator[MessageFields]:
+        """Yield what is said with its calls, and each result of a tool on its own; all of it that says something."""
+        blocks, text = said.get("content"), said.get("text") or ""
+        if not isinstance(blocks, list):
+            blocks = [{"type": "text", "text": text}]
+        found = self._read(said, list(_api_blocks(blocks, said["uuid"])))
+        if not any(map(_says_something, found)):
+            found = self._read(said, [{"type": "text", "text": text}])
+        self._attach(found[0], said)
+        yield from filter(_says_something, found)
 
-    def _attach(self, piece: Piece, said: Mapping[str, Any]) -> None:
+    def _read(self, said: Mapping[str, Any], blocks: Sequence[Any]) -> list[MessageFields]:
+        try:
+            return read_anthropic({"role": said.get("sender"), "content": blocks})
+        except ValueError as error:
+            raise LineError(str(error)) from None
+
+    def _attach(self, fields: MessageFields, said: Mapping[str, Any]) -> None:
         """Add the texts of attachments to the message, and the names of other files to its payload."""
         attachments, files = said.get("attachments") or [], said.get("files") or []
         if not isinstance(attachments, list) or not isinstance(files, list):
             raise LineError(f"attachments {short(attachments)} or files {short(files)} are invalid; expected lists")
+        texts, kept = [fields["content"]], []
         for one in attachments:
             text = one.get("extracted_content") if isinstance(one, dict) else None
             if isinstance(text, str) and text:
                 named = one.get("file_name")
-                piece.texts += [f"[attachment {named}]"] if isinstance(named, str) and named else []
-                piece.texts.append(text)
+                texts += [f"[attachment {named}]"] if isinstance(named, str) and named else []
+                texts.append(text)
             else:
                 self.builder.left_out["attachment without text"] += 1
-                piece.kept.append({"type": "attachment", "attachment": one})
+                kept.append({"type": "attachment", "attachment": one})
         if files:
             self.builder.left_out["file"] += len(files)
-            piece.kept.append({"type": "files", "files": files})
+            kept.append({"type": "files", "files": files})
+        fields["content"] = "\n".join(text for text in texts if text)
+        if kept:
+            payload = fields.get("payload") or {"format": ANTHROPIC_FORMAT, "data": {}}
+            content = payload["data"].get("content", [])
+            fields["payload"] = {**payload, "data": payload["data"] | {"content": [*content, *kept]}}
 
-    def _add(self, id_: str, piece: Piece, parent: str | None) -> str:
-        data = {"content": piece.kept} if piece.kept else None
-        message = message_of(
-            "message", id=id_, created_at=self._time, payload=payload_of(CLAUDE_FORMAT, data), **piece.fields()
-        )
-        return self.builder.add(message, parent)
+    def _add(self, id_: str, fields: MessageFields, parent: str | None) -> str:
+        return self.builder.add(message_of("message", **fields | {"id": id_, "created_at": self._time}), parent)
 
 
-def _says_something(piece: Piece) -> bool:
-    return bool(piece.calls or piece.kept or any(piece.texts)) or piece.answers is not None
+def _api_blocks(blocks: Sequence[Any], key: str) -> Iterator[Any]:
+    """Yield blocks as the Messages API has them; calls and results without ids, as in older exports, get some."""
+    call = ""
+    for number, block in enumerate(blocks, 1):
+        kind = block.get("type") if isinstance(block, dict) else None
+        if kind not in FIELDS:
+            yield from [] if kind in IGNORED else [block]
+            continue
+        written = {name: block[name] for name in FIELDS[kind] if block.get(name) not in (None, [], False)}
+        if kind == "tool_use":
+            call = written.setdefault("id", f"{key}#{number}")
+        elif kind == "tool_result":
+            written.setdefault("tool_use_id", call)
+        yield {"type": kind, **written}
+
+
+def _says_something(fields: MessageFields) -> bool:
+    return bool(fields["content"] or fields.get("tool_calls") or fields.get("payload")) or "tool_call_id" in fields

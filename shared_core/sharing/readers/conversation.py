@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from shared_core.display import short
-from shared_core.formats.fields import ROLE_NAMES, Role
 from shared_core.messages import Message, Payload
 from shared_core.records import MAIN
 from shared_core.sharing.format import MAX_NESTING, LineError
@@ -135,26 +134,28 @@ def ends_of(nodes: Mapping[str, Node], current: str | None) -> dict[str, str | N
 def message_of(what: str, **fields: Any) -> Message:
     """Return a message; `LineError` that names `what` it is and its id if a field is invalid."""
     try:
-        return Message(**fields)
+        message = Message(**fields)
     except ValueError as error:
         reason = " ".join(str(error).split()).removeprefix("Message: ")
         raise LineError(f"{what} {short(fields['id'])}: {reason}") from None
+    check_nesting(message)
+    return message
 
 
-def payload_of(format: str, data: Any) -> Payload | None:
-    """Return a payload; None for no data; `LineError` if the data is nested too deeply to be stored."""
-    if not data:
-        return None
-    level = [data]
+def check_nesting(message: Message) -> None:
+    """Raise `LineError` if the payload of a message is nested too deeply to be exported."""
+    level = [] if message.payload is None else [message.payload.data]
     for _ in range(MAX_NESTING):
-        inner = [one.values() if one.__class__ is dict else one for one in level]
-        level = [item for items in inner for item in items if item.__class__ in _CONTAINERS]
+        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        level = [item for items in inner for item in items]
         if not level:
-            return Payload(format=format, data=data)
+            return
     raise LineError(f"is nested too deeply; {MAX_NESTING} levels are enough")
 
 
-_CONTAINERS = {dict, list}  # JSON has no subclasses of them
+def payload_of(format: str, data: Any) -> Payload | None:
+    """Return a payload; None for no data."""
+    return Payload(format=format, data=data) if data else None
 
 
 def time_of(value: Any, missing: datetime) -> datetime:
@@ -170,15 +171,3 @@ def time_of(value: Any, missing: datetime) -> datetime:
     except (ValueError, OverflowError, OSError):
         pass
     raise LineError(f"{short(value)} is not a time; expected ISO 8601 text or seconds since 1970")
-
-
-ROLES = {name: role for name, role in ROLE_NAMES.items() if role != "tool"}
-"""The names of those who speak in formats where the results of tools are no messages of their own."""
-
-
-def role_of(name: Any) -> Role:
-    """Return the role that a name stands for; `LineError` if it is unknown."""
-    role = ROLES.get(str(name).lower())
-    if role is None:
-        raise LineError(f"unknown role {short(name)}; expected one of {', '.join(ROLES)}")
-    return role

@@ -1,35 +1,28 @@
-"""Read what people have of Gemini: the activity in Google Takeout, and requests of the Gemini API.
+"""Read what people have of Gemini: the activity in Google Takeout.
 
-Takeout's `My Activity/Gemini Apps/MyActivity.json` is a list of records, newest first, as
+Its `My Activity/Gemini Apps/MyActivity.json` is a list of records, newest first, as
 https://developers.google.com/data-portability/schema-reference/my_activity documents it. A record holds a prompt in its
 title ("Prompted ...") and the answer in `safeHtmlItem[].html`, which Google does not document; several public readers
 of real exports agree on it, such as https://github.com/AlexArchitect-Dev/gemini-takeout-refinery. Takeout does not say
 which chat a record belongs to, so a new session begins after `PAUSE` without a prompt.
-
-Requests of the API hold `contents` with `parts`: https://ai.google.dev/api/generate-content.
 """
 
 import html
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from shared_core.display import short
-from shared_core.errors import InputFileError
-from shared_core.messages import Message, ToolCall
 from shared_core.sharing.format import LineError
 from shared_core.sharing.readers.conversation import (
     EPOCH,
     Builder,
     Conversation,
-    list_of,
     message_of,
     payload_of,
-    role_of,
     time_of,
 )
 
@@ -52,8 +45,6 @@ ATTACHED = re.compile(r"Attached (\d{1,3}) files?\.?\Z")
 
 FILES = ("imageFile", "audioFiles", "attachedFiles")
 _READ = {"header", "title", "time", "products", "activityControls", "safeHtmlItem"}
-
-# Takeout
 
 
 def is_takeout(whole: Any) -> bool:
@@ -162,113 +153,3 @@ def text_of_html(page: str) -> str:
         page = pattern.sub(instead, page)
     text = html.unescape(page).replace("\xa0", " ")
     return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in text.split("\n"))).strip()
-
-
-# The API
-
-
-def is_gemini_api(whole: Any, entries: Sequence[tuple[str, Any]]) -> bool:
-    """Return whether a JSON value is a request of the Gemini API, or its `contents`."""
-    if isinstance(whole, dict) and isinstance(whole.get("contents"), list):
-        return True
-    messages = [entry for _, entry in entries]
-    return bool(messages) and all(
-        isinstance(one, dict) and isinstance(one.get("parts"), list) and "content" not in one for one in messages
-    )
-
-
-def read_gemini_api(name: str, whole: Any, entries: Iterable[tuple[str, Any]]) -> Conversation:
-    """Return a list of messages; the system instruction comes first. Ids are digests, as for Anthropic's messages.
-
-    Raises:
-        InputFileError: a message is invalid.
-    """
-    located = list(entries)
-    if isinstance(whole, dict) and isinstance(whole.get("contents"), list):
-        located = [(f"contents, message {number}", one) for number, one in enumerate(whole["contents"], 1)]
-    system = (whole.get("systemInstruction") or whole.get("system_instruction")) if isinstance(whole, dict) else None
-    if system:
-        located.insert(0, ("systemInstruction", system | {"role": "system"} if isinstance(system, dict) else system))
-    messages: list[Message] = []
-    left_out: Counter[str] = Counter()
-    answered: Counter[str] = Counter()
-    for location, entry in located:
-        try:
-            messages += _turn(entry, messages[-1].id if messages else "", left_out, answered)
-        except (LineError, RecursionError) as error:
-            raise InputFileError(f"{name!r}, {location}: {error}") from None
-    return list_of(messages, left_out=left_out)
-
-
-def _turn(entry: Any, previous: str | None, left_out: Counter[str], answered: Counter[str]) -> list[Message]:
-    """Return the messages of one entry of `contents`: what is said, and each result of a function.
-
-    Args:
-        entry: the entry.
-        previous: the id of the message before it.
-        left_out: counts what is not stored.
-        answered: counts the results of each function since the last calls.
-    """
-    parts = entry.get("parts") if isinstance(entry, dict) else None
-    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
-        raise LineError(f'{short(entry)} is not a message; expected an object with "role" and "parts"')
-    role = role_of("user" if entry.get("role") in (None, "function", "tool") else entry["role"])
-    found: list[dict[str, Any]] = []
-    texts: list[str] = []
-    calls: list[ToolCall] = []
-    kept: list[Any] = []
-    called: Counter[str] = Counter()
-    for part in parts:
-        call = part.get("functionCall") or part.get("function_call")
-        result = part.get("functionResponse") or part.get("function_response")
-        if call:
-            calls.append(_function(call, called))
-            answered.clear()
-        elif result:
-            found.append(_function_result(result, answered))
-        elif isinstance(part.get("text"), str) and not part.get("thought"):
-            texts.append(part["text"])
-        else:
-            kept.append(part)
-            if part.get("fileData") or part.get("file_data"):
-                left_out["file"] += 1
-    if texts or calls or kept or not found:
-        said: dict[str, Any] = {"role": role, "content": "\n".join(texts), "tool_calls": tuple(calls)}
-        found.append(said | {"payload": payload_of(GEMINI_FORMAT, {"parts": kept} if kept else None)})
-    messages: list[Message] = []
-    for fields in found:
-        named = [[call.id, call.name, call.arguments] for call in fields.get("tool_calls", ())]
-        digest = json.dumps([previous, fields["role"], fields["content"], named, fields.get("tool_call_id")])
-        previous = "import-" + blake2b(digest.encode(), digest_size=16).hexdigest()
-        messages.append(message_of("message", id=previous, **fields))
-    return messages
-
-
-def _function(call: Any, called: Counter[str]) -> ToolCall:
-    name = call.get("name") if isinstance(call, dict) else None
-    if not isinstance(name, str):
-        raise LineError(f'function call {short(call)} is invalid; expected "name" and "args"')
-    arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
-    return ToolCall(id=_function_id(call, called), name=name, arguments=arguments)
-
-
-def _function_result(result: Any, answered: Counter[str]) -> dict[str, Any]:
-    name = result.get("name") if isinstance(result, dict) else None
-    if not isinstance(name, str):
-        raise LineError(f'function response {short(result)} is invalid; expected "name" and "response"')
-    given = result.get("response")
-    content = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    return {"role": "tool", "content": content, "tool_call_id": _function_id(result, answered), "name": name}
-
-
-def _function_id(one: Mapping[str, Any], seen: Counter[str]) -> str:
-    """Return the id of a call or of the one that a result answers.
-
-    Older requests link a result to its call only by the function's name: the first result is that of the first call.
-    """
-    named = one.get("id")
-    if isinstance(named, str) and named:
-        return named
-    name = one["name"]
-    seen[name] += 1
-    return f"function:{name}" if seen[name] == 1 else f"function:{name}#{seen[name]}"

@@ -1,19 +1,35 @@
-"""Read message lists in the OpenAI format from a file."""
+"""Read lists of messages from a JSON or JSONL file, in the forms of the APIs of OpenAI and Anthropic."""
 
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from shared_core.display import short
 from shared_core.errors import InputFileError
+from shared_core.formats.anthropic import is_anthropic, read_anthropic
 from shared_core.formats.openai_chat import read_chat
 from shared_core.messages import Message, content_of, message_of
 from shared_core.sharing.format import LineError
+from shared_core.sharing.readers.conversation import check_nesting
 
 EXPECTED = 'expected JSON, a list of messages or {"messages": [...]}, or one of these per line (JSONL)'
+
+
+class Document(NamedTuple):
+    """The content of a JSON or JSONL file.
+
+    Attributes:
+        name: the file.
+        whole: its value; that of JSONL is the list of the messages in its lines.
+        entries: its messages as written, each with where it is in the file.
+    """
+
+    name: str
+    whole: Any
+    entries: list[tuple[str, Any]]
 
 
 def read_messages(path: str | os.PathLike[str]) -> list[Message]:
@@ -21,17 +37,12 @@ def read_messages(path: str | os.PathLike[str]) -> list[Message]:
 
     A message keeps its `id`. A message without one gets a digest of the message before it, its role, its text and its
     tool fields. The ids are therefore the same when the file is read again, even after messages were added at its end.
-    Images, audio, files and unknown fields are kept in the payload; media count as an estimate of tokens.
-
-    Args:
-        path: a JSON file with a list of messages or an object with `messages`, or a JSONL file with one message or one
-            such conversation per line.
 
     Raises:
-        InputFileError: the file has another form. The error names the file, the line or message, and what is expected.
+        InputFileError: the file is invalid. The error names the file, the line or message, and what is expected.
     """
-    name = os.fspath(path)
-    return messages_of(name, entries_of(name, text_of(path)))
+    document = parsed(os.fspath(path), text_of(path))
+    return messages_of(document.name, document.entries)
 
 
 def messages_of(
@@ -42,17 +53,37 @@ def messages_of(
     Args:
         name: the file, for errors.
         entries: pairs of where a message is in the file and the message as written.
-        convert: returns a message in the OpenAI format; raises `LineError` if that is impossible.
+        convert: returns a message in the form of an API; raises `LineError` if that is impossible.
     """
     messages: dict[str, Message] = {}
     previous = ""
     for location, entry in entries:
         try:
-            message = _message(convert(entry), previous)
-            previous = _add_once(message, messages)
-        except ValueError as error:  # also raised by comparing payloads that are nested too deeply
+            for message in _messages(convert(entry), previous):
+                previous = _add_once(message, messages)
+        except (ValueError, RecursionError) as error:  # also raised by comparing what is nested too deeply
             raise InputFileError(f"{name!r}, {location}: {error}") from None
     return list(messages.values())
+
+
+def _messages(entry: Any, previous: str) -> Iterator[Message]:
+    """Yield the messages that one entry means: in Anthropic's form, each result of a call is one of its own."""
+    if not isinstance(entry, dict):
+        raise LineError(f'{short(entry)} is not a message; expected an object with "role" and "content"')
+    if entry.get("parts") and not entry.get("content"):
+        raise LineError('has "parts" instead of "content"; rename the field to "content"')
+    for fields in read_anthropic(entry) if is_anthropic(entry) else [read_chat(entry)]:
+        message = message_of(fields).replace(turn_id=None)  # the store assigns turns itself
+        check_nesting(message)
+        message = message if message.id is not None else message.replace(id=_chained(previous, message))
+        yield message
+        previous = message.id or ""
+
+
+def _chained(previous: str, message: Message) -> str:
+    calls = [[call.id, call.name, call.arguments] for call in message.tool_calls]
+    said = [previous, message.role, message.content, calls, message.tool_call_id]
+    return "import-" + blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
 
 
 def _add_once(message: Message, messages: dict[str, Message]) -> str:
@@ -61,6 +92,9 @@ def _add_once(message: Message, messages: dict[str, Message]) -> str:
     if content_of(messages.setdefault(message.id, message)) != content_of(message):
         raise LineError(f"id {message.id!r} belongs to another message, too; expected ids that are unique in the file")
     return message.id
+
+
+# The text of a file
 
 
 def text_of(path: str | os.PathLike[str]) -> str:
@@ -85,47 +119,51 @@ def _text(path: Path) -> str:
     return text
 
 
-def entries_of(name: str, text: str) -> Iterator[tuple[str, Any]]:
-    """Yield (location, message as written) from a text that is JSON or JSONL."""
+def parsed(name: str, text: str) -> Document:
+    """Return the content of a text; InputFileError if it is neither JSON nor JSONL."""
     try:
-        whole = parse_text(text)
+        whole = _parsed(text)
     except LineError as error:
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-        if len(lines) > 1 and _is_json(lines[0][1]):
-            return _of_lines(name, lines)
-        raise InputFileError(f"{name!r}, {error}; {EXPECTED}") from None
-    return _conversation("", whole)
+        if len(lines) < 2 or not _is_json(lines[0][1]):
+            raise InputFileError(f"{name!r}, {error}; {EXPECTED}") from None
+        entries = [entry for number, line in lines for entry in _located(f"line {number}", _line(name, number, line))]
+        return Document(name, [entry for _, entry in entries], entries)
+    return Document(name, whole, list(_located("", whole)))
 
 
-def _of_lines(name: str, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, Any]]:
-    for number, line in lines:
-        try:
-            entry = parse_text(line)
-        except LineError as error:
-            raise InputFileError(
-                f"{name!r}, line {number} is not JSON ({error}); expected one message per line"
-            ) from None
-        yield from _conversation(f"line {number}", entry)
+def _line(name: str, number: int, line: str) -> Any:
+    try:
+        return _parsed(line)
+    except LineError as error:
+        raise InputFileError(f"{name!r}, line {number} is not JSON ({error}); expected one message per line") from None
 
 
-def _conversation(location: str, entry: Any) -> Iterator[tuple[str, Any]]:
-    """Yield (location, message) for a message, a list of entries, or an object that holds such a list."""
-    if isinstance(entry, dict) and "messages" in entry and "role" not in entry:
-        entry = entry["messages"]
-        if not isinstance(entry, list):
-            entry = [entry]
+def _located(location: str, entry: Any) -> Iterator[tuple[str, Any]]:
+    """Yield (location, message) for a message, a list of entries, or an object that holds such a list.
+
+    The system prompt of a request in Anthropic's form becomes a message before the others.
+    """
+    if _is_request(entry):
+        if entry.get("system"):
+            yield f"{location}, system" if location else "system", {"role": "system", "content": entry["system"]}
+        entry = entry["messages"] if isinstance(entry["messages"], list) else [entry["messages"]]
     if not isinstance(entry, list):
         yield location or "message 1", entry
         return
     for number, item in enumerate(entry, 1):
         inner = f"{location}, message {number}" if location else f"message {number}"
-        if isinstance(item, dict) and "messages" in item and "role" not in item:
-            yield from _conversation(inner, item)
+        if _is_request(item):
+            yield from _located(inner, item)
         else:
             yield inner, item
 
 
-def parse_text(text: str) -> Any:
+def _is_request(entry: Any) -> bool:
+    return isinstance(entry, dict) and "messages" in entry and "role" not in entry
+
+
+def _parsed(text: str) -> Any:
     """Return the value of a JSON text; `LineError` if it is not JSON."""
     try:
         return json.loads(text, parse_constant=_reject_constant)
@@ -143,20 +181,7 @@ def _reject_constant(name: str) -> NoReturn:
 
 def _is_json(line: str) -> bool:
     try:
-        parse_text(line)
+        _parsed(line)
     except LineError:
         return False
     return True
-
-
-def _message(entry: Any, previous: str) -> Message:
-    if not isinstance(entry, dict):
-        raise LineError(f'{short(entry)} is not a message; expected an object with "role" and "content"')
-    message = message_of(read_chat(entry)).replace(turn_id=None)  # the store assigns turns itself
-    return message if message.id is not None else message.replace(id=_chained(previous, message))
-
-
-def _chained(previous: str, message: Message) -> str:
-    calls = [[call.id, call.name, call.arguments] for call in message.tool_calls]
-    said = [previous, message.role, message.content, calls, message.tool_call_id]
-    return "import-" + blake2b(json.dumps(said).encode(), digest_size=16).hexdigest()
