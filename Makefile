@@ -87,7 +87,7 @@ clients: $(VENV)/dev.stamp
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target $(CLIENTS)/llama_index \
 	    --requirement tests/openai_proxy/clients/requirements.txt
 	$(BIN)/python -m pytest $(PLUGINS) -rs \
-	    tests/openai_proxy/test_installed_clients.py tests/openai_proxy/test_clients_page.py
+	    tests/openai_proxy/test_installed_clients.py tests/openai_proxy/test_clients_page.py tests/llama_index/test_overflow.py
 
 image: $(VENV)/dev.stamp
 	IMAGE=1 $(BIN)/python -m pytest $(PLUGINS) tests/project/test_deploy.py -rs

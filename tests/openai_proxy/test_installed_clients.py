@@ -54,7 +54,7 @@ def ran(*command: str | Path, **environment: str) -> str:
     return done.stdout
 
 
-def by_itself(program: Path, packages: Path, *arguments: str) -> str:
+def by_itself(program: Path, packages: str | Path, *arguments: str) -> str:
     """Return what a program in Python writes that finds these packages before our own."""
     return ran(sys.executable, program, *arguments, PYTHONPATH=str(packages))
 
