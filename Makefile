@@ -5,6 +5,7 @@
 # make load    eight workers on one PostgreSQL server, or four on one file, that are killed while servers restart: 5 minutes
 # make servers the store on another version of PostgreSQL, through PgBouncer and with a standby, where these are installed
 # make clients the server with OpenAI's SDK for TypeScript and LlamaIndex's OpenAILike, where npm is installed
+# make clients-large the server with Open WebUI, driven in Chromium, and aider: 3 minutes, and 5 GB to install
 # make image   the container image, built, started and asked, where docker runs
 # make compat  the adapters with the oldest and the newest LangChain and LlamaIndex, each in an environment of its own
 # make docs    the documentation as a site, in site/
@@ -35,7 +36,7 @@ export PIP_NO_INPUT = 1
 # Some images set it; then each of the many processes that the tests start compiles the packages anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check soak load servers clients image compat docs clean
+.PHONY: demo test check soak load servers clients clients-large image compat docs clean
 .NOTPARALLEL:
 
 demo: export INFINITE_MEMORY_STORE = $(DEMO_STORE)
@@ -88,6 +89,15 @@ clients: $(VENV)/dev.stamp
 	    --requirement tests/openai_proxy/clients/requirements.txt
 	$(BIN)/python -m pytest $(PLUGINS) -rs \
 	    tests/openai_proxy/test_installed_clients.py tests/openai_proxy/test_clients_page.py tests/llama_index/test_overflow.py
+
+clients-large: export CHAT_PROGRAMS = build/programs
+clients-large: $(VENV)/dev.stamp
+	for program in open-webui aider; do \
+	    $(PYTHON) -m venv $(CHAT_PROGRAMS)/$$program && \
+	    $(CHAT_PROGRAMS)/$$program/bin/python -m pip install --quiet --disable-pip-version-check \
+	        --requirement tests/openai_proxy/clients/$$program.txt || exit 1; \
+	done
+	$(BIN)/python -m pytest $(PLUGINS) -rs tests/openai_proxy/test_chat_programs.py
 
 image: $(VENV)/dev.stamp
 	IMAGE=1 $(BIN)/python -m pytest $(PLUGINS) tests/project/test_deploy.py -rs
