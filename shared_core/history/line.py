@@ -163,6 +163,8 @@ class Line:
                 gap += 1
                 continue
             at = self._index_of(one, left, gap)
+            if at is None and not gap and self._asked_otherwise(left - 1, one, forms[left]):
+                at = left - 1
             if at is None:
                 return differs
             forms[at], left, gap = one, at, 0
@@ -195,6 +197,17 @@ class Line:
         if any(one.message.turn_id == stored.turn_id for one in self.forms.of(index)):
             return False
         return self._is_likest(index, record)
+
+    def _asked_otherwise(self, index: int, record: Record, answer: Record) -> bool:
+        """Return whether a message of a history is a stored question in other words, as the answer to it follows.
+
+        Some clients add a reminder to the newest question, and leave it out when they send the question again.
+        """
+        if not self.rewritten or index < 0 or self.said[index].id is not None:
+            return False
+        if not self.said[index].role == record.message.role == "user" or answer.message.role != "assistant":
+            return False
+        return answer.message.turn_id == record.message.turn_id and self.forms.is_one(index + 1, answer)
 
     def _is_likest(self, index: int, record: Record) -> bool:
         """Return whether no other answer of a turn shares more words with one that was written anew.

@@ -72,6 +72,7 @@ class Matcher:
     | a message with a stored id and text | the stored one, if what is said before it is, too |
     | one without an id | the stored one that says the same (`normal_form`), if all before it does |
     | an answer without an id that nothing says, and more after it; `rewritten` | the stored answer that stands there |
+    | a question without an id that nothing says, before the stored answer to it; `rewritten` | the stored question |
     | an answer with an unknown id | the stored one that says the same there: `add` stored it |
     | a stored id with another text | an edited message: a branch, with copies of what comes after it |
     | a forgotten id; as many messages without ids as are missing there | left out, but for the newest question |

@@ -92,11 +92,15 @@ def asking(store: Store, *, named: bool) -> Iterator[Post]:
         yield post
 
 
-def turn(post: Post, said: list[Answer], question: str, change: Callable[[Answer], Answer], window: int = 0) -> None:
-    """Ask, answer a call, and note the answers as the client writes them."""
+def turn(
+    post: Post, said: list[Answer], question: str, change: Callable[[Answer], Answer], window: int = 0,
+    reminder: str = "",
+) -> None:  # fmt: skip
+    """Ask, answer a call, and note the answers as the client writes them, and the question without the reminder."""
     said.append({"role": "user", "content": question})
     while True:
-        answer = post(said[-window:])
+        asked = {**said[-1], "content": said[-1]["content"] + reminder} if said[-1]["role"] == "user" else said[-1]
+        answer = post([*said[-window:-1], asked])
         said.append(change(answer))
         if not answer.get("tool_calls"):
             return
@@ -120,6 +124,15 @@ def test_a_talk_is_one_line(store: Store, change: str, *, named: bool, window: i
     with asking(store, named=named) as post:
         for number in range(10):
             turn(post, said, f"Question {number} of mine", CHANGES[change], window)
+    assert shape(store) == [(len(said), ["main"])]
+
+
+@pytest.mark.parametrize("change", ["nothing", "thoughts"])
+def test_a_reminder_behind_the_newest_question_is_no_edit(store: Store, change: str) -> None:
+    said: list[Answer] = []
+    with asking(store, named=True) as post:
+        for number in range(10):
+            turn(post, said, f"Question {number} of mine", CHANGES[change], reminder="\n\nAnswer in English.")
     assert shape(store) == [(len(said), ["main"])]
 
 
