@@ -3,9 +3,10 @@
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
-from threading import Barrier, Event, Thread
+from threading import Barrier, Event
 
 import pytest
 
@@ -159,22 +160,14 @@ def _leave(act: Callable[[], object]) -> None:
 
 def _at_once(acts: Sequence[Callable[[], None]]) -> None:
     """Do several things, each in a thread that waits until all are ready; raise what one of them raises."""
-    ready, errors = Barrier(len(acts)), list[BaseException]()
+    ready = Barrier(len(acts))
 
     def run(act: Callable[[], None]) -> None:
         ready.wait()
-        try:
-            act()
-        except BaseException as error:
-            errors.append(error)
+        act()
 
-    threads = [Thread(target=run, args=(act,)) for act in acts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    with ThreadPoolExecutor(len(acts)) as threads:
+        list(threads.map(run, acts))
 
 
 def _write(store: Store, key: int, name: int) -> None:
@@ -198,25 +191,21 @@ def _keep(store: Store, key: int, end: Position) -> None:
 @contextmanager
 def _meanwhile(act: Callable[[], object]) -> Iterator[None]:
     """Do something again and again in a thread while the block runs, once before it begins; raise what it raises."""
-    begun, ended, errors = Event(), Event(), list[BaseException]()
+    begun, ended = Event(), Event()
 
     def run() -> None:
         try:
             while not ended.is_set():
                 act()
                 begun.set()
-        except BaseException as error:
-            errors.append(error)
         finally:
             begun.set()
 
-    thread = Thread(target=run)
-    thread.start()
-    try:
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(run)
         begun.wait()
-        yield
-    finally:
-        ended.set()
-        thread.join()
-    if errors:
-        raise errors[0]
+        try:
+            yield
+        finally:
+            ended.set()
+        running.result()
