@@ -77,10 +77,12 @@ CHANGES: dict[str, Callable[[Answer], Answer]] = {
 
 
 @contextmanager
-def asking(store: Store, *, named: bool) -> Iterator[Post]:
+def asking(
+    store: Store, *, named: bool, model: Callable[[httpx.Request], httpx.Response] | None = None
+) -> Iterator[Post]:
     """Yield what sends a history through the memory, and returns the answer."""
     pool = SessionPool(store, embedder=HashingEmbedder())
-    app = create_app(pool, Upstream("http://model.invalid/v1", transport=httpx.MockTransport(Model())))
+    app = create_app(pool, Upstream("http://model.invalid/v1", transport=httpx.MockTransport(model or Model())))
     headers = {"x-session-id": "talk"} if named else {}
     with TestClient(app, base_url="http://127.0.0.1", headers=headers) as http:
 
@@ -160,3 +162,35 @@ def test_only_edits_and_answers_asked_anew_are_branches(steps: list[tuple[str, s
                 branches += 1
             turn(post, said, question, CHANGES[change])
             assert lines(store) == ([one["content"] for one in said if one["role"] == "user"], branches)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_an_answer_that_comes_again_as_it_is_stored_is_the_end_of_the_conversation(
+    store: Store, *, named: bool
+) -> None:
+    def same(request: httpx.Request) -> httpx.Response:
+        """Answer the same question alike."""
+        said = f"To: {json.loads(request.content)['messages'][-1]['content']}"
+        return httpx.Response(200, json={"choices": [{"index": 0, "message": {"role": "assistant", "content": said}}]})
+
+    with asking(store, named=named, model=same) as post:
+
+        def ask(*questions: str) -> None:
+            """Send a history whose answers are as they were, and compare the conversation with it."""
+            said = [
+                m
+                for q in questions
+                for m in ({"role": "user", "content": q}, {"role": "assistant", "content": f"To: {q}"})
+            ]
+            post(said[:-1])
+            assert lines(store)[0] == [*questions]
+
+        ask("one")
+        ask("one", "two")
+        ask("one", "two", "three")
+        ask("one", "two")
+        ask("one", "two", "four")
+        ask("one", "two", "three")
+        ask("one", "two")
+        ask("one", "two", "three", "five")
+    assert lines(store)[1] == 2, "the lines that end with five and with four"

@@ -27,6 +27,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context
+from shared_core.records import MAIN
 from shared_core.session.turns import is_prompt
 
 logger = logging.getLogger("shared_core.doors.openai_proxy")
@@ -283,8 +284,7 @@ class Prompts:
             with self._alone(prompted.session, prompted.user) as memory:
                 answer = to_be_named(store, memory, answer)
                 keep_name(memory, answer, memory.follow(answer, after=prompted.history))
-                if memory.branch is not None:  # else the answer was known, and the conversation has gone on
-                    memory.make_main()
+                _make_main(memory)
             return prompted.session
         if not prompted.said:
             return None
@@ -324,6 +324,22 @@ def _followed(
         # The client sends only what is new: answers of two requests at once belong to one branch.
         history = replace(history, branch=memory.branch)
     return history
+
+
+def _make_main(memory: InfiniteMemory) -> None:
+    """Let `main` end here. Where it ended before keeps a name, unless that was in the middle of another line."""
+    name = memory.branch
+    if name == MAIN:
+        return
+    before = {branch.name for branch in memory.branches()}
+    memory.make_main()
+    lines = {branch.name: branch.head for branch in memory.branches()}
+    name = name or next(iter(lines.keys() - before), None)
+    end = None if name is None else lines.pop(name)
+    if name is not None and end is not None:
+        path_to = memory._checkout.live.path_to
+        if any(path_to(head).covers(end) for head in lines.values()):
+            memory.delete_branch(name)
 
 
 def _sent_again(memory: InfiniteMemory, messages: tuple[Message, ...], *, retried: bool) -> tuple[Message, ...]:
