@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from shared_core import InfiniteMemory, SessionPool
+from shared_core import InfiniteMemory, Message, SessionPool
 from shared_core.doors.openai_proxy.app import create_app
+from shared_core.doors.openai_proxy.chat_request import read_chat_request
+from shared_core.doors.openai_proxy.prompts import Prompts
 from shared_core.doors.openai_proxy.upstream import Upstream
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore
@@ -194,3 +196,28 @@ def test_an_answer_that_comes_again_as_it_is_stored_is_the_end_of_the_conversati
         ask("one", "two")
         ask("one", "two", "three", "five")
     assert lines(store)[1] == 2, "the lines that end with five and with four"
+
+
+@settings(max_examples=25)
+@given(lengths=st.lists(st.integers(1, 300), min_size=2, max_size=10), limit=st.integers(300, 900))
+def test_an_answer_that_was_edited_is_sent_as_the_client_says_it_within_the_limit(
+    lengths: list[int], limit: int
+) -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+        prompts = Prompts(SessionPool(store, embedder=HashingEmbedder(), max_tokens=limit, reserve_tokens=100))
+        said: list[Answer] = []
+        for number, length in enumerate(lengths):
+            said.append({"role": "user", "content": f"Question {number}?"})
+            request = prompts.read(read_chat_request({"messages": said}), user=None, session="talk", shared=False)
+            prompt = prompts.prompt(request, user=None, session="talk", report=False)
+            assert prompt.messages is not None
+            with InfiniteMemory(store, session_id="talk") as memory:
+                sent = [*prompt.messages]
+                assert sum(memory._count(one) for one in sent) <= limit - 100
+                before = [one for one in said[:-1] if one in sent]
+                newest = said[-3:-1]
+                grown = memory._count(newest[1]) if newest else 0
+                if 0 < grown <= (limit - 100) // 2 - 10:
+                    assert before[-2:] == newest
+            prompts.keep(prompt, [Message.assistant(f"Answer {number}.")])
+            said.append({"role": "assistant", "content": f"Answer {number}, edited" + " word" * length})

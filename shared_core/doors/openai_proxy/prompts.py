@@ -3,12 +3,12 @@
 import logging
 import threading
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, takewhile
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 from shared_core.doors.openai_proxy.asides import Asides
 from shared_core.doors.openai_proxy.identity import new_session
@@ -34,6 +34,9 @@ logger = logging.getLogger("shared_core.doors.openai_proxy")
 
 LOCKS = 64
 """Locks for the conversations of a process: two that share one wait for each other, which is rare."""
+
+Own: TypeAlias = dict[str | None, tuple[Message, Sequence[Any]]]
+"""Messages as a client says them, with their entries in its request, by the ids that they are stored under."""
 
 ASIDE, OVER_LIMIT = "aside", "over-limit"
 """Why a request goes on as it came: it is about a conversation, or what must be sent does not fit."""
@@ -214,15 +217,15 @@ class Prompts:
             history = _followed(memory, request, after, named=named and not edited)
             self._note(request, user, session, stored, history)
             try:
-                context = self._context(memory, request)
-                if (
-                    context.messages and context.messages[-1].id not in history.ids
-                ):  # another request stored something after this history
-                    with _standing_still(memory, history):
-                        context = self._context(memory, request)
+                context = self._context_of(memory, request, history)
+                own = _own(context, request, history)
+                longer = _longer(memory, context, own)
+                if context.tokens + sum(longer.values()) > context.report.budget:
+                    context = self._context_of(memory, request, history, sum(longer.values()))
+                    own = _own(context, request, history)
             except BudgetError as error:
                 return replace(_over_limit(request, error), user=user, session=session, history=history)
-            sent = _sent(context, request, history)
+            sent = _sent(context, request, own, longer)
         return Prompted(
             sent, user, session, history, (), context.report.to_dict() if report else None,
             self._noted(request, context, user, session),
@@ -243,7 +246,7 @@ class Prompts:
                 context = self._context(memory, request)
             except BudgetError as error:
                 return replace(_over_limit(request, error), user=user, said=said)
-            sent = _sent(context, request, history)
+            sent = _sent(context, request, _own(context, request, history))
         return Prompted(
             sent, user, said=said, report=context.report.to_dict() if report else None,
             number=self._noted(request, context, user, None),
@@ -256,7 +259,17 @@ class Prompts:
         model = request.body.get("model")
         return self._ring.note(user, session, model if isinstance(model, str) else None, context.report)
 
-    def _context(self, memory: InfiniteMemory, request: ApiRequest) -> Context:
+    def _context_of(
+        self, memory: InfiniteMemory, request: ApiRequest, history: FollowedHistory, kept_free: int = 0
+    ) -> Context:  # fmt: skip
+        """Return the prompt for a request, without what others stored after its history meanwhile."""
+        context = self._context(memory, request, kept_free)
+        if not context.messages or context.messages[-1].id in history.ids:
+            return context
+        with _standing_still(memory, history):
+            return self._context(memory, request, kept_free)
+
+    def _context(self, memory: InfiniteMemory, request: ApiRequest, kept_free: int = 0) -> Context:
         """Return the prompt for a request, within the window of its model; BudgetError: it does not fit."""
         model = str(request.body.get("model"))
         limit = self._windows.get(model) or self._told(model) or memory.max_tokens
@@ -265,7 +278,8 @@ class Prompts:
         beside = memory._count(request.beside) if request.beside is not None else 0
         if beside >= limit - reserve:
             raise BudgetError("the instructions do not fit", needed=beside, available=limit - reserve)
-        return memory.context(tools=request.body.get("tools"), max_tokens=limit - beside, reserve_tokens=reserve)
+        most = max(limit - beside - kept_free, reserve + 1)
+        return memory.context(tools=request.body.get("tools"), max_tokens=most, reserve_tokens=reserve)
 
     def keep(self, prompted: Prompted, answer: Sequence[Message]) -> str | None:
         """Store the answer to a prompt, and return the name of the conversation.
@@ -398,26 +412,54 @@ def _as_sent(request: ApiRequest) -> tuple[Any, ...]:
     return tuple(request.given)
 
 
-def _sent(context: Context, request: ApiRequest, history: FollowedHistory) -> tuple[Any, ...]:
+def _own(context: Context, request: ApiRequest, history: FollowedHistory) -> Own:
+    """Return the messages of a prompt that a request says itself, as it says them, with their entries, by their ids."""
+    wanted = {message.id for message in context.messages}
+    count = len(request.messages) + (len(request.known.ids) if request.known is not None else 0)
+    indexes = {id_: index for index, id_ in enumerate(history.ids[len(history) - count :]) if id_ in wanted}
+    own = ((id_, request.at(index)) for id_, index in indexes.items())
+    return {id_: (said, raw) for id_, (said, raw) in own if said is not None}
+
+
+def _longer(memory: InfiniteMemory, context: Context, own: Own) -> dict[str | None, int]:
+    """Return the answers of a prompt that the client wrote anew, and by how many tokens that made them longer.
+
+    The newest ones are sent as the client says them, so long as they add at most half of the prompt.
+    """
+    left, longer = context.report.budget // 2, dict[str | None, int]()
+    for message in reversed(context.messages):
+        said = own[message.id][0] if message.id in own else None
+        if said is not None and _length(said) > _length(message) and not says_the_same(message, said):
+            more = max(0, memory._count(said) - memory._count(message))
+            if more <= left:
+                longer[message.id], left = more, left - more
+    return longer
+
+
+def _length(message: Message) -> int:
+    return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
+
+
+def _sent(
+    context: Context, request: ApiRequest, own: Own, longer: Collection[str | None] = ()
+) -> tuple[Any, ...]:  # fmt: skip
     """Return the messages of a prompt as the API writes them; what the client sent itself goes on as it was sent.
 
     The memory keeps what it knows of a message. A client may send more, such as fields of its provider, and an answer
-    in its own words.
+    in its own words; those that are `longer` have room.
     """
     if all(message.role != "user" for message in context.messages):
         return _as_sent(request)  # nothing is asked that a prompt could be built for
-    wanted = {message.id for message in context.messages}
-    count = len(request.messages) + (len(request.known.ids) if request.known is not None else 0)
-    own = {id_: index for index, id_ in enumerate(history.ids[len(history) - count :]) if id_ in wanted}
     sent: list[Any] = []
     for message, made in zip(context.messages, request.entries(context), strict=True):
-        said, raw = request.at(own[message.id]) if message.id in own else (None, ())
-        sent += raw if said is not None and _goes_on(message, said) else made
+        said, raw = own.get(message.id, (None, ()))
+        sent += raw if said is not None and _goes_on(message, said, longer) else made
     return tuple(sent)
 
 
-def _goes_on(message: Message, said: Message) -> bool:
+def _goes_on(message: Message, said: Message, longer: Collection[str | None]) -> bool:
     """Return whether a message of a prompt is sent as the client said it: nothing is put beside it, or left out."""
     if message.grounding is not None or said.grounding is not None or message.media_tokens != said.media_tokens:
         return False
-    return says_the_same(message, said) or (said.role == "assistant" and len(said.content) <= len(message.content))
+    fits = message.id in longer or _length(said) <= _length(message)
+    return says_the_same(message, said) or (said.role == "assistant" and fits)
