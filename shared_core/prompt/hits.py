@@ -156,3 +156,8 @@ class Hit(NamedTuple):
 
 
 REASON = Hit._fields.index("reason")
+
+
+def without_weak(found: Sequence[Hit]) -> list[Hit]:
+    """Return what matches at least fairly; all of it if nothing does."""
+    return [hit for hit in found if hit.band not in (None, Band.WEAK)] or [*found]

@@ -436,7 +436,7 @@ def test_all_conversations_of_a_user_are_searched_and_named(store: SQLiteStore) 
 
     async def steps(client: Client) -> None:
         for tool, argument in (("search", "query"), ("recall", "question")):
-            _, data = await said(client, tool, **{argument: "Where is the umbrella?"}, scope="user")
+            _, data = await said(client, tool, **{argument: "The umbrella, and Part 3?"}, scope="user")
             found = next(one for one in data["records"] if "umbrella" in one["text"])
             assert found["id"] == "m3"
             assert re.fullmatch(r"in session trip(; (strong|fair|weak) match)?", found["notes"])

@@ -12,13 +12,14 @@ from shared_core.doors.cli.branch_commands import branch_lines, copied, merged, 
 from shared_core.doors.cli.error_words import in_words
 from shared_core.doors.cli.models import ECHO, ChatModel, ModelName, chat_model, merge_summarizer
 from shared_core.doors.cli.options import BranchName, MaxTokens, ReserveTokens, SessionOptions, say, with_options
-from shared_core.doors.cli.printing import Lines, scored, show_report, without_weak
+from shared_core.doors.cli.printing import Lines, scored, show_report
 from shared_core.doors.serving.erasing import newest_at, whole_id
 from shared_core.errors import InfiniteMemoryError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.plugins.base import Summarizer
 from shared_core.prompt.context import ContextReport
+from shared_core.prompt.hits import without_weak
 from shared_core.tree.merge import How
 
 SHOWN = 20
@@ -209,7 +210,7 @@ class ChatLoop:
         _print(Lines.of().graph(self._memory.log(_limit(words))))
 
     def _search(self, words: Sequence[str]) -> None:
-        (found, _), lines = without_weak(self._memory.search(" ".join(words))), Lines.of()
+        found, lines = without_weak(self._memory.search(" ".join(words))), Lines.of()
         _print([lines.message(hit.message, f"{scored(hit)} ") for hit in found] or ["nothing found"])
 
     def _show_report(self, words: Sequence[str]) -> None:

@@ -36,14 +36,13 @@ from shared_core.doors.cli.printing import (
     show_prompt,
     show_report,
     table,
-    without_weak,
 )
 from shared_core.doors.cli.session_commands import forget_sessions
 from shared_core.doors.serving.erasing import DAMAGED, newest_at, readable, whole_id
 from shared_core.formats.fields import Role
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.hits import Hit
+from shared_core.prompt.hits import Hit, without_weak
 from shared_core.recall.worth import Recall
 from shared_core.records import MAIN
 
@@ -179,17 +178,17 @@ def search(
         there = bool(found or memory.newest(1))
     if there and not found:
         say("note: nothing matches")
-    found, left_out = (found, 0) if weak else without_weak(found)
-    if left_out:
+    close = found if weak else without_weak(found)
+    if left_out := len(found) - len(close):
         say(f"note: {counted(left_out, 'weak match', 'weak matches')} left out; --weak lists them")
     lines, wide = Lines.of(full), searched == "user"
-    width = min(WIDEST, max((len(lines.id(hit.session_id)) for hit in found), default=0))
-    before = [f"{lines.id(hit.session_id):<{width}}  " if wide else "" for hit in found]
-    before = [name + branch_of.get(hit.message.id, "") for hit, name in zip(found, before, strict=True)]
-    data = [({"session": hit.session_id} if wide else {}) | hit_record(hit) for hit in found]
+    width = min(WIDEST, max((len(lines.id(hit.session_id)) for hit in close), default=0))
+    before = [f"{lines.id(hit.session_id):<{width}}  " if wide else "" for hit in close]
+    before = [name + branch_of.get(hit.message.id, "") for hit, name in zip(close, before, strict=True)]
+    data = [({"session": hit.session_id} if wide else {}) | hit_record(hit) for hit in close]
     for one in data:
         one |= {"branch": branch_of[one["id"]].strip()} if one["id"] in branch_of else {}
-    shown = zip(found, before, strict=True)
+    shown = zip(close, before, strict=True)
     options.answer(data, (lines.message(hit.message, f"{scored(hit)} {name}") for hit, name in shown))
 
 

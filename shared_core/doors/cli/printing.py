@@ -20,7 +20,6 @@ from shared_core.formats.fields import Role
 from shared_core.messages import Message
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Hit, Kind
-from shared_core.prompt.relevance import Band
 from shared_core.records import Position
 from shared_core.tree.log import LogEntry
 
@@ -140,12 +139,6 @@ def message_text(message: Message) -> str:
 def scored(hit: Hit) -> str:
     """Return how well a message that was found matches, in a word."""
     return f"{hit.band or '':<6} "
-
-
-def without_weak(found: Sequence[Hit]) -> tuple[list[Hit], int]:
-    """Return what matches at least fairly, and how many weak matches are left out; all of them if no other is there."""
-    good = [hit for hit in found if hit.band not in (None, Band.WEAK)] or [*found]
-    return good, len(found) - len(good)
 
 
 def moment(when: datetime) -> str:

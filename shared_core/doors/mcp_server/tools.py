@@ -16,7 +16,7 @@ from shared_core.index.text import language_of, terms
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.context import Context, ReportLine
-from shared_core.prompt.hits import Hit, Kind, Reason
+from shared_core.prompt.hits import Hit, Kind, Reason, without_weak
 from shared_core.prompt.template import speaker
 from shared_core.recall.excerpts import excerpt
 from shared_core.records import MAIN, SessionInfo
@@ -110,9 +110,11 @@ class Tools:
         with self._conversations.reading(session, branch) as memory:
             hits = memory.search(query, top_k, since=since, until=until, role=role, scope=scope, repeats=1)
             home = memory.session_id
-        words = [*terms(query, language_of(query))]
-        packed = pack([self._found(hit, words, home) for hit in hits], max_tokens, self._counter)
-        notes = [f"top_k={top_k} reached: there may be more"] if len(hits) == top_k else []
+        words, close = [*terms(query, language_of(query))], without_weak(hits)
+        packed = pack([self._found(hit, words, home) for hit in close], max_tokens, self._counter)
+        weak = len(hits) - len(close)
+        notes = [f"{counted(weak, 'weak match', 'weak matches')} left out"] if weak else []
+        notes += [f"top_k={top_k} reached: there may be more"] if len(close) == top_k else []
         return _text(packed, notes, max_tokens, nothing="nothing matches; log lists the newest messages")
 
     def read(
@@ -250,8 +252,8 @@ class Tools:
         packed = pack(said, most, self._counter, most_each=PREVIEW_TOKENS)
         more = len(ids) - len(packed.said)
         notes = [f"{counted(more, 'more message')} would be erased, which are not shown"] if more else []
-        notes += [f"others of the same turns would stay, and may repeat it: {', '.join(stay)}"] if stay else []
-        notes += [f"to erase them for good, call again with confirmation={confirmation}"] if ids else []
+        notes += [f"what was said in the same turn would stay, and may repeat it: {', '.join(stay)}"] if stay else []
+        notes += [f"to erase what would be erased, call again with confirmation={confirmation}"] if ids else []
         text = f"dry run: nothing was erased; {counted(len(ids), 'message')} would be\n{packed.text}".rstrip()
         return with_notes(text, notes)
 

@@ -14,8 +14,7 @@ from shared_core.errors import DuplicateError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ReportLine
-from shared_core.prompt.hits import Hit, Reason
-from shared_core.prompt.relevance import Band
+from shared_core.prompt.hits import Hit, Reason, without_weak
 from shared_core.records import MAIN
 from shared_core.store import Store
 
@@ -93,7 +92,7 @@ class LiveSessions:
         for info in there:
             with self._reading(user, info.session_id) as memory:
                 hits += memory.search(query, FOUND, scope=scope, repeats=1)
-        good = [hit for hit in hits if hit.band not in (None, Band.WEAK)] or hits
+        good = without_weak(hits)
         if user is None:  # scores of two searches cannot be compared
             good.sort(key=lambda hit: -hit.closeness)
         return {"found": [_hit(hit) for hit in good[:FOUND]]}
