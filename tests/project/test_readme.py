@@ -62,6 +62,8 @@ def test_its_badges_and_its_picture_are_true() -> None:
 
 def test_what_documents_point_to_is_there() -> None:
     documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
-    missing = {path.name: [one for one in targets(path) if not is_there(one, path.parent)] for path in documents}
+    missing = {
+        path.relative_to(ROOT): [one for one in targets(path) if not is_there(one, path.parent)] for path in documents
+    }
     assert len(documents) > 40
     assert {name: found for name, found in missing.items() if found} == {}
