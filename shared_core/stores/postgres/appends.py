@@ -189,14 +189,15 @@ class Appends(PostgresTables):
         for _ in range(ATTEMPTS):
             if ground is None:
                 return None
-            found, new = _found(call, ground), _new(call, ground)
+            absent = (*ground.stored, *ground.gone)
+            new = [draft for id_, draft in zip(call.ids, call.drafts, strict=True) if id_ not in absent]
             if call.expect is not None and (new or not call.tried):  # a lost attempt has moved the branch itself
                 check_unmoved(call.expect, ground.state.epoch, ground.head)
             if not new:
-                return found
+                return _appended(call, ground, ())
             if ground.stored:
                 return None  # which turns the new ones join depends on where the others stand
-            records = _records(call, ground, new)
+            records = _records(ground, new)
             call.tried |= {str(record.message.id): record for record in records}
             rows = rows_of(session, records)
             if len(list(batches_of(rows))) > 1:
@@ -206,8 +207,7 @@ class Appends(PostgresTables):
             with call.noting_silence(), naming_faults(rows):
                 done, *read = self.statements.at_once([statement, *_reads(session, call)])
             if done[0][0]:
-                kept = call.vectors is None or call.epoch == ground.state.epoch
-                return _appended(found, ground, records, kept=kept)
+                return _appended(call, ground, records)
             ground = self._ground(session, call, read)
         return None
 
@@ -240,35 +240,25 @@ def _reads(session: int, call: AppendCall) -> list[Statement]:
     return [Statement(_GROUND, session, given), Statement(_STORED, session, given)]
 
 
-def _new(call: AppendCall, ground: Ground) -> list[Draft]:
-    """Return the drafts that are neither stored nor forgotten."""
-    absent = (*ground.stored, *ground.gone)
-    return [draft for id_, draft in zip(call.ids, call.drafts, strict=True) if id_ not in absent]
-
-
-def _found(call: AppendCall, ground: Ground) -> Appended:
-    """Return what the append comes to without what is new."""
-    stored = tuple(ground.stored[id_] for id_ in call.ids if id_ in ground.stored)
-    ours = frozenset(id_ for id_, record in ground.stored.items() if call.tried.get(id_) == record)
+def _appended(call: AppendCall, ground: Ground, records: Sequence[Record]) -> Appended:
+    """Return what the append comes to, with the records that are new."""
+    stored = {**ground.stored, **{str(record.message.id): record for record in records}}
+    ours = frozenset(id_ for id_, record in stored.items() if call.tried.get(id_) == record)
     gone = tuple(id_ for id_ in call.ids if id_ in ground.gone)
-    return Appended(stored, ours, gone, ground.head, KnownBranch(ground.state, ground.turn), call.vectors is None)
+    state, turn, kept = ground.state, ground.turn, call.vectors is None
+    if records:
+        asked = [record for record in records if record.message.role == "user"]
+        turn = Newest(asked[-1].message.turn_id, asked[-1].turn_no) if asked else turn
+        kept = kept or call.epoch == state.epoch
+        state = SessionState(records[-1].position, records[-1].seq, state.epoch, state.version + 1)
+    found = tuple(stored[id_] for id_ in call.ids if id_ in stored)
+    return Appended(found, ours, gone, state.head or ground.head, KnownBranch(state, turn), kept)
 
 
-def _appended(found: Appended, ground: Ground, records: Sequence[Record], *, kept: bool) -> Appended:
-    """Return what the append comes to with what is new."""
-    asked = [record for record in records if record.message.role == "user"]
-    turn = Newest(asked[-1].message.turn_id, asked[-1].turn_no) if asked else ground.turn
-    head, last_seq = records[-1].position, records[-1].seq
-    state = SessionState(head, last_seq, ground.state.epoch, ground.state.version + 1)
-    added = frozenset(str(record.message.id) for record in records)
-    return Appended(tuple(records), added, found.forgotten, head, KnownBranch(state, turn), kept)
-
-
-def _records(call: AppendCall, ground: Ground, new: Sequence[Draft]) -> list[Record]:
+def _records(ground: Ground, new: Sequence[Draft]) -> list[Record]:
     messages = [draft.message for draft in new]
-    turns = dict(
-        zip((message.id for message in messages), assign_turns(messages, ground.turn, ground.named), strict=True)
-    )
+    joined = assign_turns(messages, ground.turn, ground.named)
+    turns = {message.id: turn for message, turn in zip(messages, joined, strict=True)}
     head = ground.head
     segment = head.segment if ground.attached or head.depth == ground.tip else ground.next_segment
     return new_records(Position(segment, head.depth), ground.state.last_seq, new, turns)
