@@ -75,8 +75,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         of_class = type(self).model_fields
         fields = {name: given.pop(name) for name in [*given] if name in of_class}
         if fields.get("token_limit", -1) < 1:
-            hint = " Pass token_limit instead of max_tokens." if "max_tokens" in given else ""
-            raise ValueError(f"Token limit must be set and greater than 0.{hint}")
+            raise ValueError("Token limit must be set and greater than 0.")
         if fields.get("session_id") is None:
             fields["session_id"] = key
         name_value("session_id", fields["session_id"])

@@ -1,11 +1,9 @@
 """LlamaIndex's chat messages as the engine's, and back without loss."""
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole, ToolCallBlock
-from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
 from llama_index_infinite_memory.content import CODEC, bare_text, blocks_tokens, constructed, pack, unpack
 from llama_index_infinite_memory.strippers import EXECUTED
@@ -14,19 +12,15 @@ from shared_core.doors.interop.content import arguments_object, arguments_text, 
 from shared_core.doors.interop.values import UnstorableError, UnstorableWarning
 from shared_core.errors import warn
 from shared_core.formats.fields import Role
-from shared_core.messages import Grounding, GroundingItem, Message, Payload, ToolCall
+from shared_core.messages import Message, Payload, ToolCall
 
 __all__ = ["UnstorableWarning", "from_message", "to_message"]
 
 FORMAT = "llama-index/1"
 """The format of the payload: those fields of the message, by name, that do not follow from the engine's message.
 
-"$text" is the `text_mark` of the text that "blocks" refer to. "grounding" tells whether
-the grounding was given as one text.
+"$text" is the `text_mark` of the text that "blocks" refer to.
 """
-
-GROUNDING = "grounding"
-"""The key of `additional_kwargs` under which retrieved passages stand."""
 
 _ROLE_OF: dict[str, Role] = {
     "system": "system",
@@ -45,10 +39,9 @@ def from_message(message: ChatMessage) -> Message:
     """Convert a LlamaIndex message for the engine; `to_message` restores an equal one.
 
     The texts of its blocks, a line each, become the `content`. Pictures and the like cost fixed figures, thinking costs
-    what its text does. In a user message, `additional_kwargs["grounding"]` becomes `grounding`: a text, or a list of
-    texts and nodes, best first, which are restored as their texts. A system message is pinned: it is always sent, where
-    it was put. Other objects in `additional_kwargs` are restored as mappings of the same content. What JSON cannot
-    express is left out with an `UnstorableWarning`: a block, or one entry of `additional_kwargs`.
+    what its text does. A system message is pinned: it is always sent, where it was put. Objects in `additional_kwargs`
+    are restored as mappings of the same content. What JSON cannot express is left out with an `UnstorableWarning`: a
+    block, or one entry of `additional_kwargs`.
 
     Raises:
         TypeError: it is not a `ChatMessage`.
@@ -82,7 +75,6 @@ def read_message(message: ChatMessage) -> tuple[Message, tuple[str, ...]]:
         tool_calls=engine_calls(message) if _ROLE_OF[role] == "assistant" else (),
         tool_call_id=_answered(role, kwargs),
         pinned=_ROLE_OF[role] == "system",
-        grounding=_grounding(kwargs.get(GROUNDING)) if role == "user" else None,
         media_tokens=blocks_tokens(message.blocks),
     )
     lost: list[str] = []
@@ -95,9 +87,7 @@ def read_message(message: ChatMessage) -> tuple[Message, tuple[str, ...]]:
 def _rest(message: ChatMessage, converted: Message, lost: list[str]) -> dict[str, Any]:
     """Return the fields of a message that the engine's fields alone do not give."""
     data: dict[str, Any] = {}
-    bare, kwargs = _bare(converted), dict(message.additional_kwargs)
-    if converted.grounding is not None:
-        data[GROUNDING] = isinstance(kwargs.pop(GROUNDING), str)
+    bare, kwargs = _bare(converted), message.additional_kwargs
     if message.role != bare.role:
         data["role"] = MessageRole(message.role).value
     if not same(message.blocks, bare.blocks):
@@ -139,31 +129,13 @@ def _answered(role: str, kwargs: Mapping[str, Any]) -> str | None:
     return named if _ROLE_OF[role] == "tool" else None
 
 
-def _grounding(value: Any) -> Grounding | None:
-    """Return the grounding that a text, or a list of texts and nodes, best first, stands for; None if it is none."""
-    given = [value] if isinstance(value, str) else value
-    if not isinstance(given, list | tuple) or not all(isinstance(one, str | BaseNode | NodeWithScore) for one in given):
-        return None
-    items = tuple(map(_item, given))
-    return Grounding(items=items) if any(item.text for item in items) else None
-
-
-def _item(value: str | BaseNode | NodeWithScore) -> GroundingItem:
-    if isinstance(value, str):
-        return GroundingItem(text=value)
-    score = value.score if isinstance(value, NodeWithScore) else None
-    node = value.node if isinstance(value, NodeWithScore) else value
-    usable = score is not None and math.isfinite(score)
-    return GroundingItem(text=node.get_content(MetadataMode.LLM), score=score if usable else None)
-
-
 def to_message(message: Message) -> ChatMessage:
     """Convert a message of the engine to LlamaIndex's.
 
     A message made by `from_message` is restored equal. One that was stored without LlamaIndex, or by another adapter,
     becomes a plain message of its role, with its tool calls, and with `name` and `tool_call_id` in `additional_kwargs`.
-    LlamaIndex has no field for `id`, `created_at`, `turn_id`, `pinned` and the grounding of such a message, which are
-    not carried over. Text that is set apart is where it was.
+    LlamaIndex has no field for `id`, `created_at`, `turn_id`, `pinned` and `grounding`, which are not carried over.
+    Text that is set apart is where it was.
 
     In a prompt, recalled messages and grounding stand before the content, here as in the engine's message.
     """
@@ -175,9 +147,6 @@ def to_message(message: Message) -> ChatMessage:
         built.blocks = unpack(message.content, data["blocks"], data["$text"])
     if "additional_kwargs" in data:
         built.additional_kwargs = CODEC.decode(data["additional_kwargs"])
-    if message.grounding is not None and GROUNDING in data:
-        texts = [item.text for item in message.grounding.items]
-        built.additional_kwargs[GROUNDING] = texts[0] if data[GROUNDING] else texts
     return built
 
 

@@ -76,7 +76,7 @@ def _new_question(conversation: Conversation, given: Input, turn: Sequence[Messa
         return None
     if turn and not _is_answered(turn) and text in (turn[0].whole.content, conversation.live_text(turn[0])):
         return None
-    return Message.user(text, media_tokens=message.media_tokens, grounding=message.grounding)
+    return Message.user(text, media_tokens=message.media_tokens)
 
 
 def _is_answered(turn: Sequence[Message]) -> bool:

@@ -10,10 +10,9 @@ from hypothesis import given
 from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, MessageRole, TextBlock
 from llama_index.core.llms.llm import ToolSelection
-from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
 from pydantic import BaseModel
 
-from llama_index_infinite_memory import InfiniteChatMemoryBuffer, UnstorableWarning, from_message, to_message
+from llama_index_infinite_memory import UnstorableWarning, from_message, to_message
 from llama_index_infinite_memory.content import blocks_tokens
 from llama_index_infinite_memory.messages import FORMAT, read_message
 from shared_core import Grounding, Message, ToolCall
@@ -199,44 +198,3 @@ def test_what_has_no_json_form_is_left_out_with_a_warning() -> None:
 def test_what_is_no_message_is_refused() -> None:
     with pytest.raises(TypeError, match="'hi'"):
         from_message("hi")  # type: ignore[arg-type]
-
-
-nested: Any = []
-for _ in range(5_000):
-    nested = [nested]
-
-
-# Nodes as grounding
-
-
-def passages() -> list[Any]:
-    page = TextNode(text="Refunds take five days.", metadata={"file_name": "terms.md"}, id_="n1")
-    page.relationships[NodeRelationship.SOURCE] = RelatedNodeInfo(node_id="terms", metadata={"v": 2})
-    plain = TextNode(text="Vouchers expire.", id_="n2")
-    return [NodeWithScore(node=page, score=0.75), plain, "Ask Ana.", NodeWithScore(node=plain, score=None)]
-
-
-def test_nodes_are_grounding_and_come_back_as_their_texts(tmp_path: Path) -> None:
-    asked = ChatMessage(role="user", content="How long?", additional_kwargs={"grounding": passages(), "sent": 1})
-    read = from_message(asked)
-    assert read.grounding is not None
-    assert [(item.text, item.score) for item in read.grounding.items] == [
-        ("file_name: terms.md\n\nRefunds take five days.", 0.75), ("Vouchers expire.", None), ("Ask Ana.", None),
-        ("Vouchers expire.", None),
-    ]  # fmt: skip
-    passages_read = [item.text for item in read.grounding.items]
-    back = ChatMessage(role="user", content="How long?", additional_kwargs={"grounding": passages_read, "sent": 1})
-    assert to_message(read) == back
-    one = ChatMessage(role="user", content="How long?", additional_kwargs={"grounding": "Ask Ana."})
-    assert to_message(from_message(one)) == one
-    assert "Vouchers" not in json.dumps(read.payload and read.payload.data)
-    with InfiniteChatMemoryBuffer.from_defaults(store=tmp_path / "a.db") as memory:
-        memory.put(asked)
-    with InfiniteChatMemoryBuffer.from_defaults(store=tmp_path / "a.db") as memory:
-        assert memory.get_all() == [back]
-        (sent,) = memory.get()
-        assert sent.content == "\n\n".join([*(item.text for item in read.grounding.items), "How long?"])
-        assert sent.additional_kwargs == {"sent": 1}  # APIs refuse keys that they do not know
-        memory.put_messages([ChatMessage(role="assistant", content="Five days."), ChatMessage(content="And vouchers?")])
-        assert [message.content for message in memory.get()] == ["How long?", "Five days.", "And vouchers?"]
-        assert to_message(memory.memory.search("refunds terms")[0].message) == back
