@@ -8,7 +8,7 @@ import pytest
 from shared_core import InfiniteMemory, Message, SessionPool
 from shared_core.doors.openai_proxy.chat_request import read_chat_request
 from shared_core.doors.openai_proxy.prompts import Prompted, Prompts
-from shared_core.doors.openai_proxy.seen_histories import Seen, SeenHistories, chain
+from shared_core.doors.openai_proxy.seen_histories import Seen, SeenHistories, digests_of
 from shared_core.history import forms, line, normal_form
 from shared_core.testing import HashingEmbedder
 from tests.support.histories import CountingStore
@@ -80,9 +80,9 @@ def test_what_was_forgotten_since_is_not_known() -> None:
 
 
 def test_the_newest_histories_are_kept_of_each_user() -> None:
-    kept, digests = SeenHistories(most=5), chain([{"a": 1}, {"a": 2}, {"a": 3}])
-    assert digests == chain([{"a": 1}, {"a": 2}, {"a": 3}])
-    assert len({*digests, *chain([{"a": 2}])}) == 4
+    kept, digests = SeenHistories(most=5), digests_of([{"a": 1}, {"a": 2}, {"a": 3}])
+    assert digests == digests_of([{"a": 1}, {"a": 2}, {"a": 3}])
+    assert len({*digests, *digests_of([{"a": 2}])}) == 4
     seen = [Seen(f"s{n}", (1, 0), ("x",) * 3, array("I", [1, 2, 3])) for n in range(3)]
     kept.note("ann", digests[0], seen[0])
     kept.note("ann", digests[1], seen[1])
@@ -94,4 +94,4 @@ def test_the_newest_histories_are_kept_of_each_user() -> None:
     nested: Any = []
     for _ in range(5_000):
         nested = [nested]
-    assert chain([nested]) == []
+    assert digests_of([nested]) == []

@@ -6,9 +6,9 @@ from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import accumulate, takewhile
+from itertools import accumulate, chain, takewhile
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from shared_core.doors.openai_proxy.asides import Asides
 from shared_core.doors.openai_proxy.identity import new_session
@@ -16,7 +16,7 @@ from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.doors.openai_proxy.protocol import ApiRequest
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.openai_proxy.response_ids import answer_named, keep_name, messages_with, to_be_named
-from shared_core.doors.openai_proxy.seen_histories import Seen, SeenHistories, chain
+from shared_core.doors.openai_proxy.seen_histories import Seen, SeenHistories, digests_of
 from shared_core.errors import BudgetError
 from shared_core.events import EventHook, MemoryEvent
 from shared_core.history.followed import FollowedHistory
@@ -34,9 +34,6 @@ logger = logging.getLogger("shared_core.doors.openai_proxy")
 
 LOCKS = 64
 """Locks for the conversations of a process: two that share one wait for each other, which is rare."""
-
-Own: TypeAlias = dict[str | None, tuple[Message, Sequence[Any]]]
-"""Messages as a client says them, with their entries in its request, by the ids that they are stored under."""
 
 ASIDE, OVER_LIMIT = "aside", "over-limit"
 """Why a request goes on as it came: it is about a conversation, or what must be sent does not fit."""
@@ -73,6 +70,22 @@ class Prompted:
     def remembered(self) -> bool:
         """Whether the answer is to be stored."""
         return self.history is not None or bool(self.said)
+
+
+class Written(NamedTuple):
+    """A message of a prompt.
+
+    Attributes:
+        message: the message.
+        made: its entries, as the memory writes them.
+        said: the message as the client says it. None: it does not, or it says the same in every field.
+        raw: the entries that the client sent for it.
+    """
+
+    message: Message
+    made: list[Any]
+    said: Message | None
+    raw: Sequence[Any]
 
 
 class Prompts:
@@ -128,7 +141,7 @@ class Prompts:
             Refused: an entry has another form, or an item is not stored and may be another user's.
         """
         if request.previous is None and any(map(request.answers, request.said)):  # alone, the same words are a turn
-            digests = chain(request.said)
+            digests = digests_of(request.said)
             request = replace(request, digest=digests[-1] if digests else None)
             request = replace(request, known=self._seen_before(user, session, digests))
         try:
@@ -212,20 +225,22 @@ class Prompts:
         with self._alone(session, user) as memory:
             if named and after is None:
                 request = replace(request, messages=_sent_again(memory, request.messages, retried=retried))
-            edited = named and bool(memory.newest(1)) and self._asides.hear(talk, request.opening)
+            edited = (
+                named and (known is not None or bool(memory.newest(1))) and self._asides.hear(talk, request.opening)
+            )
             stored = known.stored if known is not None else self._stored(user, session)
             history = _followed(memory, request, after, named=named and not edited)
             self._note(request, user, session, stored, history)
             try:
                 context = self._context_of(memory, request, history)
-                own = _own(context, request, history)
-                longer = _longer(memory, context, own)
+                written = _written(context, request, history)
+                longer = _longer(memory, context, written)
                 if context.tokens + sum(longer.values()) > context.report.budget:
                     context = self._context_of(memory, request, history, sum(longer.values()))
-                    own = _own(context, request, history)
+                    written = _written(context, request, history)
             except BudgetError as error:
                 return replace(_over_limit(request, error), user=user, session=session, history=history)
-            sent = _sent(context, request, own, longer)
+            sent = _sent(request, written, longer)
         return Prompted(
             sent, user, session, history, (), context.report.to_dict() if report else None,
             self._noted(request, context, user, session),
@@ -246,7 +261,7 @@ class Prompts:
                 context = self._context(memory, request)
             except BudgetError as error:
                 return replace(_over_limit(request, error), user=user, said=said)
-            sent = _sent(context, request, _own(context, request, history))
+            sent = _sent(request, _written(context, request, history))
         return Prompted(
             sent, user, said=said, report=context.report.to_dict() if report else None,
             number=self._noted(request, context, user, None),
@@ -412,23 +427,26 @@ def _as_sent(request: ApiRequest) -> tuple[Any, ...]:
     return tuple(request.given)
 
 
-def _own(context: Context, request: ApiRequest, history: FollowedHistory) -> Own:
-    """Return the messages of a prompt that a request says itself, as it says them, with their entries, by their ids."""
+def _written(context: Context, request: ApiRequest, history: FollowedHistory) -> list[Written]:
+    """Return the messages of a prompt with their entries, and how the client says them."""
     wanted = {message.id for message in context.messages}
     count = len(request.messages) + (len(request.known.ids) if request.known is not None else 0)
-    indexes = {id_: index for index, id_ in enumerate(history.ids[len(history) - count :]) if id_ in wanted}
-    own = ((id_, request.at(index)) for id_, index in indexes.items())
-    return {id_: (said, raw) for id_, (said, raw) in own if said is not None}
+    own = {id_: index for index, id_ in enumerate(history.ids[len(history) - count :]) if id_ in wanted}
+    written = []
+    for message, made in zip(context.messages, request.entries(context), strict=True):
+        read, raw = request.at(own[message.id]) if message.id in own else (None, made)
+        said = read() if read is not None and [*raw] != made else None  # most are the same, and need not be read
+        written.append(Written(message, made, said, raw))
+    return written
 
 
-def _longer(memory: InfiniteMemory, context: Context, own: Own) -> dict[str | None, int]:
+def _longer(memory: InfiniteMemory, context: Context, written: Sequence[Written]) -> dict[str | None, int]:
     """Return the answers of a prompt that the client wrote anew, and by how many tokens that made them longer.
 
     The newest ones are sent as the client says them, so long as they add at most half of the prompt.
     """
     left, longer = context.report.budget // 2, dict[str | None, int]()
-    for message in reversed(context.messages):
-        said = own[message.id][0] if message.id in own else None
+    for message, _, said, _ in reversed(written):
         if said is not None and _length(said) > _length(message) and not says_the_same(message, said):
             more = max(0, memory._count(said) - memory._count(message))
             if more <= left:
@@ -440,21 +458,18 @@ def _length(message: Message) -> int:
     return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
 
 
-def _sent(
-    context: Context, request: ApiRequest, own: Own, longer: Collection[str | None] = ()
-) -> tuple[Any, ...]:  # fmt: skip
+def _sent(request: ApiRequest, written: Sequence[Written], longer: Collection[str | None] = ()) -> tuple[Any, ...]:
     """Return the messages of a prompt as the API writes them; what the client sent itself goes on as it was sent.
 
     The memory keeps what it knows of a message. A client may send more, such as fields of its provider, and an answer
     in its own words; those that are `longer` have room.
     """
-    if all(message.role != "user" for message in context.messages):
+    if all(message.role != "user" for message, *_ in written):
         return _as_sent(request)  # nothing is asked that a prompt could be built for
-    sent: list[Any] = []
-    for message, made in zip(context.messages, request.entries(context), strict=True):
-        said, raw = own.get(message.id, (None, ()))
-        sent += raw if said is not None and _goes_on(message, said, longer) else made
-    return tuple(sent)
+    sent = (
+        raw if said is not None and _goes_on(message, said, longer) else made for message, made, said, raw in written
+    )
+    return tuple(chain.from_iterable(sent))
 
 
 def _goes_on(message: Message, said: Message, longer: Collection[str | None]) -> bool:

@@ -1,7 +1,7 @@
 """What the server needs of a request and of its answer, in whichever of OpenAI's protocols they are."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
@@ -107,16 +107,17 @@ class ApiRequest(ABC):
         """The first message that was said, if an answer follows; None: none does."""
         said = [message for message in self.messages if message.role != "system"]
         if self.known is not None:
-            return self.at(0)[0]
+            return self.at(0)[0]()
         return said[0] if any(message.role == "assistant" for message in said) else None
 
-    def at(self, index: int) -> tuple[Message | None, Sequence[Any]]:
-        """Return a message and its entries; first come those that are known. None: an entry only refers to it."""
+    def at(self, index: int) -> tuple[Callable[[], Message | None], Sequence[Any]]:
+        """Return what reads a message, and its entries; first come those that are known. None: a mere reference."""
         known = self.known.ends if self.known is not None else ()
         if index >= len(known):
-            return self.messages[index - len(known)], self.sent[index - len(known)]
+            message = self.messages[index - len(known)]
+            return lambda: message, self.sent[index - len(known)]
         raw = self.said[known[index - 1] if index else 0 : known[index]]
-        return self.one(raw), raw
+        return lambda: self.one(raw), raw
 
     @abstractmethod
     def one(self, entries: Sequence[Any]) -> Message | None:
