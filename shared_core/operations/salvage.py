@@ -1,12 +1,11 @@
 """All of a session that can be read, in pieces that another store takes; what cannot be read is told."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain, count, islice
 from typing import ParamSpec, TypeVar, get_args
 
 from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
-from shared_core.queries import After
 from shared_core.records import (
     ALL,
     MAIN,
@@ -23,9 +22,9 @@ from shared_core.records import (
     Summary,
     VectorRows,
 )
-from shared_core.sharing.transfer import parents_first, segments_for
+from shared_core.sharing.transfer import pages, parents_first, segments_for
 from shared_core.store import PAGE, Store
-from shared_core.stores.gaps import missing, runs
+from shared_core.stores.gaps import runs
 from shared_core.stores.row_values import WRONG, DamagedRow
 
 Piece = Restored | Summary | VectorRows
@@ -34,9 +33,6 @@ Note = Callable[[str, str], None]
 
 Arguments = ParamSpec("Arguments")
 Found = TypeVar("Found")
-
-_GIVE_UP = 1_000
-"""Numbers in a row that cannot be read, after which messages are looked for by their positions."""
 
 
 def tried(
@@ -48,12 +44,8 @@ def tried(
     except StoreUnavailableError:
         raise
     except StoreError as error:
-        note(*_words(what, error))
+        note(*(error.what, error.why) if isinstance(error, DamagedRow) else (what, str(error)))
         return None
-
-
-def _words(what: str, error: StoreError) -> tuple[str, str]:
-    return (error.what, error.why) if isinstance(error, DamagedRow) else (what, str(error))
 
 
 class Salvage:
@@ -70,7 +62,6 @@ class Salvage:
         self._session = session.key
         self._note = note
         self._newest = ROOT
-        self._seen: dict[int, set[int]] = {}
         self._whole = True
 
     def pieces(self) -> Iterator[Piece]:
@@ -97,9 +88,6 @@ class Salvage:
         self, what: str, read: Callable[Arguments, Found], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Found | None:
         return tried(self._note, what, read, *args, **kwargs)
-
-    def _tell(self, what: str, error: StoreError) -> None:
-        self._note(*_words(what, error))
 
     def _as_many(self, what: str, read: Callable[[int], list[Found]]) -> list[Found]:
         """Return what is read up to a limit, the newest first: at least half of what comes before a damage."""
@@ -192,65 +180,29 @@ class Salvage:
 
     # Messages
 
-    def _messages(self, segments: dict[int, Segment]) -> Iterator[list[Record]]:
-        """Yield all messages in order of storing, and then those that their numbers do not lead to."""
-        failed = False
-        for records in self._by_number():
-            failed |= not records
-            if records:
-                self._newest = records[-1].position
-                yield self._noted(records)
-        for number, segment in list(segments.items()):
-            first = segment.start if segment.base is None else segment.base + 1
-            for start, upto in missing(sorted(self._seen.get(number, ())), first, segment.tip):
-                for begin in range(start, upto + 1, PAGE):
-                    positions = [Position(number, depth) for depth in range(begin, min(begin + PAGE, upto + 1))]
-                    yield from map(self._noted, self._at(positions, told=failed))
-
-    def _noted(self, records: list[Record]) -> list[Record]:
-        for record in records:
-            self._seen.setdefault(record.position.segment, set()).add(record.position.depth)
-        return records
-
-    def _by_number(self) -> Iterator[list[Record]]:
-        """Yield pages of messages, and an empty one where some cannot be read."""
-        unread: dict[str, list[int]] = {}
-        after, size, failures = 0, PAGE, 0
-        last = self._last_number()
-        while after < last and failures < _GIVE_UP:
-            try:
-                records = self._store.find(self._session, After(after, size))
-            except StoreUnavailableError:
-                raise
-            except StoreError as error:
-                if size > 1:
-                    size //= 10
-                    continue
-                if isinstance(error, DamagedRow):
-                    self._tell("", error)
-                else:
-                    unread.setdefault(str(error), []).append(after + 1)
-                after, failures = after + 1, failures + 1
-                yield []
-                continue
-            if not records:
-                break
+    def _messages(self, segments: Mapping[int, Segment]) -> Iterator[list[Record]]:
+        """Yield all messages in order of storing: those that the store lists, and what else its segments hold."""
+        listed = self._tried("the list of messages", self._store.stored, self._session) or []
+        known = {position for position, _ in listed}
+        whole = (Position(one.segment, depth) for one in segments.values() for depth in range(one.start, one.tip + 1))
+        more = list(self._at_all(position for position in whole if position not in known))
+        found = self._at_all(position for position, _ in listed)
+        if more:  # a message must not come after one with a larger number, which would tell that it is missing
+            found = iter(sorted([*found, *more], key=lambda record: record.seq))
+        for records in pages(found):
+            self._newest = records[-1].position
             yield records
-            after, size, failures = records[-1].seq, min(size * 10, PAGE), 0
-        for why, numbers in unread.items():
-            for start, upto in runs(numbers):
-                self._note(f"messages number {start} to {upto}", why)
 
-    def _last_number(self) -> int:
-        """Return the number of the newest message; about that if the row of the session is lost."""
-        state = self._tried("the session", self._store.state, self._session)
-        if state is not None and state.last_seq:
-            return state.last_seq
-        counts = self._tried("the session", self._store.stats, self._session) or {}
-        return counts.get("messages", 0) + counts.get("forgotten", 0)
+    def _at_all(self, positions: Iterable[Position]) -> Iterator[Record]:
+        """Yield the messages at some positions, and tell which cannot be read."""
+        unread: dict[tuple[int, str], list[int]] = {}
+        for page in pages(positions):
+            yield from self._at(page, unread)
+        for (number, why), depths in unread.items():
+            for start, upto in runs(depths):
+                self._note(f"messages {start} to {upto} of segment {number}", why)
 
-    def _at(self, positions: list[Position], *, told: bool) -> Iterator[list[Record]]:
-        """Yield the messages at some positions; `told`: it was told already that some cannot be read."""
+    def _at(self, positions: list[Position], unread: dict[tuple[int, str], list[int]]) -> Iterator[Record]:
         try:
             records = self._store.get(self._session, positions)
         except StoreUnavailableError:
@@ -258,12 +210,14 @@ class Salvage:
         except StoreError as error:
             half = len(positions) // 2
             if half:
-                yield from self._at(positions[:half], told=told)
-                yield from self._at(positions[half:], told=told)
-            elif not told:
-                self._tell(f"the message at {tuple(positions[0])}", error)
+                yield from self._at(positions[:half], unread)
+                yield from self._at(positions[half:], unread)
+            elif isinstance(error, DamagedRow):
+                self._note(error.what, error.why)
+            else:
+                unread.setdefault((positions[0].segment, str(error)), []).append(positions[0].depth)
         else:
-            yield from [records] if records else []
+            yield from records
 
     def _covers(self, places: Collection[Position]) -> list[tuple[Position, Stretch]]:
         numbers = {position.segment for position in places}

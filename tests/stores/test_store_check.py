@@ -263,7 +263,9 @@ def test_main_that_is_lost_is_what_no_other_branch_leads_to(place: Place) -> Non
         assert (found["side"][-1], found["main"]) == ("side", [f"m{number}" for number in range(6)])
 
 
-@pytest.mark.parametrize("method", ["session_keys", "sessions", "segments", "state", "branches", "refs", "summaries"])
+@pytest.mark.parametrize(
+    "method", ["session_keys", "sessions", "segments", "stored", "get", "branches", "refs", "summaries"]
+)
 def test_a_store_that_is_locked_is_not_damaged(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     """Also where less is read after a damage."""
     calls: list[object] = []
@@ -319,7 +321,7 @@ def test_a_damaged_page_is_read_around(path: Path) -> None:
     assert 0 < len(lost) < 80
     assert 300 in lost
     assert found.messages == 600 - len(lost)
-    assert f"messages number {lost[0] + 1} to {lost[-1] + 1}" in {one.what for one in found.damages}
+    assert f"messages {lost[0]} to {lost[-1]} of segment 0" in {one.what for one in found.damages}
     assert path.read_bytes() == data
 
 
