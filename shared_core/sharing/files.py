@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -22,17 +21,19 @@ from shared_core.session.paths import ROOT_PATH, unused_branch_name
 from shared_core.session.paths import Path as BranchPath
 from shared_core.sharing.documents import markdown, openai_list
 from shared_core.sharing.export import Progress, Source, atomically, branch_end, write_sessions
-from shared_core.sharing.foreign import (
+from shared_core.sharing.foreign import chosen_entry, import_conversations, named
+from shared_core.sharing.format import is_ours
+from shared_core.sharing.importer import (
     MAX_NAMED,
+    ExportFile,
+    Imported,
+    ImportResult,
     InsertionPoint,
     Job,
-    chosen_entry,
-    counted,
-    import_conversations,
-    named,
+    Target,
+    import_export,
+    read_export,
 )
-from shared_core.sharing.format import SessionLine, is_ours, read_header, read_lines
-from shared_core.sharing.importer import Imported, ImportResult, Target, import_export
 from shared_core.sharing.readers import Foreign, read_foreign
 from shared_core.sharing.redact import Redact, redacted
 from shared_core.store import Store
@@ -164,45 +165,32 @@ class FileVerbs:
         file_path("path", path)
         checkout = self._checkout
         with checkout.lock:
-            if format is None and is_ours(path):
-                result, head = _import_ours(checkout, path, session, progress)
-            else:
-                result, head = _import_foreign(checkout, read_foreign(path, format), session, progress)
+            source = _source(path, format)
+            if session is None and len(source.ids) > 1:
+                raise SeveralSessionsError(source)
+            if not source.ids:
+                raise InputFileError(f"{source.name!r} holds no conversation")
+            target = Target(checkout.live.user_id, checkout.live.session_id)
+            job = Job(
+                checkout.store, lambda id_, user: target, checkout.writer.draft, progress, _insertion_point(checkout)
+            )
+            ((result, head),) = _imported(job, source, None if session is None else [session])
             _drop_vectors_of_another(checkout)
             listed = not result.branches
             checkout.stand(head if head is not None and (result.created or listed) else checkout.live.head)
             return result
 
 
-def _import_ours(
-    checkout: Checkout, path: str | os.PathLike[str], session: str | None, progress: Progress | None
-) -> Imported:
-    header = read_header(path)
-    target = Target(checkout.live.user_id, checkout.live.session_id)
-    if session is None and header.sessions > 1:
-        raise SeveralSessionsError(os.fspath(path), header.sessions, ", ".join(map(repr, _sessions_in(path))))
-    imported = import_export(
-        checkout.store, path, lambda line: target if session in (None, line.session_id) else None,
-        total=header.messages, count_tokens=counted(checkout.writer.draft), progress=progress,
-    )  # fmt: skip
-    if not imported and session is not None:
-        ids = _sessions_in(path)
-        raise UnknownReferenceError(f"{os.fspath(path)!r} has no session {session!r}", candidates=ids)
-    if not imported:
-        raise InputFileError(f"{os.fspath(path)!r} holds no conversation")
-    return imported[0]
+def _source(path: str | os.PathLike[str], format: str | None) -> ExportFile | Foreign:
+    return read_export(path) if format is None and is_ours(path) else read_foreign(path, format)
 
 
-def _import_foreign(checkout: Checkout, foreign: Foreign, session: str | None, progress: Progress | None) -> Imported:
-    if session is None and len(foreign.entries) > 1:
-        raise SeveralSessionsError(foreign.name, len(foreign.entries), named(foreign.entries))
-    if not foreign.entries:
-        raise InputFileError(f"{foreign.name!r} holds no conversation")
-    entry = foreign.entries[0] if session is None else chosen_entry(foreign, session)
-    job = Job(checkout.store, foreign.name, foreign.format, checkout.writer.draft, _insertion_point(checkout))
-    target = Target(checkout.live.user_id, checkout.live.session_id)
-    (imported,) = import_conversations(job, [entry], lambda id_: target, progress=progress)
-    return imported
+def _imported(job: Job, source: ExportFile | Foreign, sessions: Sequence[str] | None) -> list[Imported]:
+    """Import the conversations with these ids or titles; None: all."""
+    if isinstance(source, ExportFile):
+        return import_export(job, source, sessions)
+    entries = source.entries if sessions is None else [chosen_entry(source, one) for one in sessions]
+    return import_conversations(job, source, entries)
 
 
 def _drop_vectors_of_another(checkout: Checkout) -> None:
@@ -225,17 +213,12 @@ class SeveralSessionsError(ValueError):
         listed: the first of them, with their titles.
     """
 
-    def __init__(self, name: str, count: int, listed: str) -> None:
-        super().__init__(f"{name!r} holds {count} sessions: pass session=, one of {listed}")
-        self.name = name
-        self.count = count
-        self.listed = listed
-
-
-def _sessions_in(path: str | os.PathLike[str]) -> list[str]:
-    """Return the ids of the first `MAX_NAMED` sessions of an export file, to be listed in an error."""
-    lines = (line for _, line in read_lines(path))
-    return list(islice((line.session_id for line in lines if isinstance(line, SessionLine)), MAX_NAMED))
+    def __init__(self, source: ExportFile | Foreign) -> None:
+        self.name, self.count = source.name, len(source.ids)
+        self.listed = (
+            ", ".join(map(repr, source.ids[:MAX_NAMED])) if isinstance(source, ExportFile) else named(source.entries)
+        )
+        super().__init__(f"{self.name!r} holds {self.count} sessions: pass session=, one of {self.listed}")
 
 
 def _write_document(
@@ -326,16 +309,11 @@ def import_sessions(
     def target(id_: str, owner: str | None = None) -> Target:
         return Target(owner if user_id is None else user_id, id_ or "default")
 
-    if format is None and is_ours(path):
-        with _Opened(store) as opened:
-            return _import_lines(opened, path, sessions, target, draft, progress)
     with _collector_paused():
-        foreign = read_foreign(path, format)  # first of all, so that an invalid file does not create a store
-        entries = foreign.entries if sessions is None else [chosen_entry(foreign, one) for one in sessions]
+        source = _source(path, format)  # first of all, so that an invalid file does not create a store
         with _Opened(store) as opened:
-            job = Job(opened, foreign.name, foreign.format, draft)
-            imported = import_conversations(job, entries, target, skip_invalid=skip_invalid, progress=progress)
-    return [one.result for one in imported]
+            job = Job(opened, target, draft, progress, skip_invalid=skip_invalid)
+            return [one.result for one in _imported(job, source, sessions)]
 
 
 @contextmanager
@@ -351,28 +329,6 @@ def _collector_paused() -> Iterator[None]:
     finally:
         if running:
             gc.enable()
-
-
-def _import_lines(
-    store: Store, path: str | os.PathLike[str], sessions: Sequence[str] | None,
-    target: Callable[[str, str | None], Target], draft: Callable[[Message], Draft], progress: Progress | None,
-) -> list[ImportResult]:  # fmt: skip
-    """Import sessions of an export file, all in one transaction: only its last line shows that it is complete."""
-    header = read_header(path)
-
-    def destination(line: SessionLine) -> Target | None:
-        return target(line.session_id, line.user_id) if sessions is None or line.session_id in sessions else None
-
-    def check(imported: list[Imported]) -> None:
-        missing = set(sessions or ()) - {one.result.session_id for one in imported}
-        if missing:
-            ids = _sessions_in(path)
-            raise UnknownReferenceError(f"{os.fspath(path)!r} has no session {min(missing)!r}", candidates=ids)
-
-    imported = import_export(
-        store, path, destination, total=header.messages, count_tokens=counted(draft), progress=progress, check=check
-    )
-    return [one.result for one in imported]
 
 
 def _drafted(counter: TokenCounter | None) -> Callable[[Message], Draft]:

@@ -1,32 +1,20 @@
 """Store the conversations of other programs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from shared_core.errors import AmbiguousReferenceError, InputFileError, UnknownReferenceError
 from shared_core.messages import Message, content_of
 from shared_core.records import MAIN, ROOT, Branch, Draft, Newest, Position, Record, Restored, Segment, title_of
 from shared_core.session.paths import Head
 from shared_core.session.turns import is_prompt, prompt_joined
-from shared_core.sharing.export import Progress
 from shared_core.sharing.format import LineError
-from shared_core.sharing.importer import BATCH, Imported, ImportResult, Target, imported
+from shared_core.sharing.importer import BATCH, MAX_NAMED, Imported, ImportResult, Job, imported
 from shared_core.sharing.readers import Conversation, Entry, Foreign
-from shared_core.sharing.session_import import CountTokens, SessionImport, other_id
+from shared_core.sharing.session_import import SessionImport, other_id
+from shared_core.sharing.transfer import pages
 from shared_core.store import Store, give_title
-
-MAX_NAMED = 10
-"""The number of conversations that an error lists."""
-
-
-class InsertionPoint(NamedTuple):
-    """Where a list of messages goes: the end of a branch, or with `at`, a new branch that begins there."""
-
-    branch: str = MAIN
-    at: Position | None = None
-
 
 # Choosing
 
@@ -65,121 +53,76 @@ def chosen_entry(foreign: Foreign, wanted: str) -> Entry:
 # Storing
 
 
-class Job(NamedTuple):
-    """What the imports of several conversations share.
-
-    Attributes:
-        store: the store to import into.
-        name: the file, for errors.
-        format: its format.
-        draft: returns a message ready to be stored, with or without a token count.
-        point: where a list, which has no branches, is added to its session.
-        advance: called with the number of messages of the conversation that are done. It may be called often.
-    """
-
-    store: Store
-    name: str
-    format: str
-    draft: Callable[[Message], Draft]
-    point: InsertionPoint = InsertionPoint()
-    advance: Callable[[int], None] = lambda done: None
-
-
-def import_conversations(
-    job: Job, entries: Sequence[Entry], target: Callable[[str], Target], *,
-    skip_invalid: bool = False, progress: Progress | None = None,
-) -> list[Imported]:  # fmt: skip
+def import_conversations(job: Job, foreign: Foreign, entries: Sequence[Entry]) -> list[Imported]:
     """Store conversations, all or none, in one transaction, after all of them have been read.
-
-    Args:
-        job: what the imports share.
-        entries: the conversations.
-        target: returns the session for the id of a conversation.
-        skip_invalid: leave out conversations that are invalid; their results have an `error`.
-        progress: called with how many messages are done and how many there are.
 
     Raises:
         InputFileError: a conversation is invalid; nothing is stored.
     """
-    read = [_read(one, job.format, target(one.id), skip_invalid) for one in entries]
+    read = [_read(one, foreign.format, job) for one in entries]
     total = sum(len(one.nodes) for one in read if isinstance(one, Conversation))
     done = 0
-
-    def advance(more: int) -> None:
-        if progress is not None:
-            progress(done + more, total)
-
-    advance(0)
+    job.advance(0, total)
     results: list[Imported] = []
     with job.store.transaction():
         for one in read:
             if isinstance(one, ImportResult):
                 results.append(Imported(one, None))
                 continue
-            results.append(import_conversation(job._replace(advance=advance), one, target(one.id)))
+            results.append(_import_conversation(job, foreign, one, lambda more: job.advance(done + more, total)))  # noqa: B023
             done += len(one.nodes)
-            if one.title and (session := job.store.session(*target(one.id))) is not None:
-                give_title(job.store, session, title_of(one.title))
     return results
 
 
-def _read(entry: Entry, format: str, target: Target, skip_invalid: bool) -> Conversation | ImportResult:
+def _read(entry: Entry, format: str, job: Job) -> Conversation | ImportResult:
     try:
         return entry.read()
     except InputFileError as error:
-        if not skip_invalid:
+        if not job.skip_invalid:
             raise
+        target = job.target(entry.id, None)
         return ImportResult(format, target.session_id, target.user_id, title=entry.title, error=str(error))
 
 
-def import_conversation(job: Job, conversation: Conversation, target: Target) -> Imported:
-    """Store a conversation in a session, inside a transaction of the store.
-
-    Raises:
-        InputFileError: the conversation cannot be stored; the store is unchanged.
-    """
-    about = _about_of(conversation)
+def _import_conversation(
+    job: Job, foreign: Foreign, conversation: Conversation, advance: Callable[[int], None]
+) -> Imported:
+    target = job.target(conversation.id, None)
     if conversation.id and not conversation.nodes:  # a chat that was opened and left: it needs no session
-        return Imported(ImportResult(job.format, target.session_id, target.user_id, **about), None)
-    session = job.store.create_session(*target)
-    add = _add_tree if conversation.ends else _add_list
-    done = add(job, conversation, target, session)
-    job.advance(len(conversation.nodes))
+        done = Imported(ImportResult(foreign.format, target.session_id, target.user_id), None)
+    else:
+        session = job.store.create_session(*target)
+        add = _add_tree if conversation.ends else _add_list
+        done = add(job, foreign, conversation, session, advance)
+        advance(len(conversation.nodes))
+        if conversation.title:
+            give_title(job.store, session, title_of(conversation.title))
+    about: dict[str, Any] = {"title": conversation.title, "left_out": conversation.left_out_words}
     return done._replace(result=replace(done.result, **about))
 
 
-def _about_of(conversation: Conversation) -> dict[str, Any]:
-    """Return what a result says about a conversation itself."""
-    return {"title": conversation.title, "left_out": conversation.left_out_words}
-
-
-def _add_tree(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
+def _add_tree(
+    job: Job, foreign: Foreign, conversation: Conversation, session: int, advance: Callable[[int], None]
+) -> Imported:
     """Add a conversation with branches to a session. Known messages are left as they are."""
-    adding = SessionImport(job.store, session, f"import {job.name}", counted(job.draft))
-    whole = _restored(conversation)
-    for segment in whole.segments:
-        adding.segment(segment)
-    with _located(job.name):
-        for start in range(0, len(whole.records), BATCH):
-            records = whole.records[start : start + BATCH]
+    adding = SessionImport(job.store, session, f"import {foreign.name}", job.draft)
+    whole, done = _restored(conversation), 0
+    try:
+        for segment in whole.segments:
+            adding.segment(segment)
+        for records in pages(whole.records, BATCH):
             stored = adding.look_up([str(record.message.id) for record in records])
             for record in records:
                 adding.message(record, (), {}, stored.get(str(record.message.id)))
-            job.advance(start + len(records))
+            done += len(records)
+            advance(done)
         for branch in whole.branches:
             adding.branch(branch.name, branch.head)
         adding.set_head(MAIN, None)
         adding.finish()
-    return imported(adding, target, job.format)
-
-
-@contextmanager
-def _located(name: str) -> Iterator[None]:
-    """Add the name of the file to an error."""
-    try:
-        yield
     except LineError as error:
-        raise InputFileError(f"{name!r}: a message {error}; nothing was stored") from None
+        raise InputFileError(f"{foreign.name!r}: a message {error}; nothing was stored") from None
+    return imported(adding, job.target(conversation.id, None), foreign.format)
 
 
 def _restored(conversation: Conversation) -> Restored:
@@ -218,51 +161,30 @@ def _turn(message: Message, newest: Newest, prompt: str | None) -> Newest:
     return newest
 
 
-def counted(draft: Callable[[Message], Draft]) -> CountTokens:
-    """Return a function that counts the tokens of a message as `draft` does."""
-
-    def count_tokens(message: Message) -> tuple[str, int] | None:
-        done = draft(message)
-        return None if done.counter is None or done.tokens is None else (done.counter, done.tokens)
-
-    return count_tokens
-
-
-def _add_list(job: Job, conversation: Conversation, target: Target, session: int) -> Imported:
-    created = not job.store.state(session).last_seq
-    listed = _list_added(job, session, conversation.messages)
-    result = ImportResult(
-        job.format, target.session_id, target.user_id, listed.new, listed.known, listed.forgotten, listed.renamed,
-        head=job.point.branch, created=created,
-    )  # fmt: skip
-    return Imported(result, Head(job.point.branch) if conversation.nodes else None)
-
-
-@dataclass
-class _ListOutcome:
-    """The outcome of importing a list, so far."""
-
-    new: int = 0
-    known: int = 0
-    forgotten: int = 0
-    renamed: dict[str, str] = field(default_factory=dict)
-
-
-def _list_added(job: Job, session: int, messages: Sequence[Message]) -> _ListOutcome:
-    """Add messages with distinct ids to the job's branch, inside a transaction of the store.
+def _add_list(
+    job: Job, foreign: Foreign, conversation: Conversation, session: int, advance: Callable[[int], None]
+) -> Imported:
+    """Add messages with distinct ids to the job's branch.
 
     A message whose id is stored with other content gets another id, made by `other_id`.
     """
-    listed, at = _ListOutcome(), job.point.at
-    for batch in _batches(messages):
-        drafts = _with_free_ids(job.store, session, [job.draft(message) for message in batch], listed)
+    created = not job.store.state(session).last_seq
+    renamed: dict[str, str] = {}
+    new = known = forgotten = 0
+    at = job.point.at
+    for batch in _batches(conversation.messages):
+        drafts = _with_free_ids(job.store, session, [job.draft(message) for message in batch], renamed)
         appended = job.store.append(session, job.point.branch, drafts, at=at)
         at = None
-        listed.new += len(appended.added)
-        listed.forgotten += len(appended.forgotten)
-        listed.known += len(batch) - len(appended.added) - len(appended.forgotten)
-        job.advance(listed.new + listed.known + listed.forgotten)
-    return listed
+        new, forgotten = new + len(appended.added), forgotten + len(appended.forgotten)
+        known += len(batch) - len(appended.added) - len(appended.forgotten)
+        advance(new + known + forgotten)
+    target = job.target(conversation.id, None)
+    result = ImportResult(
+        foreign.format, target.session_id, target.user_id, new, known, forgotten, renamed,
+        head=job.point.branch, created=created,
+    )  # fmt: skip
+    return Imported(result, Head(job.point.branch) if conversation.nodes else None)
 
 
 def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
@@ -276,7 +198,7 @@ def _batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
         yield messages[start:]
 
 
-def _with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: _ListOutcome) -> list[Draft]:
+def _with_free_ids(store: Store, session: int, drafts: Sequence[Draft], renamed: dict[str, str]) -> list[Draft]:
     """Return the drafts with another id wherever their own is stored with other content, and with joined prompts."""
     stored = {record.message.id: record.message for record in store.get(session, [_id(draft) for draft in drafts])}
     found: list[Draft] = []
@@ -285,8 +207,8 @@ def _with_free_ids(store: Store, session: int, drafts: Sequence[Draft], listed: 
         id_, message = _id(one), one.message
         known = stored.get(id_)
         if known is not None and content_of(known) != content_of(message):
-            listed.renamed[id_] = other_id(message, before.id if before is not None else None)
-            message, known = message.replace(id=listed.renamed[id_]), None
+            renamed[id_] = other_id(message, before.id if before is not None else None)
+            message, known = message.replace(id=renamed[id_]), None
         if is_prompt(message):
             message = message.replace(turn_id=prompt_joined(message, before))
         before = known or message

@@ -4,17 +4,16 @@ import base64
 import binascii
 import os
 import re
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from shared_core.errors import StoreError, StoreUnavailableError, UnknownReferenceError
-from shared_core.messages import short_repr
-from shared_core.records import Position, Record, Ref, Segment, Stretch
+from shared_core.messages import Message, short_repr
+from shared_core.records import MAIN, Draft, Position, Record, Ref, Segment, Stretch
 from shared_core.session.paths import Head
 from shared_core.sharing.export import Progress
 from shared_core.sharing.format import (
@@ -31,9 +30,11 @@ from shared_core.sharing.format import (
     SessionLine,
     VectorValue,
     file_error,
+    read_header,
     read_lines,
 )
-from shared_core.sharing.session_import import CountTokens, SessionImport
+from shared_core.sharing.session_import import SessionImport
+from shared_core.sharing.transfer import pages
 from shared_core.store import Store
 
 
@@ -82,10 +83,13 @@ class ImportResult:
 
 
 BATCH = 500
-"""Lines that are looked up together."""
+"""Messages that are looked up together."""
 
 SECONDS = 5e-5
 """How long other writers wait for each message of an import; a machine of 2024 takes somewhat less."""
+
+MAX_NAMED = 10
+"""The number of conversations that an error lists."""
 
 
 class Target(NamedTuple):
@@ -95,10 +99,6 @@ class Target(NamedTuple):
     session_id: str
 
 
-Destination = Callable[[SessionLine], Target | None]
-"""Returns the session that a session of the file is imported into. None: it is skipped."""
-
-
 class Imported(NamedTuple):
     """An imported session: the result, and what the exporting memory had checked out (None: not known)."""
 
@@ -106,165 +106,149 @@ class Imported(NamedTuple):
     head: Head | None
 
 
-Check = Callable[[list[Imported]], None]
-"""Called with the results before anything is stored; raises if it must not be."""
+class InsertionPoint(NamedTuple):
+    """Where a list of messages goes: the end of a branch, or with `at`, a new branch that begins there."""
+
+    branch: str = MAIN
+    at: Position | None = None
 
 
-def import_export(
-    store: Store,
-    path: str | os.PathLike[str],
-    destination: Destination,
-    *,
-    total: int,
-    count_tokens: CountTokens,
-    progress: Progress | None = None,
-    check: Check = lambda done: None,
-) -> list[Imported]:
-    """Import the sessions of an export file: all of them or nothing.
+class Job(NamedTuple):
+    """What an import does with the conversations of a file.
+
+    Attributes:
+        store: the store to import into.
+        target: returns the session to import into for the id of a conversation, and for its user, if the file says so.
+        draft: returns a message ready to be stored, with or without a token count.
+        progress: called with how many messages are done and how many there are.
+        point: where a list, which has no branches, is added to its session.
+        skip_invalid: whether conversations of other programs that are invalid are left out; their results have an
+            `error`.
+    """
+
+    store: Store
+    target: Callable[[str, str | None], Target]
+    draft: Callable[[Message], Draft]
+    progress: Progress | None = None
+    point: InsertionPoint = InsertionPoint()
+    skip_invalid: bool = False
+
+    def advance(self, done: int, total: int) -> None:
+        """Tell how many messages are done."""
+        if self.progress is not None:
+            self.progress(min(done, total), total)
+
+
+class ExportFile(NamedTuple):
+    """A file that `export` wrote: its name, its messages, and the ids of its sessions."""
+
+    name: str
+    messages: int
+    ids: list[str]
+
+
+def read_export(path: str | os.PathLike[str]) -> ExportFile:
+    """Read all of a file, so that nobody waits for one that is invalid; InputFileError says what is wrong with it."""
+    ids = [line.session_id for _, line in read_lines(path) if isinstance(line, SessionLine)]
+    return ExportFile(os.fspath(path), read_header(path).messages, ids)
+
+
+def import_export(job: Job, file: ExportFile, sessions: Collection[str] | None = None) -> list[Imported]:
+    """Import the sessions of an export file, or some of them: all or nothing.
 
     All of it is one transaction, during which other writers wait; see `seconds_held`.
 
-    Args:
-        store: the store to import into.
-        path: the file.
-        destination: returns the session that each is imported into.
-        total: the number of messages in the file.
-        count_tokens: counts the tokens of a message.
-        progress: called with how many messages are done and how many there are.
-        check: called with the results at the end; nothing is stored if it raises.
-
     Raises:
+        UnknownReferenceError: the file does not hold one of the sessions.
         InputFileError: the file is invalid; the store is unchanged.
     """
-    deque(read_lines(path), maxlen=0)  # so that nobody waits for a file that is invalid
-    if progress is not None:
-        progress(0, total)
-    with store.transaction():
-        done = _Importer(store, os.fspath(path), total, destination, count_tokens, progress).add_lines(read_lines(path))
-        check(done)
+    unknown = sorted({*(sessions or ())} - {*file.ids})
+    if unknown:
+        raise UnknownReferenceError(f"{file.name!r} has no session {unknown[0]!r}", candidates=file.ids[:MAX_NAMED])
+    done: list[Imported] = []
+    targets: set[Target] = set()
+    job.advance(0, file.messages)
+    with job.store.transaction():
+        for number, first, lines in _by_session(read_lines(file.name)):
+            if sessions is not None and first.session_id not in sessions:
+                continue
+            target = job.target(first.session_id, first.user_id)
+            if target in targets:
+                raise file_error(file.name, number, LineError(f"is a second session for {target.session_id!r}"))
+            targets.add(target)
+            passed = sum(one.result.new + one.result.known + one.result.forgotten for one in done)
+            done.append(_import_session(job, file, target, first.spaces, lines, passed))
     return done
+
+
+def _by_session(lines: Iterable[NumberedLine]) -> Iterator[tuple[int, SessionLine, Iterator[NumberedLine]]]:
+    """Yield the first line of each session, with its number, and the lines that follow."""
+    count = 0
+
+    def number_of(one: NumberedLine) -> int:
+        nonlocal count
+        count += isinstance(one.line, SessionLine)
+        return count
+
+    for _, group in groupby(lines, number_of):
+        of_session = iter(group)
+        number, first = next(of_session)
+        assert isinstance(first, SessionLine)
+        yield number, first, of_session
+
+
+def _import_session(
+    job: Job, file: ExportFile, target: Target, spaces: Sequence[str], lines: Iterable[NumberedLine], passed: int
+) -> Imported:
+    key, number = job.store.create_session(*target), 0
+    session = SessionImport(job.store, key, f"import {os.path.basename(file.name)}", job.draft)
+    try:
+        for batch in pages(lines, BATCH):
+            number = batch[0].number
+            stored = session.look_up([one.line.id for one in batch if isinstance(one.line, MessageLine)])
+            for number, line in batch:  # noqa: B007 -- an error tells it
+                passed += isinstance(line, MessageLine)
+                _add(session, line, stored)
+            job.advance(passed, file.messages)
+        session.finish(spaces)
+    except (ValueError, UnknownReferenceError, RecursionError) as error:  # a name that is taken is the file's fault
+        raise file_error(file.name, number, error) from None
+    except StoreError as error:
+        kept = StoreUnavailableError if isinstance(error, StoreUnavailableError) else StoreError
+        raise kept(f"{file.name!r}, line {number}: {error}") from error
+    return imported(session, target, FORMAT)
+
+
+def _add(session: SessionImport, line: Line, stored: Mapping[str, Record]) -> None:
+    match line:
+        case MessageLine():
+            if session.branches:
+                raise LineError("comes after the branches; messages come first")
+            position = Position(*line.at)
+            record = Record(line.message(), position, 0, line.turn_no, picked_from=line.picked_from, alone=line.alone)
+            if record.message.created_at is None:
+                raise LineError("has no created_at")
+            vectors = {one.space: (position, one.hash, vector_of(one)) for one in line.vectors}
+            session.message(record, [Stretch(*one) for one in line.covers], vectors, stored.get(line.id))
+        case SegmentLine():
+            parents = _position(line.parent), _position(line.merged)
+            session.segment(Segment(line.segment, parents[0], line.tip, parents[1], line.base, line.turn_shift))
+        case ForgottenLine():
+            session.forget(line.ids)
+        case BranchLine():
+            session.branch(line.name, Position(*line.at))
+        case RefLine():
+            at, base = _position(line.at), _position(line.base)
+            session.ref(Ref(0, line.kind, line.name, at, base, line.note, line.created_at))
+        case HeadLine():
+            session.set_head(line.branch, _position(line.at))
+        case _:
+            raise LineError("does not belong here")
 
 
 def seconds_held(messages: int) -> float:
     """Estimate for how long an import of so many messages keeps other writers waiting."""
     return messages * SECONDS
-
-
-class _Importer:
-    """Imports sessions line by line, in a transaction of the store."""
-
-    def __init__(
-        self,
-        store: Store,
-        name: str,
-        total: int,
-        destination: Destination,
-        count_tokens: CountTokens,
-        progress: Progress | None,
-    ) -> None:
-        self._name = name
-        self._number = 0
-        self._store = store
-        self._total = total
-        self._destination = destination
-        self._count_tokens = count_tokens
-        self._progress = progress
-        self._passed = 0
-        self._target: Target | None = None
-        self._targets: set[Target] = set()
-        self._spaces: Sequence[str] = ()
-        self._session: SessionImport | None = None
-        self._batch: list[NumberedLine] = []
-        self._done: list[Imported] = []
-
-    def add_lines(self, lines: Iterable[NumberedLine]) -> list[Imported]:
-        """Process all lines and return the results."""
-        for numbered in lines:
-            if isinstance(numbered.line, SessionLine):
-                self._end_session()
-                self._number = numbered.number
-                self._begin(numbered.line)
-            elif self._session is not None:
-                self._batch.append(numbered)
-                if len(self._batch) >= BATCH:
-                    self._add_batch(self._session)
-        self._end_session()
-        return self._done
-
-    def _begin(self, line: SessionLine) -> None:
-        target = self._target = self._destination(line)
-        if target is None:
-            return
-        if target in self._targets:
-            raise file_error(self._name, self._number, LineError(f"is a second session for {target.session_id!r}"))
-        self._targets.add(target)
-        key, note = self._store.create_session(*target), f"import {os.path.basename(self._name)}"
-        self._session = SessionImport(self._store, key, note, self._count_tokens)
-        self._spaces = line.spaces
-
-    def _add_batch(self, session: SessionImport) -> None:
-        batch, self._batch = self._batch, []
-        with self._located():
-            stored = session.look_up([one.line.id for one in batch if isinstance(one.line, MessageLine)])
-            for self._number, line in batch:
-                self._add(session, line, stored)
-        if self._progress is not None:
-            self._progress(min(self._passed, self._total), self._total)
-
-    def _add(self, session: SessionImport, line: Line, stored: Mapping[str, Record]) -> None:
-        match line:
-            case MessageLine():
-                if session.branches:
-                    raise LineError("comes after the branches; messages come first")
-                position = Position(*line.at)
-                record = Record(
-                    line.message(), position, 0, line.turn_no, picked_from=line.picked_from, alone=line.alone
-                )
-                if record.message.created_at is None:
-                    raise LineError("has no created_at")
-                vectors = {one.space: (position, one.hash, vector_of(one)) for one in line.vectors}
-                session.message(record, [Stretch(*one) for one in line.covers], vectors, stored.get(line.id))
-                self._passed += 1
-            case SegmentLine():
-                session.segment(
-                    Segment(
-                        line.segment, _position(line.parent), line.tip, _position(line.merged), line.base,
-                        line.turn_shift,
-                    )
-                )  # fmt: skip
-            case ForgottenLine():
-                session.forget(line.ids)
-            case BranchLine():
-                session.branch(line.name, Position(*line.at))
-            case RefLine():
-                at, base = _position(line.at), _position(line.base)
-                session.ref(Ref(0, line.kind, line.name, at, base, line.note, line.created_at))
-            case HeadLine():
-                session.set_head(line.branch, _position(line.at))
-            case _:
-                raise LineError("does not belong here")
-
-    def _end_session(self) -> None:
-        """Write the rest of a session and keep its result."""
-        session, target = self._session, self._target
-        if session is None or target is None:
-            return
-        self._add_batch(session)
-        with self._located():
-            session.finish(self._spaces)
-        self._done.append(imported(session, target, FORMAT))
-        self._session = None
-
-    @contextmanager
-    def _located(self) -> Iterator[None]:
-        """Add the file and the line to an error. A name that is taken is an error of the file, too."""
-        try:
-            yield
-        except (ValueError, UnknownReferenceError, RecursionError) as error:
-            raise file_error(self._name, self._number, error) from None
-        except StoreError as error:
-            kept = StoreUnavailableError if isinstance(error, StoreUnavailableError) else StoreError
-            raise kept(f"{self._name!r}, line {self._number}: {error}") from error
 
 
 def imported(session: SessionImport, target: Target, format: str) -> Imported:

@@ -14,6 +14,7 @@ from shared_core.records import (
     ROOT,
     Branch,
     Create,
+    Draft,
     Move,
     Position,
     Record,
@@ -29,9 +30,6 @@ from shared_core.session.paths import EARLIER, Head, walk
 from shared_core.sharing.format import MAX_NUMBER, LineError
 from shared_core.sharing.transfer import Page, forgotten_of, parents_first, read_tree, write_page
 from shared_core.store import Store
-
-CountTokens = Callable[[Message], tuple[str, int] | None]
-"""Returns the name of a token counter and its count of a message. None: not counted."""
 
 MAX_EMPTY = 2**24
 """The number of positions without a message that a session of a file may have; one short line can ask for them."""
@@ -54,7 +52,7 @@ class SessionImport:
         store: the store to import into.
         session: the key of the session to import into.
         note: the note in the reflog for each branch that is moved.
-        count_tokens: counts the tokens of a message that is stored.
+        draft: returns a message ready to be stored, with or without a token count.
 
     Attributes:
         empty: whether the session never held anything.
@@ -66,11 +64,11 @@ class SessionImport:
         forgotten: how many messages were left out because they had been forgotten here.
     """
 
-    def __init__(self, store: Store, session: int, note: str, count_tokens: CountTokens) -> None:
+    def __init__(self, store: Store, session: int, note: str, draft: Callable[[Message], Draft]) -> None:
         self._store = store
         self._session = session
         self._note = storable(note)
-        self._count_tokens = count_tokens
+        self._draft = draft
         there = read_tree(store, session)
         state, branches = there.state, there.branches
         self._segments = dict(there.segments)
@@ -223,15 +221,14 @@ class SessionImport:
         self, record: Record, id_: str, before: Position, covers: Sequence[Stretch], vectors: Mapping[str, VectorRow]
     ) -> None:
         message = record.message
-        counted = self._count_tokens(message)
-        counter, tokens = counted if counted is not None else (None, None)
+        draft = self._draft(message)
         turn_id, picked = message.turn_id or id_, record.picked_from
         at = record.position if self.empty else self._after(self._here(before))
         self._seq += 1
         self._records.append(
             replace(
                 record, message=message.replace(id=id_, turn_id=self.renamed.get(turn_id, turn_id)), position=at,
-                seq=self._seq, counter=counter, tokens=tokens,
+                seq=self._seq, counter=draft.counter, tokens=draft.tokens,
                 picked_from=None if picked is None else self.renamed.get(picked, picked),
             )
         )  # fmt: skip

@@ -98,10 +98,10 @@ def pages_of(store: Store, session: int, spaces: Sequence[str], after: int, upto
         yield Page(records, covers, [VectorRows(one.space, [row for row in one.rows if row[2]]) for one in rows])
 
 
-def pages(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Yield items in lists of at most `PAGE`."""
+def pages(items: Iterable[Item], size: int = PAGE) -> Iterator[list[Item]]:
+    """Yield items in lists of at most `size`."""
     rest = iter(items)
-    while page := list(islice(rest, PAGE)):
+    while page := list(islice(rest, size)):
         yield page
 
 

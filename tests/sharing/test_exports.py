@@ -17,9 +17,9 @@ from shared_core.errors import AmbiguousReferenceError, InfiniteMemoryError, Inp
 from shared_core.messages import ToolCall
 from shared_core.queries import After
 from shared_core.records import Draft
-from shared_core.sharing import foreign
-from shared_core.sharing.foreign import Job
-from shared_core.sharing.importer import ImportResult, Target
+from shared_core.sharing.foreign import import_conversations
+from shared_core.sharing.importer import ImportResult, Job, Target
+from shared_core.sharing.readers import Entry, Foreign
 from shared_core.sharing.readers.chatgpt import read_chatgpt
 from shared_core.sharing.readers.conversation import Conversation
 from shared_core.sharing.readers.gemini import text_of_html
@@ -299,12 +299,14 @@ def test_a_second_import_changes_nothing(nodes: list[tuple[int, str, str]], curr
     for again in (False, True):
         with closing(SQLiteStore(":memory:")) as store:
             session = store.create_session(None, "c")
-            with store.transaction():
-                job = Job(store, "x", "chatgpt", Draft)
-                result, _ = foreign.import_conversation(job, conversation, Target(None, "c"))
-                if again:
-                    known = foreign.import_conversation(job, conversation, Target(None, "c"))
-                    assert (known.result.new, known.result.branches) == (0, result.branches)
+            job, source = (
+                Job(store, lambda id_, user: Target(user, id_), Draft),
+                Foreign("x", "chatgpt", [Entry("c", "", lambda: conversation)]),
+            )
+            ((result, _),) = import_conversations(job, source, source.entries)
+            if again:
+                (known,) = import_conversations(job, source, source.entries)
+                assert (known.result.new, known.result.branches) == (0, result.branches)
             count = store.stats(session)["segments"]
             tree = [store.segment(session, number) for number in range(count)]
             held.append([result, tree, store.find(session, After(0, 99)), store.branches(session)])

@@ -41,6 +41,11 @@ class Foreign:
     format: str
     entries: Sequence[Entry]
 
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the conversations."""
+        return [entry.id for entry in self.entries]
+
 
 class _Format(NamedTuple):
     what: str
