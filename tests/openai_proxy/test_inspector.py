@@ -95,8 +95,7 @@ def test_the_page_comes_without_a_token_and_its_data_does_not(pages: Callable[..
         for name in ("me", "sessions", "session?session=s", "search?query=x", "requests", "request?number=1"):
             refused = other.client.get(f"{API}/{name}")
             assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
-        for name in ("fork", "forget"):
-            assert other.client.post(f"{API}/{name}", json={}).status_code == 401
+        assert other.client.post(f"{API}/forget", json={}).status_code == 401
 
 
 def test_a_user_sees_nothing_of_another_one(pages: Callable[..., Page]) -> None:
@@ -110,7 +109,6 @@ def test_a_user_sees_nothing_of_another_one(pages: Callable[..., Page]) -> None:
     assert ben.get("search", query="code")["found"] == []
     id = ann.get("session", session="s")["nodes"][0]["id"]
     others: list[tuple[str, dict[str, Any]]] = [
-        ("fork", {"name": "b", "at": id}),
         ("forget", {"ids": [id]}),
         ("forget", {"whole": True}),
     ]
@@ -146,7 +144,7 @@ FOREIGN: tuple[dict[str, str], ...] = (
 
 def test_a_page_of_another_origin_cannot_ask(mine: Page, store: Store) -> None:
     mine.say("My code is 4471", session="s")
-    bodies = {"fork": {"session": "s", "name": "b", "at": "x"}, "forget": {"session": "s", "whole": True}}
+    bodies = {"forget": {"session": "s", "whole": True}}
     for headers in FOREIGN:
         for name in ("me", "sessions", "requests"):
             assert mine.client.get(f"{API}/{name}", headers=headers).status_code == 403
@@ -233,24 +231,6 @@ def test_search_finds_messages_of_all_sessions_of_the_user(pages: Callable[..., 
     ann.get("search", 400, query="")
 
 
-def test_a_branch_begins_where_it_was_asked_for(mine: Page) -> None:
-    for number in range(2):
-        mine.say(f"Tell me about the number {number}", session="s")
-    id = mine.get("session", session="s")["nodes"][1]["id"]
-    assert mine.post("fork", session="s", name="aside", at=id) == {"branch": "aside", "at": id}
-    branches = {branch["name"]: branch["row"] for branch in mine.get("session", session="s")["branches"]}
-    assert branches == {"main": 3, "aside": 1}
-    mine.say("And so on", session="s")
-    data = mine.get("session", session="s")
-    assert {branch["name"]: branch["row"] for branch in data["branches"]} == {"main": 5, "aside": 1}
-    assert data["nodes"][4]["parents"] == [3], "the conversation goes on where it was"
-    assert mine.post("fork", 409, session="s", name="aside", at=id)["error"]["code"] == "taken"
-    for at in ("main", id[:6], "nothing"):
-        mine.post("fork", 404, session="s", name="other", at=at)
-    for name in ("a\nb", "", " ", "main@{1}"):
-        mine.post("fork", 400, session="s", name=name, at=id)
-
-
 def test_nothing_is_erased_that_was_not_shown_before(mine: Page) -> None:
     for number in range(2):
         mine.say(f"Tell me about the number {number}", session="s")
@@ -258,6 +238,7 @@ def test_nothing_is_erased_that_was_not_shown_before(mine: Page) -> None:
     first, last = nodes[0]["id"], nodes[2]["id"]
     dry = mine.post("forget", session="s", ids=[first])
     assert (dry["messages"], dry["shown"]) == (1, [{"id": first, "role": "user", "text": "Tell me about the number 0"}])
+    assert [one["text"] for one in dry["stay"]] == ["Noted."], "the reply may repeat it"
     for other in ({"ids": [last]}, {"ids": [first, last]}, {"whole": True}):
         stale = mine.post("forget", 409, session="s", **other, confirmation=dry["confirmation"])
         assert stale["error"]["code"] == "stale_confirmation"

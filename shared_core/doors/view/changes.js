@@ -1,4 +1,4 @@
-// What the page changes: it creates branches, and it erases what was shown before and confirmed.
+// What the page changes: it erases what was shown before and confirmed.
 
 const dialog = document.getElementById("dialog");
 
@@ -11,29 +11,6 @@ function openDialog(title, ...children) {
 }
 
 const closing = (text = "Cancel") => button("open", text, () => dialog.close());
-
-/** Ask for the name of a branch that begins after a message, and create it. */
-function askFork(session, node, done) {
-  const name = el("input", "wide");
-  Object.assign(name, { id: "branch-name", required: true, maxLength: 256, autocomplete: "off", spellcheck: false });
-  const label = el("label", "", "Its name");
-  label.htmlFor = name.id;
-  const problem = el("p", "warn");
-  problem.setAttribute("role", "alert");
-  const form = el("form", "stack", label, name, problem, el("p", "buttons", el("button", "primary", "Create the branch"), closing()));
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    try {
-      await change("fork", { session, name: name.value.trim(), at: node.id });
-      dialog.close();
-      done(node.id);
-    } catch (error) {
-      problem.textContent = error.message;
-    }
-  });
-  openDialog("A branch from here", el("p", "quiet", "What is said on it later is not seen from the other branches."), form);
-  name.focus();
-}
 
 /** Show what would be erased, and erase it when that is confirmed. `ids`: the messages; null: the whole session. */
 async function askForget(session, ids, done, problem = null) {

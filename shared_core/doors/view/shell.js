@@ -83,8 +83,7 @@ async function showSession(mine, session, at, build) {
     if (reason) note(`Erased, but not yet from the files: ${reason}`);
   };
   const actions = (node) =>
-    el("p", "actions", button("open", "Branch from here", () => askFork(session, node, again)),
-      button("open erasing", "Erase this message", () => askForget(session, [node.id], (reason) => { again(); gone(reason); })));
+    el("p", "actions", button("open erasing", "Erase this message", () => askForget(session, [node.id], (reason) => { again(); gone(reason); })));
   const head = () => button("open erasing", "Erase this session", () =>
     askForget(session, null, (reason) => { location.hash = address("sessions"); gone(reason); }));
   draw(data, { at: at ?? null, actions, head, build: (id) => again(id, id), signal: mine.end.signal });

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from shared_core.doors.openai_proxy.chat_request import read_body
 from shared_core.doors.openai_proxy.endpoint import Keeper
 from shared_core.doors.openai_proxy.identity import LONGEST_NAME, USER_HEADERS, header, user_of
-from shared_core.doors.openai_proxy.inspector.live_sessions import MOST_QUESTIONS, LiveSessions
+from shared_core.doors.openai_proxy.inspector.live_sessions import LiveSessions
 from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.openai_proxy.request_body import received
@@ -51,9 +51,6 @@ LONGEST_QUERY = 2_000
 MOST_IDS = 200
 """The most messages that one request names."""
 
-QUESTIONS = 5
-"""How many of the newest questions of each branch get their prompt built, if a request does not say."""
-
 BODY_SECONDS = 10.0
 """How long a page may take to send what it asks for."""
 
@@ -74,12 +71,11 @@ def inspector_routes(keeper: Keeper, ring: RequestRing, *, user: str | None) -> 
         "sessions": inspector.sessions, "session": inspector.session, "search": inspector.search,
         "requests": inspector.requests, "request": inspector.request,
     }  # fmt: skip
-    changes = {"fork": inspector.fork, "forget": inspector.forget}
     return [
         Route(PAGE, _page, methods=["GET"]),
         Route(f"{API}/me", inspector.me, methods=["GET"]),
         *(Route(f"{API}/{name}", inspector.reading(work), methods=["GET"]) for name, work in reads.items()),
-        *(Route(f"{API}/{name}", inspector.changing(work), methods=["POST"]) for name, work in changes.items()),
+        Route(f"{API}/forget", inspector.forget, methods=["POST"]),
     ]
 
 
@@ -121,29 +117,31 @@ class _Inspector:
 
         return answer
 
-    def changing(self, work: Callable[[str | None, Fields], Any]) -> Callable[[Request], Any]:
-        """Return an endpoint that changes something, with its arguments in the body."""
-
-        async def answer(request: Request) -> Response:
-            check_origin(request)
-            user = self._user_of(request)
-            fields = read_body(await received(request, most_bytes=MOST_BYTES, seconds=BODY_SECONDS))
-            return _json(await self._keeper.call(work, user, fields))
-
-        return answer
+    async def forget(self, request: Request) -> Response:
+        """Erase messages, or show what would be erased, with the arguments in the body."""
+        check_origin(request)
+        user = self._user_of(request)
+        fields = read_body(await received(request, most_bytes=MOST_BYTES, seconds=BODY_SECONDS))
+        ids, whole = fields.get("ids"), fields.get("whole", False)
+        if (ids is None) is not (whole is True):
+            raise Refused(400, "pass ids, a list, or whole, which is true")
+        if ids is not None and not (isinstance(ids, list) and 0 < len(ids) <= MOST_IDS and _are_texts(ids)):
+            raise Refused(400, f"ids: expected a list of 1 to {MOST_IDS} strings")
+        given = _text(fields, "confirmation", LONGEST_NAME) if fields.get("confirmation") is not None else None
+        session = _text(fields, "session", LONGEST_NAME)
+        return _json(await self._keeper.call(self._live.forget, user, session, ids, given))
 
     def _user_of(self, request: Request) -> str | None:
         return user_of(request.scope["state"].get("bearer"), _headers(request), {}, self._user)
 
-    # What can be asked for
+    # What can be read
 
     def sessions(self, user: str | None, _: Fields) -> Any:
         return self._live.sessions(user)
 
     def session(self, user: str | None, fields: Fields) -> Any:
-        questions = _number(fields, "questions", QUESTIONS, MOST_QUESTIONS)
         also = [_text(fields, "ask", LONGEST_NAME)] if "ask" in fields else []
-        return self._live.session(user, _text(fields, "session", LONGEST_NAME), questions=questions, also=also)
+        return self._live.session(user, _text(fields, "session", LONGEST_NAME), also=also)
 
     def search(self, user: str | None, fields: Fields) -> Any:
         return self._live.search(user, _text(fields, "query", LONGEST_QUERY))
@@ -153,21 +151,6 @@ class _Inspector:
 
     def request(self, user: str | None, fields: Fields) -> Any:
         return self._live.request(user, _number(fields, "number", 0, 2**53))
-
-    def fork(self, user: str | None, fields: Fields) -> Any:
-        session, name, at = (_text(fields, key, LONGEST_NAME) for key in ("session", "name", "at"))
-        if not name.isprintable():
-            raise Refused(400, "name: expected characters that can be printed")
-        return self._live.fork(user, session, name, at)
-
-    def forget(self, user: str | None, fields: Fields) -> Any:
-        ids, whole = fields.get("ids"), fields.get("whole", False)
-        if (ids is None) is not (whole is True):
-            raise Refused(400, "pass ids, a list, or whole, which is true")
-        if ids is not None and not (isinstance(ids, list) and 0 < len(ids) <= MOST_IDS and _are_texts(ids)):
-            raise Refused(400, f"ids: expected a list of 1 to {MOST_IDS} strings")
-        given = _text(fields, "confirmation", LONGEST_NAME) if fields.get("confirmation") is not None else None
-        return self._live.forget(user, _text(fields, "session", LONGEST_NAME), ids, given)
 
 
 def _json(data: Any) -> Response:

@@ -7,10 +7,10 @@ from typing import Any, Literal
 from shared_core.display import on_one_line
 from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing, SeenRequest
 from shared_core.doors.openai_proxy.refusal import Refused
-from shared_core.doors.serving.erasing import DAMAGED, Erasing, StaleConfirmationError, newest_at, readable
+from shared_core.doors.serving.erasing import DAMAGED, Erasing, StaleConfirmationError, readable
 from shared_core.doors.view import gather
 from shared_core.doors.view.page_data import WORDS, SentPrompt, sent_prompt
-from shared_core.errors import DuplicateError, UnknownReferenceError
+from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import ReportLine
@@ -18,7 +18,7 @@ from shared_core.prompt.hits import Hit, Reason, without_weak
 from shared_core.records import MAIN
 from shared_core.store import Store
 
-__all__ = ["MOST_QUESTIONS", "LiveSessions"]
+__all__ = ["LiveSessions"]
 
 LISTED = 500
 """The most conversations that are listed, those added to last."""
@@ -26,8 +26,8 @@ LISTED = 500
 MOST_MESSAGES = 20_000
 """The messages of the longest conversation that is shown. Of a longer one, `infinite-memory view` writes a page."""
 
-MOST_QUESTIONS = 50
-"""The most questions of a branch whose prompts are built at once."""
+QUESTIONS = 5
+"""How many of the newest questions of each branch get their prompt built."""
 
 FOUND = 20
 """The most messages that a search finds, in each session and altogether."""
@@ -64,7 +64,7 @@ class LiveSessions:
         found = self._pool.sessions(user, LISTED + 1)
         return {"sessions": [one.to_dict() for one in found[:LISTED]], "more": len(found) > LISTED}
 
-    def session(self, user: str | None, name: str, *, questions: int, also: Sequence[str]) -> dict[str, Any]:
+    def session(self, user: str | None, name: str, *, also: Sequence[str]) -> dict[str, Any]:
         """Return the data of a page that shows a conversation, with the prompts that were sent."""
         key = self._key(user, name)
         messages = self._store(user).stats(key)["messages"]
@@ -77,7 +77,7 @@ class LiveSessions:
             if one.session == name and question is not None and question.id is not None:
                 sent.setdefault(question.id, one.prompt)
         return gather(
-            self._store(user), session_id=name, user_id=user, questions=questions, also=also, sent=sent,
+            self._store(user), session_id=name, user_id=user, questions=QUESTIONS, also=also, sent=sent,
             **{**self._pool.settings, "on_event": None},  # nobody sends these prompts
         )  # fmt: skip
 
@@ -136,22 +136,6 @@ class LiveSessions:
         return {number for number, shown in ids.items() if shown & forgotten}
 
     # Changing
-
-    def fork(self, user: str | None, session: str, name: str, at: str) -> dict[str, Any]:
-        """Create a branch that begins after a message."""
-        with self._reading(user, session) as memory:
-            try:
-                newest = newest_at(memory, at)
-                if newest is None or newest.id != at:
-                    raise UnknownReferenceError(at)
-                memory.fork(name, at)
-            except UnknownReferenceError:
-                raise Refused(404, "there is no such message") from None
-            except DuplicateError:
-                raise Refused(409, "a branch or a tag has this name; choose another one", code="taken") from None
-            except ValueError as error:
-                raise Refused(400, str(error)) from None
-        return {"branch": name, "at": at}
 
     def forget(
         self, user: str | None, session: str, ids: Sequence[str] | None, confirmation: str | None
