@@ -62,7 +62,7 @@ def main() -> None:
     print("--- what is stored: the question as typed, the passages apart")
     asked = remembering.history("customer").messages[0]
     print(asked.text)
-    print([passage.page_content for passage in asked.additional_kwargs["grounding"]])
+    print(asked.additional_kwargs["grounding"])
     remembering.close()
 
 

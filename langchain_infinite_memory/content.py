@@ -84,7 +84,7 @@ def _text_of(block: Any) -> str | None:
     if isinstance(block, str):
         return block
     if isinstance(block, Mapping) and block.get("type") in _TEXT_TYPES and isinstance(block.get("text"), str):
-        return str(block["text"])
+        return str(block["text"]) if all(isinstance(key, str) for key in block) else None
     return None
 
 
@@ -98,10 +98,7 @@ def _packed(block: Any, reference: Any) -> Any:
         return CODEC.encode(block)
     if isinstance(block, str):
         return reference
-    packed = CODEC.encode({**block, "text": ""})
-    if "text" not in packed:  # a key is no str, so the block became a list of pairs
-        return {"$map": [[key, reference if key == "text" else value] for key, value in packed["$map"]]}
-    return {**packed, "text": reference}
+    return {**CODEC.encode({**block, "text": ""}), "text": reference}
 
 
 # What a block costs

@@ -55,17 +55,19 @@ def infinite_memory_node(
         raise TypeError("recall_tool: a node brings no tool; recall_tool(store) makes one for your model")
     check_report(on_report)
     limit = settings.pop("max_tokens", None) if isinstance(store, SessionPool) else None
-    memories = ThreadMemory(open_pool(store, **settings))
+    # A question that does not fit must not be left out, nor what a tool has just returned.
+    given = settings if isinstance(store, SessionPool) else {"on_overflow": "raise", **settings}
+    memories = ThreadMemory(open_pool(store, **given))
     threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
 
     def prompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
         messages = state[messages_key]
-        thread = memories.owned(threads.resolve(listed=read_list(messages), alone=True), messages)
+        thread = memories.owned(threads.resolve(listed=read_list(messages)), messages)
         return update(thread, memories.prompt(thread, messages, ModelInput(messages, max_tokens=limit)))
 
     async def aprompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
         messages = state[messages_key]
-        named = threads.resolve(listed=read_list(messages), alone=True)
+        named = threads.resolve(listed=read_list(messages))
         thread = await memories.call(memories.owned, named, messages)
         return update(thread, await memories.aprompt(thread, messages, ModelInput(messages, max_tokens=limit)))
 

@@ -4,8 +4,8 @@ import inspect
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar, get_args
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 from uuid import UUID
 from weakref import ref
 
@@ -14,7 +14,6 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 from shared_core.arguments import function, name_value, one_of
 from shared_core.display import shown
 from shared_core.prompt.context import ContextReport
-from shared_core.runtime.forks import Depth, fork_safe_lock
 
 if TYPE_CHECKING:
     from langgraph.runtime import Runtime
@@ -42,14 +41,8 @@ CHECKPOINTER = "__pregel_checkpointer"
 
 NAMESPACE, LEVEL, TASK = "checkpoint_ns", "|", ":"
 """The entry that names the graphs which a task is in, what separates them, and what separates the name of a node from
-the id of its task. Nothing else tells a nested graph from the one above it, as both have the `thread_id`."""
-
-PATH, FAN_OUT = "langgraph_path", "__pregel_push"
-"""The entry of the metadata with the path of a task, and how that begins if `Send` started it. Nothing else tells
-workers that share a namespace from each other."""
-
-TASKS = 4096
-"""How many tasks of nested graphs are remembered, and how many threads with their users."""
+the id of its task. Nothing else tells a nested graph from the one above it, as both have the `thread_id`. Tasks of a
+subgraph with a checkpointer of its own have names without ids, and the same namespace in every run."""
 
 NOBODY = ""
 """The owner of a thread that was begun without a user; the id of a user is never empty."""
@@ -71,12 +64,14 @@ class ThreadRecord:
 
     Attributes:
         owner: the user whose thread it is, or NOBODY.
+        session_id: the session in which it is stored.
         newest: the id of the newest message that is stored for its list.
         before: the ids of the stored messages before its list, the nearest last. None: it was not followed yet.
         summary: the id of the summary that stands for those.
     """
 
     owner: str = NOBODY
+    session_id: str | None = None
     newest: str | None = None
     before: tuple[str, ...] | None = None
     summary: str | None = None
@@ -105,8 +100,7 @@ class Thread:
         thread_id: the run's thread; several may share a session.
         stable_ids: whether a message keeps its id from one run to the next, as a checkpointer ensures.
         removed: what it means that a list lacks messages of the session, as in `InfiniteMemory.follow`.
-        task: the name of the task, if the list's graph is nested and lasts for one task. None: it does not.
-        newest: the id of the newest message that was stored for it.
+        nested: whether the list's graph is nested in another, and has a session under that one's.
         named: whether the session was named for the run, so that a list continues it even if it holds none of it.
         saver: the checkpointer that keeps the state of the run, by the name of its thread and for any user.
         in_memory: whether that keeps its state in memory only, and may have lost it with an earlier process.
@@ -118,8 +112,7 @@ class Thread:
     thread_id: str | None = None
     stable_ids: bool = True
     removed: Removed = "keep"
-    task: str | None = field(default=None, compare=False)
-    newest: str | None = field(default=None, compare=False)
+    nested: bool = field(default=False, compare=False)
     named: bool = field(default=False, compare=False)
     saver: "ref[Any] | None" = field(default=None, compare=False)
     in_memory: bool = field(default=False, compare=False)
@@ -179,40 +172,42 @@ class ThreadResolver:
 
     def resolve(
         self, runtime: "Runtime[Any] | None" = None, *, listed: "StateList | None" = None,
-        config: RunnableConfig | None = None, alone: bool = False, owner: str | None = None,
+        config: RunnableConfig | None = None, record: ThreadRecord | None = None,
     ) -> Thread:  # fmt: skip
         """Return the conversation of the current run.
 
         Args:
             runtime: the runtime of the run. None: it is looked up.
-            listed: the list whose conversation it is. None: the one that the graph of the current task has.
+            listed: the list whose conversation it is.
             config: the configuration of the run. None: that of the context.
-            alone: whether a task that `Send` started is a session of its own, because its list is.
-            owner: whose thread it is, as far as the state says: the user of a run that names none.
+            record: what the graph's state records of the thread.
 
         Raises:
             ValueError: an id is empty.
         """
-        config = ensure_config(config)
-        runtime = runtime or _runtime()
+        config, runtime = ensure_config(config), runtime or _runtime()
         configurable: Mapping[str, Any] = {"thread_id": _thread_id(runtime)} | (config.get("configurable") or {})
-        thread = named_session("thread_id", configurable["thread_id"])
-        own = self._own_name(runtime)
+        own, saver = self._own_name(runtime), configurable.get(CHECKPOINTER)
         session = _first(own, *(named_session(key, configurable.get(key)) for key in self.session_keys))
         user = self._user(runtime, configurable)
-        nested = "" if self.share_with_subgraphs else _nested_in(config, alone=alone)
-        saver = configurable.get(CHECKPOINTER)
         if session is None:
             return Thread(None, user)
-        kept = ref(saver) if saver is not None else None
-        if owner is None and nested:
-            owner = tasks.owner(kept, session)
-        user = user or owner or None
+        nested = "" if self.share_with_subgraphs else _nested_in(configurable)
         if nested:
-            return tasks.nested(Thread(session, user, thread, removed="leave_out", saver=kept), nested, listed)
+            session = _nested_session(session, nested, listed, record)
         removed = self.removed or ("keep" if saver is None else "leave_out")
-        found = Thread(session, user, thread, saver is not None, removed, named=own is not None)
-        return replace(found, saver=kept, in_memory=_keeps_nothing(saver))
+        return Thread(
+            session,
+            user,
+            named_session("thread_id", configurable["thread_id"]),
+            stable_ids=saver is not None or bool(nested),
+            removed="leave_out" if nested else removed,
+            nested=bool(nested),
+            named=own is not None and not nested,
+            saver=None if saver is None else ref(saver),
+            in_memory=not nested and _keeps_nothing(saver),
+            record=record,
+        )
 
     def _user(self, runtime: "Runtime[Any] | None", configurable: Mapping[str, Any]) -> str | None:
         named = entry_of(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key)
@@ -321,75 +316,23 @@ class Newest(OrderedDict[Key, Value]):
         super().__delitem__(key)
 
 
-class _Task(NamedTuple):
-    """What a task of a nested graph works on: a session, and the newest message that was stored there for it."""
-
-    session_id: str
-    newest: str | None = None
+def _nested_in(configurable: Mapping[str, Any]) -> str:
+    """Return the namespace of the graph that the current task belongs to; empty: it is not nested."""
+    return str(configurable.get(NAMESPACE) or "").rpartition(LEVEL)[0]
 
 
-class Tasks:
-    """The tasks of nested graphs that this process has run, by user and name, and the users of threads; the newest."""
+def _nested_session(above: str, nested: str, listed: "StateList | None", record: ThreadRecord | None) -> str:
+    """Return the session of a nested graph.
 
-    def __init__(self) -> None:
-        self._tasks: Newest[tuple[str | None, str], _Task] = Newest(TASKS)
-        self._owners: Newest[tuple[Any, str | None], str | None] = Newest(TASKS)
-        self._lock = fork_safe_lock(Depth.MOMENT)
-
-    def nested(self, above: Thread, nested: str, listed: "StateList | None") -> Thread:
-        """Return the conversation of a nested graph.
-
-        The graph of a task has no name that lasts, but a list that goes on from run to run begins with the same
-        message, which names the session. Once a summary has replaced that message, the list keeps the session of its
-        task.
-        """
-        under, user = f"{above.session_id}{UNDER}", above.user_id
-        task = f"{under}{nested}"
-        if TASK not in nested:
-            return replace(above, session_id=task)
-        with self._lock:
-            known = self._tasks.get((user, task))
-            if listed is not None and listed.first is not None:
-                nodes = [level.partition(TASK)[0] for level in nested.split(LEVEL) if not level.isdigit()]
-                session = f"{under}{LEVEL.join(nodes)}{TASK}{listed.first}"
-                if listed.summary is not None:
-                    before = known or self._tasks.get((user, session)) or _Task(session)
-                    self._tasks[user, session] = before
-                    session = before.session_id
-                known = _Task(session, known.newest if known is not None and known.session_id == session else None)
-                self._tasks[user, task] = known
-        known = known or _Task(task)
-        return replace(above, session_id=known.session_id, task=task, newest=known.newest)
-
-    def note_newest(self, thread: Thread, newest: str | None) -> None:
-        """Note the newest message that was stored for a task, where others who search in it begin."""
-        if thread.task is not None and thread.session_id is not None:
-            with self._lock:
-                self._tasks[thread.user_id, thread.task] = _Task(thread.session_id, newest)
-
-    def owner(self, saver: Any, session_id: str) -> str | None:
-        """Return the user whose session a checkpointer keeps; None: none is known, or there is no checkpointer."""
-        with self._lock:
-            return self._owners.get((saver, session_id)) if saver is not None else None
-
-    def note_owner(self, thread: Thread) -> None:
-        """Note whose session it is, for the graphs under it, whose runs may name no user either."""
-        with self._lock:
-            self._owners[thread.saver, thread.session_id] = thread.user_id
-
-
-tasks = Tasks()
-
-
-def _nested_in(config: RunnableConfig, *, alone: bool) -> str:
-    """Return the namespace of the graph that the current task belongs to; empty: it is not nested.
-
-    Tasks of a subgraph with a checkpointer of its own have names without ids, and the same namespace in every run.
+    The graph of a task has no name that lasts, but a list that goes on from run to run begins with the same message,
+    which names the session. Once a summary has replaced that message, the record tells.
     """
-    levels = str((config.get("configurable") or {}).get(NAMESPACE) or "").split(LEVEL)
-    path = (config.get("metadata") or {}).get(PATH) or ("",)
-    fanned_out = alone and isinstance(path, list | tuple) and path[0] == FAN_OUT
-    return LEVEL.join(levels if fanned_out else levels[:-1])
+    if record is not None and record.session_id is not None:
+        return record.session_id
+    if TASK not in nested or listed is None or listed.first is None:
+        return f"{above}{UNDER}{nested}"
+    nodes = [level.partition(TASK)[0] for level in nested.split(LEVEL) if not level.isdigit()]
+    return f"{above}{UNDER}{LEVEL.join(nodes)}{TASK}{listed.first}"
 
 
 def _first(*names: Any) -> str | None:

@@ -1,39 +1,30 @@
 """LangChain's messages as the engine's, and back without loss."""
 
-import copy
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+import math
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from numbers import Real
 from typing import Any
 
+from langchain_core.documents import Document
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     BaseMessageChunk,
     ChatMessage,
-    FunctionMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
     message_chunk_to_message,
 )
+from pydantic import ValidationError
 
-from langchain_infinite_memory.additional_kwargs import (
-    ENGINE_FIELDS,
-    GROUNDING,
-    EngineFields,
-    decode_grounding,
-    encode_grounding,
-    grounding_of,
-    read_fields,
-    written_fields,
-)
-from langchain_infinite_memory.content import CODEC, Content, blocks_tokens, pack, unpack
-from langchain_infinite_memory.tool_calls import answered_call, engine_calls, langchain_calls
+from langchain_infinite_memory.content import CODEC, blocks_tokens, pack, unpack
+from langchain_infinite_memory.tool_calls import engine_calls, langchain_calls
 from shared_core.doors.interop.values import UnstorableError, UnstorableWarning
 from shared_core.errors import warn
 from shared_core.formats.fields import ROLE_NAMES, Role
-from shared_core.messages import Grounding, Message, Payload, ToolCall
+from shared_core.messages import Grounding, GroundingItem, Message, Payload
 
 __all__ = ["UnstorableWarning", "from_message", "to_message"]
 
@@ -41,22 +32,29 @@ FORMAT = "langchain/1"
 """The format of the payload: those fields of the message, by name, that the engine's message does not hold.
 
 Keys that begin with "$" are not fields: "$type" is the message's type where the role does not imply it, "$text" the
-`text_mark` of the text that the blocks of "content" refer to, "$grounding" the form in which grounding was given.
+`text_mark` of the text that the blocks of "content" refer to.
 """
+
+GROUNDING = "grounding"
+"""The key of `additional_kwargs` under which retrieved passages stand."""
+
+ENGINE_FIELDS = "infinite_memory"
+"""The key of `additional_kwargs` under which `pinned` and `media_tokens` stand."""
+
+SCORE = "relevance_score"
+"""The key of a document's metadata that is read as its score: LangChain's rerankers write it, higher is better."""
 
 _TYPES: dict[str, type[BaseMessage]] = {
     "human": HumanMessage,
     "ai": AIMessage,
     "system": SystemMessage,
     "tool": ToolMessage,
-    "function": FunctionMessage,
     "chat": ChatMessage,
 }
 _TYPE_OF: dict[Role, str] = {"user": "human", "assistant": "ai", "system": "system", "tool": "tool"}
-_ROLE_OF: dict[str, Role] = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "tool"}
-_NEUTRAL = {"content", "type", "id", "name", "additional_kwargs"}
-_NEUTRAL_TOO = {"ai": {"tool_calls", "invalid_tool_calls"}, "tool": {"tool_call_id"}}
-"""Fields that are not copied into the payload."""
+_ROLE_OF: dict[str, Role] = {kind: role for role, kind in _TYPE_OF.items()}
+_NEUTRAL = frozenset(("content", "type", "id", "name", "tool_call_id"))
+"""Fields that the engine's message holds."""
 
 
 def to_message(message: BaseMessage) -> Message:
@@ -68,8 +66,9 @@ def to_message(message: BaseMessage) -> Message:
     calls count as tool calls, because each must be answered, too.
 
     `additional_kwargs["grounding"]` becomes `grounding`: a text, a list of texts or `Document`s, or a mapping with the
-    arguments of `Grounding`. `additional_kwargs["infinite_memory"]` may hold `{"pinned": True}`, and
-    `{"media_tokens": n}` where the cost of media is known.
+    arguments of `Grounding`. It is restored as a list of texts, or as a mapping where passages have scores.
+    `additional_kwargs["infinite_memory"]` may hold `{"pinned": True}`, and `{"media_tokens": n}` where the cost of
+    media is known.
 
     What JSON cannot express is left out with an `UnstorableWarning`: an artifact, a content block, the arguments of a
     tool call, or one entry of `additional_kwargs` or `response_metadata`.
@@ -84,17 +83,42 @@ def to_message(message: BaseMessage) -> Message:
     return read
 
 
-def read_message(message: BaseMessage) -> tuple[Message, tuple[str, ...]]:
+def read_message(message: BaseMessage) -> tuple[Message, list[str]]:
     """Return what `to_message` returns, and descriptions of what is left out, without a warning."""
-    whole = _whole(message)
-    kind = next((name for name, cls in _TYPES.items() if isinstance(whole, cls)), None)
-    if kind is None:
-        raise TypeError(
-            f"a {type(message).__name__} cannot be stored; these can: "
-            f"{', '.join(cls.__name__ for cls in _TYPES.values())}"
-        )
-    reader = _MessageReader(whole, kind)
-    return reader.message(), tuple(reader.lost)
+    message = _whole(message)
+    kind = _kind(message)
+    role = _named_role(message.role) if isinstance(message, ChatMessage) else _ROLE_OF[kind]
+    # The blocks of an answer are pieces of one text; those of a question may be separate texts.
+    content = pack(message.content, "" if kind == "ai" else "\n")
+    calls, lost = engine_calls(message), list(content.lost)
+    data: dict[str, Any] = {} if _TYPE_OF[role] == kind else {"$type": kind}
+    if not message.id:
+        data["id"] = message.id
+    if content.blocks is not None:
+        data |= {"content": content.blocks, "$text": list(content.mark)}
+    fields, own = dict(message), message.additional_kwargs.get(ENGINE_FIELDS)
+    if (grounding := grounding_of(message.additional_kwargs.get(GROUNDING))) is not None:
+        fields["additional_kwargs"] = {k: v for k, v in message.additional_kwargs.items() if k != GROUNDING}
+    restored = {**_defaults(type(message)), **_call_fields(message, calls)}
+    for name, value in fields.items():
+        default = restored.get(name, ...)
+        if name not in _NEUTRAL and not (type(value) is type(default) and bool(value == default)):
+            _keep(data, name, value, lost)
+    if restored.get("tool_calls") != fields.get("tool_calls") and "tool_calls" not in data:
+        data.pop("invalid_tool_calls", None)  # arguments without a JSON form: the calls come back as the engine's
+    read = Message(
+        role=role,
+        content=content.text,
+        id=message.id or None,
+        name=message.name,
+        tool_calls=calls,
+        tool_call_id=message.tool_call_id if isinstance(message, ToolMessage) else None,
+        grounding=grounding,
+        pinned=isinstance(own, Mapping) and own.get("pinned") is True,
+        media_tokens=_media_tokens(own, content.blocks or ()),
+        payload=Payload(format=FORMAT, data=data) if data else None,
+    )
+    return read, lost
 
 
 def _whole(message: BaseMessage) -> BaseMessage:
@@ -103,115 +127,13 @@ def _whole(message: BaseMessage) -> BaseMessage:
     return message
 
 
-class _MessageReader:
-    """Takes one LangChain message apart.
-
-    Attributes:
-        data: what goes into the payload.
-        lost: descriptions of what JSON cannot express.
-    """
-
-    def __init__(self, message: BaseMessage, kind: str) -> None:
-        self.source = message
-        self.kind = kind
-        self.role = _named_role(message.role) if isinstance(message, ChatMessage) else _ROLE_OF[kind]
-        self.data: dict[str, Any] = {} if _TYPE_OF[self.role] == kind else {"$type": kind}
-        self.lost: list[str] = []
-        self.fields: EngineFields | None = None
-        self.grounding: Grounding | None = None
-        if not message.id:
-            self.data["id"] = message.id
-        self.content = self._read_content()
-        self.tool_calls = self._read_calls()
-        self._read_kwargs()
-        done = _NEUTRAL | _NEUTRAL_TOO.get(kind, set())
-        for name, value in message:
-            if name not in done and not _is_default(message, name, value):
-                self._keep_entries(name, value) if name == "response_metadata" else self._keep(name, value)
-
-    def message(self) -> Message:
-        """Return the engine's message."""
-        message = self._message()
-        given = self.source.additional_kwargs.get(ENGINE_FIELDS)
-        if self.fields is not None and from_message(message).additional_kwargs.get(ENGINE_FIELDS) != given:
-            self.data.setdefault("additional_kwargs", {})[ENGINE_FIELDS] = CODEC.encode(given)
-            message = self._message()
-        return message
-
-    def _message(self) -> Message:
-        fields = self.fields or EngineFields()
-        media = blocks_tokens(self.content.blocks or ())
-        own = Payload(format=FORMAT, data=self.data) if self.data else None
-        return Message(
-            role=self.role,
-            content=self.content.text,
-            id=self.source.id or None,
-            name=self.source.name,
-            tool_calls=fields.tool_calls or self.tool_calls,
-            tool_call_id=answered_call(self.source),
-            grounding=self.grounding,
-            pinned=fields.pinned,
-            media_tokens=media if fields.media_tokens is None else fields.media_tokens,
-            payload=own or copy.deepcopy(fields.payload),
-        )
-
-    def _read_content(self) -> Content:
-        # The blocks of an answer are pieces of one text; those of a question may be separate texts.
-        content = pack(self.source.content, "" if self.kind == "ai" else "\n")
-        if content.blocks is not None:
-            self.data["content"] = content.blocks
-            self.data["$text"] = list(content.mark)
-            self.lost += content.lost
-        return content
-
-    def _read_calls(self) -> tuple[ToolCall, ...]:
-        if not isinstance(self.source, AIMessage):
-            return ()
-        calls = engine_calls(self.source)
-        given = {"tool_calls": self.source.tool_calls, "invalid_tool_calls": self.source.invalid_tool_calls}
-        pairs = zip(given.items(), langchain_calls(calls), strict=True)
-        with self._or_lost("tool_calls"):
-            self.data |= {name: CODEC.encode(value) for (name, value), back in pairs if value != back}
-        return calls
-
-    def _read_kwargs(self) -> None:
-        entries = dict(self.source.additional_kwargs)
-        if ENGINE_FIELDS in entries and _plain_keys(entries):
-            with suppress(UnstorableError):  # what cannot be stored is left out below, like any other entry
-                CODEC.encode(entries[ENGINE_FIELDS])
-                self.fields = read_fields(self.source)
-        if self.fields is not None:
-            del entries[ENGINE_FIELDS]
-        if (grounding := grounding_of(entries.get(GROUNDING))) is not None:
-            self.grounding = grounding
-            with self._or_lost(f"what else is in additional_kwargs['{GROUNDING}']"):
-                data = encode_grounding(entries.pop(GROUNDING), grounding)
-                self.data |= {} if data is None else {"$grounding": data}
-        if entries:
-            self._keep_entries("additional_kwargs", entries)
-
-    def _keep_entries(self, name: str, value: Any) -> None:
-        """Keep a mapping, without the entries that JSON cannot express."""
-        if not isinstance(value, dict) or not _plain_keys(value):
-            self._keep(name, value)
-            return
-        entries: dict[str, Any] = {}
-        for key, inner in value.items():
-            with self._or_lost(f"{name}[{key!r}]"):
-                entries[key] = CODEC.encode(inner)
-        if entries:
-            self.data[name] = entries
-
-    def _keep(self, name: str, value: Any) -> None:
-        with self._or_lost(name):
-            self.data[name] = CODEC.encode(value)
-
-    @contextmanager
-    def _or_lost(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except UnstorableError as error:
-            self.lost.append(f"{what} ({error})")
+def _kind(message: BaseMessage) -> str:
+    for kind, cls in _TYPES.items():
+        if isinstance(message, cls):
+            return kind
+    raise TypeError(
+        f"a {type(message).__name__} cannot be stored; these can: {', '.join(cls.__name__ for cls in _TYPES.values())}"
+    )
 
 
 def _named_role(name: str) -> Role:
@@ -220,9 +142,10 @@ def _named_role(name: str) -> Role:
     return "assistant" if role == "tool" else role
 
 
-def _is_default(message: BaseMessage, name: str, value: Any) -> bool:
-    default = _defaults(type(message)).get(name, ...)
-    return type(value) is type(default) and bool(value == default)
+def _call_fields(message: BaseMessage, calls: Any) -> dict[str, Any]:
+    """Return the fields of a message that its calls are restored to."""
+    names = ("tool_calls", "invalid_tool_calls") if isinstance(message, AIMessage) else ()
+    return dict(zip(names, langchain_calls(calls), strict=False))
 
 
 @lru_cache(maxsize=64)
@@ -231,19 +154,61 @@ def _defaults(cls: type[BaseMessage]) -> Mapping[str, Any]:
     return {name: field.get_default(call_default_factory=True) for name, field in optional.items()}
 
 
-def _plain_keys(entries: Mapping[Any, Any]) -> bool:
-    return all(isinstance(key, str) and not key.startswith("$") for key in entries)
+def _keep(data: dict[str, Any], name: str, value: Any, lost: list[str]) -> None:
+    """Keep a field for the payload; of a mapping that JSON cannot express, the entries that it can."""
+    try:
+        data[name] = CODEC.encode(value)
+    except UnstorableError as error:
+        if name not in ("additional_kwargs", "response_metadata"):
+            lost.append(f"{name} ({error})")
+            return
+        kept: dict[str, Any] = {}
+        for key, inner in value.items():
+            entry: dict[str, Any] = {}
+            _keep(entry, f"{name}[{key!r}]", inner, lost)
+            kept |= {key: inner} if entry else {}
+        if kept:
+            data[name] = CODEC.encode(kept)
+
+
+def _media_tokens(own: Any, blocks: Any) -> int:
+    given = own.get("media_tokens") if isinstance(own, Mapping) else None
+    known = isinstance(given, int) and not isinstance(given, bool) and given >= 0
+    return int(given) if known and given is not None else blocks_tokens(blocks)
+
+
+def grounding_of(value: Any) -> Grounding | None:
+    """Return the grounding that a value stands for; None if it is none.
+
+    Args:
+        value: a text, a list of texts and `Document`s, best first, or a mapping with the arguments of `Grounding`.
+    """
+    if isinstance(value, str):
+        return Grounding.of(value) if value else None
+    if isinstance(value, list) and value and all(isinstance(item, str | Document) for item in value):
+        return Grounding(items=tuple(map(_item, value)))
+    if isinstance(value, dict):
+        try:
+            return Grounding.model_validate(value)
+        except ValidationError:
+            return None
+    return None
+
+
+def _item(value: str | Document) -> GroundingItem:
+    if isinstance(value, str):
+        return GroundingItem(text=value)
+    score = value.metadata.get(SCORE)
+    usable = isinstance(score, Real) and math.isfinite(score)
+    return GroundingItem(text=value.page_content, score=float(score) if score is not None and usable else None)
 
 
 def from_message(message: Message) -> BaseMessage:
     """Convert a message of the engine to LangChain's.
 
     A message made by `to_message` is restored equal. One that was stored without LangChain, or by another adapter,
-    becomes a plain message of its role. What LangChain has no field for (`pinned`, `media_tokens`, another payload, the
-    exact text of a call's arguments) is kept in `additional_kwargs["infinite_memory"]`, so that `to_message` returns
-    the same content again. These are not carried over: `created_at` and `turn_id`, which belong to the store; tool
-    calls of a message that is not an assistant's; and the `tool_call_id` of one that is not a tool's (a tool's message
-    without one gets ""). Text that is set apart is where it was.
+    becomes a plain message of its role; what LangChain has no field for is not carried over. Text that is set apart is
+    where it was.
 
     In a prompt, recalled messages and grounding stand before the content, here as in the engine's message.
     """
@@ -256,31 +221,22 @@ def from_message(message: Message) -> BaseMessage:
     for name, value in data.items():
         if name not in _NEUTRAL and not name.startswith("$"):
             _put(built, name, CODEC.decode(value))
-    entries = CODEC.decode(data.get("additional_kwargs", {}))
     if message.grounding is not None:
-        entries[GROUNDING] = decode_grounding(message.grounding, data.get("$grounding"))
-    if ENGINE_FIELDS not in entries and (fields := written_fields(message, data, built)):
-        entries[ENGINE_FIELDS] = fields
-    if entries:
-        built.additional_kwargs = entries
+        built.additional_kwargs = {**built.additional_kwargs, GROUNDING: _grounding_value(message.grounding)}
     return built
 
 
 def _own(payload: Payload | None) -> Mapping[str, Any]:
-    if payload is None or payload.format != FORMAT or not isinstance(payload.data, Mapping):
-        return {}
-    return payload.data if payload.data.get("$type", "ai") in _TYPES else {}
+    """Return the data of a payload, if it is LangChain's."""
+    known = payload is not None and payload.format == FORMAT and isinstance(payload.data, Mapping)
+    return payload.data if payload is not None and known else {}
 
 
 def _bare(message: Message, data: Mapping[str, Any]) -> BaseMessage:
     # The other fields are set later: the constructor would parse tool calls again, with another result.
     kind = data.get("$type", _TYPE_OF[message.role])
     fields: dict[str, Any] = {"content": message.content, "id": data.get("id", message.id), "name": message.name}
-    required = {
-        "tool": {"tool_call_id": message.tool_call_id or ""},
-        "chat": {"role": data.get("role", message.role)},
-        "function": {"name": message.name or ""},
-    }
+    required = {"tool": {"tool_call_id": message.tool_call_id or ""}, "chat": {"role": data.get("role", message.role)}}
     return _TYPES[kind](**fields | required.get(kind, {}))
 
 
@@ -289,6 +245,14 @@ def _put(built: BaseMessage, name: str, value: Any) -> None:
         setattr(built, name, value)
     elif built.model_extra is not None:  # a plain assignment would call a property of that name
         built.model_extra[name] = value
+
+
+def _grounding_value(grounding: Grounding) -> Any:
+    texts = [item.text for item in grounding.items]
+    if texts and grounding == Grounding.of(*texts):
+        return texts
+    fields = grounding.model_dump(exclude_defaults=True)
+    return {**fields, "items": list(fields["items"])} if "items" in fields else fields
 
 
 def system_first(prompt: Iterable[Message]) -> list[Message]:

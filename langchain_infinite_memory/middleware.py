@@ -35,12 +35,11 @@ from langchain_infinite_memory.identity import (
     ThreadRecord,
     ThreadResolver,
     check_report,
-    erased_question,
     report,
 )
 from langchain_infinite_memory.lists import newest_messages
 from langchain_infinite_memory.messages import read_message
-from langchain_infinite_memory.search import answer_fits, search_tool
+from langchain_infinite_memory.search import search_tool
 from langchain_infinite_memory.sessions import WAIT, open_pool
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import ModelInput, ThreadMemory, ThreadPrompt
@@ -149,11 +148,12 @@ class InfiniteMemoryMiddleware(Middleware):
         self._name = type(self).__name__ if name is None else name_value("name", name)
         self._closed = False
         self._threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
-        self._owns_pool = not isinstance(store, SessionPool)
         _, number = limit_parts(max_tokens)
-        if number is not None and self._owns_pool:
-            settings["max_tokens"] = number
+        if not isinstance(store, SessionPool):
+            # A question that does not fit must not be left out, nor what a tool has just returned.
+            settings = {"on_overflow": "raise"} | settings | ({} if number is None else {"max_tokens": number})
         self.pool = open_pool(store, wait=WAIT if on_error == "window" else None, **settings)
+        self._owns_pool = self.pool is not store
         own_limit = self.pool.settings.get("max_tokens")
         self._budget = Budget(own_limit if max_tokens is None else max_tokens)
         self._counter = as_counter(self.pool.settings.get("token_counter"))
@@ -161,7 +161,7 @@ class InfiniteMemoryMiddleware(Middleware):
         self._warned = False
         self.tools: Sequence[BaseTool] = []
         if recall_tool:
-            self.tools = [search_tool(self._memory, self._threads, may_answer=self._may_recall)]
+            self.tools = [search_tool(self._memory, self._threads, limit=lambda: self._budget.least)]
 
     @property
     def name(self) -> str:
@@ -276,21 +276,13 @@ class InfiniteMemoryMiddleware(Middleware):
             raise error  # a window would not fit either, or would silently lack what must be sent
         self._failed(error)
         given, limit = call.given, call.given.max_tokens or 0
-        sent = self._memory.without_erased(call.thread, given.messages)
-
         try:
             taken = self._size(given.system) + tools_tokens(given.tools, self._counter)
             room = limit - self.pool.settings.get("reserve_tokens", RESERVE_TOKENS) - taken
-            window = newest_messages(sent, max(1, room), self._counter)
+            return newest_messages(given.messages, max(1, room), self._counter)
         except FAILURES as again:  # such as a counter that raises
             logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
-            window = sent
-        if not window and len(sent) < len(given.messages):
-            raise erased_question()
-        return window
-
-    def _may_recall(self, text: str) -> bool:
-        return answer_fits(text, self._budget.least, self.pool.settings)
+            return given.messages
 
     # Around the run
 
@@ -301,7 +293,8 @@ class InfiniteMemoryMiddleware(Middleware):
             self._memory.begin_turn(thread, state["messages"])
         except FAILURES as error:
             self._failed(error)
-        return self._recorded(thread, state, ThreadRecord(thread.owner)) if thread.record is None else None
+        record = thread.record or ThreadRecord(thread.owner, thread.session_id)
+        return self._recorded(thread, state, record)
 
     @override
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
@@ -317,7 +310,7 @@ class InfiniteMemoryMiddleware(Middleware):
         return self._recorded(thread, state, self._memory.record(thread))
 
     def _recorded(self, thread: Thread, state: Mapping[str, Any], record: ThreadRecord) -> dict[str, Any] | None:
-        if thread.saver is None or record == thread.record:
+        if not (thread.stable_ids and thread.session_id) or record == thread.record:
             return None
         return {STATE: {**(state.get(STATE) or {}), self.name: record.to_dict()}}
 
@@ -327,9 +320,7 @@ class InfiniteMemoryMiddleware(Middleware):
 
     def _thread(self, state: Mapping[str, Any], runtime: Any) -> Thread:
         messages, record = state.get("messages", ()), ThreadRecord.of(state, self.name)
-        adopts = None if self._memory.needs_user or record is None else record.owner
-        thread = self._threads.resolve(runtime, listed=read_list(messages), owner=adopts)
-        thread = replace(thread, record=record)
+        thread = self._threads.resolve(runtime, listed=read_list(messages), record=record)
         try:
             return self._memory.owned(thread, messages)
         except FAILURES as error:

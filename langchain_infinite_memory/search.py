@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime
-from typing import Annotated, Any, Protocol, TypeVar
+from functools import partial
+from typing import Annotated, Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
@@ -12,20 +13,28 @@ from langchain_core.messages import BaseMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import InjectedToolArg, StructuredTool
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
 
 from langchain_infinite_memory.followed_lists import read_list
-from langchain_infinite_memory.identity import SessionName, Thread, ThreadRecord, ThreadResolver, entry_of, named_user
-from langchain_infinite_memory.sessions import MemoryLike, Sessions, unnamed
+from langchain_infinite_memory.identity import (
+    SessionName,
+    Thread,
+    ThreadRecord,
+    ThreadResolver,
+    entry_of,
+    named_user,
+)
+from langchain_infinite_memory.sessions import SessionKey, StoreLike, alent, lent, open_pool, unnamed
 from langchain_infinite_memory.settings import RESERVE_TOKENS
-from langchain_infinite_memory.threads import Hits, hits_steps
+from langchain_infinite_memory.threads import Hits, ThreadMemory, hits_steps
 from shared_core.arguments import instance, name_value, whole_number
 from shared_core.formats.fields import Role
 from shared_core.messages import Message
 from shared_core.plugins.calls import arun_steps, run_steps
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.template import RecallTemplate
+from shared_core.runtime.threads import threads_of
 from shared_core.tokens import as_counter
 
 try:
@@ -34,8 +43,6 @@ except ImportError:  # then no graph calls the tool
     ToolRuntime = Any  # type: ignore[misc, assignment]
 
 __all__ = ["HistoryRetriever", "recall_tool"]
-
-Result = TypeVar("Result")
 
 logger = logging.getLogger("langchain_infinite_memory")
 
@@ -50,9 +57,6 @@ NOTHING = "Nothing that was said earlier matches."
 
 SHOWN_CHARACTERS = 2_000
 """The most that is shown of one message; an agent that needs the rest searches with words from it."""
-
-Searchable = tuple[str, str | None, str | None]
-"""The ids of a session, of its user, and of the newest message to search; None: the whole branch `main`."""
 
 FEWEST_CHARACTERS = 200
 """If so little of each message is still too much, fewer messages are shown."""
@@ -73,9 +77,8 @@ class HistoryRetriever(BaseRetriever):
     results of tools and system messages only with `role="tool"` and `role="system"`.
 
     Args:
-        store: a path, a `Store`, a `SessionPool`, or an `InfiniteMemory`, which is searched where it stands.
-        session_id: the session's id, or a function of LangGraph's `Runtime`; None: the one that
-            `config["configurable"]` names.
+        store: a path, a `Store` or a `SessionPool`.
+        session_id: the session's id; None: the one that `config["configurable"]` names.
         user_id: the user's id; None: the one that the runtime context or `config["configurable"]` names, if there is a
             `user_key`.
         session_key: the entry that names the session; without it, `thread_id` does.
@@ -87,11 +90,12 @@ class HistoryRetriever(BaseRetriever):
         tags: as for any retriever.
         metadata: as for any retriever.
         name: the name of its runs.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings` in LangChain's words; only for a store.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings` in LangChain's words; not for a
+            `SessionPool`.
     """
 
     store: Any = Field(default=None, exclude=True)
-    session_id: Any = None
+    session_id: str | None = None
     user_id: str | None = None
     session_key: str = "session_id"
     user_key: str | None = "user_id"
@@ -99,21 +103,23 @@ class HistoryRetriever(BaseRetriever):
     role: Role | None = None
     since: datetime | None = None
     until: datetime | None = None
+    _owns_pool: bool = PrivateAttr(default=False)
 
     def __init__(
-        self, store: "MemoryLike | Sessions" = None, *, session_id: SessionName = None, user_id: str | None = None,
+        self, store: StoreLike = None, *, session_id: str | None = None, user_id: str | None = None,
         session_key: str = "session_id", user_key: str | None = "user_id", k: int = 4, role: Role | None = None,
         since: datetime | None = None, until: datetime | None = None, tags: list[str] | None = None,
         metadata: dict[str, Any] | None = None, name: str | None = None, **settings: Any,
     ) -> None:  # fmt: skip
-        # A retriever that is made from another one, as for `configurable_fields`, shares what that one opened.
         name_value("session_key", session_key)
         name_value("user_key", user_key if user_key is not None else "user_id")
-        sessions = store if isinstance(store, Sessions) else Sessions(store, **settings)
+        pool = open_pool(store, **settings)
         super().__init__(
-            store=sessions, session_id=session_id, user_id=user_id, session_key=session_key, user_key=user_key, k=k,
+            store=pool, session_id=session_id, user_id=user_id, session_key=session_key, user_key=user_key, k=k,
             role=role, since=since, until=until, tags=tags, metadata=metadata, name=name,
         )  # type: ignore[call-arg]  # fmt: skip
+        # A retriever that is made from another one, as for `configurable_fields`, shares what that one opened.
+        self._owns_pool = pool is not store
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """Return the messages that match, best first; `k=` overrides the retriever's own."""
@@ -125,43 +131,40 @@ class HistoryRetriever(BaseRetriever):
         config = ensure_config(config)
         return await super().ainvoke(input, config, **kwargs, key=self._key(config))
 
-    def _key(self, config: RunnableConfig) -> Searchable:
-        if self.store.only is not None:
-            return self.store.only.session_id, self.store.only.user_id, None
-        key = self.user_key or "user_id"
+    def _key(self, config: RunnableConfig) -> SessionKey:
         keys = self.session_key, "thread_id"
-        named = isinstance(self.session_id, str)  # the session of this name, wherever it is searched from
-        thread = ThreadResolver(self.session_id, key, share_with_subgraphs=named, session_keys=keys).resolve(
-            config=config
+        threads = ThreadResolver(
+            self.session_id, self.user_key or "user_id", share_with_subgraphs=True, session_keys=keys
         )
-        user = named_user(self.user_id, thread.user_id if self.user_key else None)
+        thread = threads.resolve(config=config)
         if thread.session_id is None:
             raise ValueError(unnamed(self.session_key))
-        return thread.session_id, user, thread.newest
+        return thread.session_id, named_user(self.user_id, thread.user_id if self.user_key else None)
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, key: Searchable | None = None,
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, key: SessionKey | None = None,
         k: int | None = None,
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else whole_number("k", k, least=0)
-        with self.store.use(*(key or self._key(ensure_config()))) as memory:
+        with lent(self.store, *(key or self._key(ensure_config()))) as memory:
             return _documents(run_steps(hits_steps(memory, query, wanted + 1, **self._limits())), query, wanted)
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, key: Searchable | None = None,
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, key: SessionKey | None = None,
         k: int | None = None,
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else whole_number("k", k, least=0)
-        async with self.store.ause(*(key or self._key(ensure_config()))) as memory:
+        async with alent(self.store, *(key or self._key(ensure_config()))) as memory:
             steps = hits_steps(memory, query, wanted + 1, **self._limits())
-            return _documents(await arun_steps(steps, self.store.call), query, wanted)
+            return _documents(await arun_steps(steps, threads_of(self.store.store).run), query, wanted)
 
     def _limits(self) -> dict[str, Any]:
         return {"since": self.since, "until": self.until, "role": self.role}
 
     def close(self) -> None:
         """Release the store, if it was opened here."""
-        self.store.close()
+        if self._owns_pool:
+            self.store.close()
 
 
 def _documents(hits: Hits, query: str, k: int) -> list[Document]:
@@ -186,66 +189,19 @@ class RecallArguments(BaseModel):
     runtime: Annotated[Any, InjectedToolArg, SkipJsonSchema()] = None  # LangGraph before 1.0.5 looks only here
 
 
-class Searched(Protocol):
-    """What a recall tool searches: `ThreadMemory`, or the sessions of a store."""
-
-    def search(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
-        """Return what matches a query best, and the newest message of the line that was searched."""
-
-    async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
-        """Do what `search` does without blocking the event loop."""
-
-    async def call(self, function: Callable[..., Any], /, *given: Any) -> Any:
-        """Call a function in a thread of the store's own."""
-
-
-@dataclass(frozen=True, slots=True)
-class SearchedSessions:
-    """The sessions of a store, searched on their main branch.
-
-    Args:
-        sessions: the memories.
-        user_id: the user whose sessions are searched; None: the one that the run names.
-    """
-
-    sessions: Sessions
-    user_id: str | None
-
-    def search(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
-        """Return what matches a query best."""
-        with self.sessions.use(*self._key(thread)) as memory:
-            return run_steps(hits_steps(memory, query, top_k))
-
-    async def asearch(self, thread: Thread, messages: Sequence[BaseMessage], query: str, top_k: int) -> Hits:
-        """Do what `search` does without blocking the event loop."""
-        async with self.sessions.ause(*self._key(thread)) as memory:
-            return await arun_steps(hits_steps(memory, query, top_k), self.sessions.call)
-
-    async def call(self, function: Callable[..., Result], /, *given: Any) -> Result:
-        """Call a function in a thread of the store's own, and do not block the event loop meanwhile."""
-        return await self.sessions.call(function, *given)
-
-    def _key(self, thread: Thread) -> Searchable:
-        if self.sessions.only is not None:
-            return self.sessions.only.session_id, self.sessions.only.user_id, None
-        if thread.session_id is None:
-            raise LookupError("this run names no session, by a thread_id or a session_id, that could be searched")
-        return thread.session_id, named_user(self.user_id, thread.user_id), thread.newest
-
-
 def recall_tool(
-    store: MemoryLike = None, *, name: str = "search_earlier_messages", description: str = DESCRIPTION, top_k: int = 5,
+    store: StoreLike = None, *, name: str = "search_earlier_messages", description: str = DESCRIPTION, top_k: int = 5,
     session_id: SessionName = None, user_id: str | None = None, user_key: str = "user_id",
     share_with_subgraphs: bool = False, template: RecallTemplate | None = None, **settings: Any,
 ) -> StructuredTool:  # fmt: skip
     """Return a tool that searches a session, and answers with a fenced and dated record of the messages found.
 
-    Messages of the current turn are not found. If there is nothing to search, such as in a run that names no session,
-    the answer says so. It shows 2,000 characters of a message, and less if it would take more than a quarter of the
-    `max_tokens` that is among the settings. `InfiniteMemoryMiddleware(recall_tool=True)` brings such a tool with it.
+    Messages of the current turn are not found. It shows 2,000 characters of a message, and less if it would take more
+    than a quarter of the `max_tokens` that is among the settings. `InfiniteMemoryMiddleware(recall_tool=True)` brings
+    such a tool with it.
 
     Args:
-        store: a path, a `Store`, a `SessionPool`, or an `InfiniteMemory`, which is searched where it stands.
+        store: a path, a `Store` or a `SessionPool`.
         name: the tool's name.
         description: tells the model when to use the tool.
         top_k: the number of messages, at most.
@@ -254,47 +210,51 @@ def recall_tool(
         user_key: as for `InfiniteMemoryMiddleware`.
         share_with_subgraphs: as for `InfiniteMemoryMiddleware`.
         template: the wording around the messages found.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings` in LangChain's words; only for a store.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings` in LangChain's words; not for a
+            `SessionPool`.
     """
     whole_number("top_k", top_k, least=1)
     if template is not None:
         instance("template", template, RecallTemplate)
-    sessions = Sessions(store, **settings)
-    searched = SearchedSessions(sessions, named_user(user_id))
+    user, pool = named_user(user_id), open_pool(store, **settings)
+    limit = partial(pool.settings.get, "max_tokens")
     threads = ThreadResolver(session_id, user_key, share_with_subgraphs=share_with_subgraphs)
-
-    def may_answer(text: str) -> bool:
-        return answer_fits(text, sessions.settings.get("max_tokens"), sessions.settings)
-
     return search_tool(
-        searched, threads, top_k, may_answer=may_answer, name=name, description=description, template=template
-    )
+        ThreadMemory(pool), threads, top_k, limit=limit, user=user, name=name, description=description,
+        template=template,
+    )  # fmt: skip
 
 
 def search_tool(
-    searched: Searched, threads: ThreadResolver, top_k: int = 5, *, may_answer: Callable[[str], bool],
-    name: str = "search_earlier_messages", description: str = DESCRIPTION, template: RecallTemplate | None = None,
+    memory: ThreadMemory, threads: ThreadResolver, top_k: int = 5, *, limit: Callable[[], int | None],
+    user: str | None = None, name: str = "search_earlier_messages", description: str = DESCRIPTION,
+    template: RecallTemplate | None = None,
 ) -> StructuredTool:  # fmt: skip
-    """Return a tool that searches the conversation of the run that calls it; `may_answer` says what is short enough."""
+    """Return a tool that searches the conversation of the run that calls it; `limit` returns the model's limit."""
     wording = template or RecallTemplate()
 
     def run(config: RunnableConfig, runtime: "ToolRuntime | None") -> tuple[Thread, Sequence[BaseMessage]]:
         state = runtime.state if runtime is not None else None
         messages, record = entry_of(state, "messages") or (), ThreadRecord.of(state)
+        thread = threads.resolve(config=config, listed=read_list(messages), record=record)
+        if thread.session_id is None and not messages:
+            raise LookupError("this run names no session, by a thread_id or a session_id, that could be searched")
         owner = record.owner if record is not None else None
-        return threads.resolve(config=config, listed=read_list(messages), owner=owner), messages
+        return replace(thread, user_id=user or thread.user_id or owner or None), messages
+
+    def answer(hits: Hits) -> str:
+        return _answer(hits, top_k, wording, partial(answer_fits, max_tokens=limit(), settings=memory.pool.settings))
 
     def search(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
-            hits = searched.search(*run(config, runtime), query, top_k + CURRENT_TURN)
-            return _answer(hits, top_k, wording, may_answer)
+            return answer(memory.search(*run(config, runtime), query, top_k + CURRENT_TURN))
         except FAILURES as error:
             return _unsearched(error)
 
     async def asearch(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
-            hits = await searched.asearch(*run(config, runtime), query, top_k + CURRENT_TURN)
-            return str(await searched.call(_answer, hits, top_k, wording, may_answer))  # a counter may block
+            hits = await memory.asearch(*run(config, runtime), query, top_k + CURRENT_TURN)
+            return str(await memory.call(answer, hits))  # a counter may block
         except FAILURES as error:
             return _unsearched(error)
 

@@ -1,32 +1,30 @@
-"""The memories that a history, a chain or a search uses: a single one that was given, or one per session of a store."""
+"""The memories of all sessions of a store: how they are opened and lent, and what to do while the store is away."""
 
 import os
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from collections.abc import AsyncIterator, Hashable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
-from langchain_infinite_memory.identity import Newest, named_session, named_user
+from langchain_infinite_memory.identity import Newest
 from langchain_infinite_memory.settings import memory_settings
 from shared_core.errors import StoreUnavailableError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
 from shared_core.records import MAIN
 from shared_core.runtime.forks import Depth, fork_safe_lock
-from shared_core.runtime.threads import beside, lent_async, threads_of
+from shared_core.runtime.threads import lent_async, threads_of
 from shared_core.store import Store
 
 __all__ = ["SessionPool"]
 
-MemoryLike = InfiniteMemory | SessionPool | Store | str | Path | None
+StoreLike = SessionPool | Store | str | Path | None
 
 SessionKey = tuple[str, str | None]
 """The ids of a session and of its user."""
-
-Result = TypeVar("Result")
 
 TURNS = 4096
 """How many turns are remembered with the moment in which they began."""
@@ -38,26 +36,45 @@ WAIT = 2.0
 """How many seconds a turn waits in all for a file that another process holds, if it can go on without the memory."""
 
 
-def open_pool(store: MemoryLike = None, *, wait: float | None = None, **settings: Any) -> SessionPool:
-    """Return the memories of all sessions of a store, for an agent.
+def open_pool(store: StoreLike = None, *, size: int = 64, wait: float | None = None, **settings: Any) -> SessionPool:
+    """Return the memories of all sessions of a store.
 
     Args:
         store: a path, a `Store`, a `SessionPool`, which is returned, or None: in memory.
+        size: as for `SessionPool`.
         wait: as for `SessionPool`.
         settings: what `memory_settings` takes; not for a `SessionPool`.
 
     Raises:
-        TypeError: an argument is unknown, or `store` is an `InfiniteMemory` or something else.
+        TypeError: an argument is unknown, or `store` is something else or has its settings already.
         ValueError, StoreError: as for `SessionPool`.
     """
-    if isinstance(store, InfiniteMemory):
+    _check_store(store)
+    for name in sorted({"session_id", "user_id"} & settings.keys()):
         raise TypeError(
-            "store: an InfiniteMemory serves one session only, and an agent may need others, such as those of nested "
-            "graphs; pass its store, and session_id="
+            f"{name}: one store serves all sessions and users; name them in each run: "
+            f"config={{'configurable': {{{name!r}: '...'}}}}"
         )
-    # A question that does not fit must not be left out, nor what a tool has just returned.
-    given = settings if isinstance(store, SessionPool) else {"on_overflow": "raise", **settings}
-    return Sessions(store, wait=wait, **given).lending
+    if not isinstance(store, SessionPool):
+        return SessionPool(store, size=size, wait=wait, **memory_settings(**settings))
+    if settings:
+        names = ", ".join(sorted(settings))
+        raise TypeError(f"{names}: the store given has its own settings; pass them where it is made")
+    return store
+
+
+def _check_store(store: object) -> None:
+    if store is None or isinstance(store, str | Path | Store | SessionPool):
+        return
+    wanted = "a path, a Store, a SessionPool or None"
+    if isinstance(store, InfiniteMemory):
+        raise TypeError(f"store must be {wanted}: an InfiniteMemory serves one session only; pass its path or store")
+    if any(cls.__module__.startswith("langgraph.") for cls in type(store).__mro__):
+        raise TypeError(
+            f"store must be {wanted}, not LangGraph's {type(store).__name__}: it keeps the state of graphs or values "
+            "of your own; pass it to create_agent or compile, and a path here"
+        )
+    raise TypeError(f"store must be {wanted}, not {store!r}")
 
 
 def unnamed(key: str) -> str:
@@ -68,17 +85,34 @@ def unnamed(key: str) -> str:
     )
 
 
-def check_store(store: object) -> None:
-    """Raise TypeError unless a store can be opened."""
-    if store is None or isinstance(store, str | Path | Store | SessionPool | InfiniteMemory):
-        return
-    wanted = "a path, a Store, a SessionPool, an InfiniteMemory or None"
-    if any(cls.__module__.startswith("langgraph.") for cls in type(store).__mro__):
-        raise TypeError(
-            f"store must be {wanted}, not LangGraph's {type(store).__name__}: it keeps the state of graphs or values "
-            "of your own; pass it to create_agent or compile, and a path here"
-        )
-    raise TypeError(f"store must be {wanted}, not {store!r}")
+@contextmanager
+def lent(pool: SessionPool, session_id: str, user_id: str | None = None) -> Iterator[InfiniteMemory]:
+    """Lend a session's memory, which stands on `main`."""
+    with pool.use(session_id, user_id) as memory:
+        _stand_on_main(memory)
+        yield memory
+
+
+@asynccontextmanager
+async def alent(pool: SessionPool, session_id: str, user_id: str | None = None) -> AsyncIterator[InfiniteMemory]:
+    """Do what `lent` does without blocking the event loop."""
+    call, take = threads_of(pool.store).run, partial(pool.take, session_id, user_id)
+    async with lent_async(call, take, pool.give_back, InfiniteMemory.close) as memory:
+        await call(_stand_on_main, memory)
+        yield memory
+
+
+def _stand_on_main(memory: InfiniteMemory) -> None:
+    if memory.branch != MAIN:
+        memory.checkout(MAIN)
+
+
+def is_stored(memory: InfiniteMemory, id_: str | None) -> bool:
+    """Return whether a message is stored under an id."""
+    try:
+        return id_ is not None and memory.get(id_).id == id_
+    except UnknownReferenceError:
+        return False
 
 
 class Locks:
@@ -140,131 +174,3 @@ class Outage:
         except StoreUnavailableError as error:
             self._failed_at, self._reason = monotonic(), str(error)
             raise
-
-
-class Sessions:
-    """Hands out memories, each to one caller at a time.
-
-    Args:
-        store: an `InfiniteMemory`, which only serves its own session and is shared by all callers; a `SessionPool`; or
-            a store as for `InfiniteMemory`, which is opened when it is first used.
-        size: as for `SessionPool`, for a store.
-        wait: as for `SessionPool`, for a store.
-        settings: what `memory_settings` takes, for a store.
-
-    Attributes:
-        only: the memory that was given; None if there is one for every session.
-
-    Raises:
-        TypeError: an argument is unknown, or `store` is something else or has its settings already.
-        ValueError, StoreError: as for `SessionPool`.
-    """
-
-    def __init__(
-        self, store: MemoryLike = None, *, size: int = 64, wait: float | None = None, **settings: Any
-    ) -> None:  # fmt: skip
-        check_store(store)
-        self.only = store if isinstance(store, InfiniteMemory) else None
-        self._owns_pool = not isinstance(store, InfiniteMemory | SessionPool)
-        if settings and not self._owns_pool:
-            names = ", ".join(sorted(settings))
-            raise TypeError(f"{names}: the store given has its own settings; pass them where it is made")
-        for name in sorted({"session_id", "user_id"} & settings.keys()):
-            raise TypeError(
-                f"{name}: one store serves all sessions and users; name them in each run: "
-                f"config={{'configurable': {{{name!r}: '...'}}}}"
-            )
-        self._settings = memory_settings(**settings)
-        self._pool = store if isinstance(store, SessionPool) else None
-        given: Any = store
-        self._opened = partial(SessionPool, given, size=size, wait=wait, **self._settings)
-        self._lock = threading.Lock()
-
-    @property
-    def lending(self) -> SessionPool:
-        """The pool, where no single memory was given; the store is opened when this is first read."""
-        with self._lock:
-            if self._pool is None:
-                self._pool = self._opened()
-            return self._pool
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The settings of the memories, as far as they were given; of a memory that was given, none are known."""
-        return self._settings if self._pool is None else self._pool.settings
-
-    def check(self, session_id: str | None, user_id: str | None) -> None:
-        """Raise ValueError if the memory given is that of another session."""
-        if self.only is not None and (session_id, user_id) != (self.only.session_id, self.only.user_id):
-            raise ValueError(
-                f"session_id={session_id!r}, user_id={user_id!r}: the memory given is that of session "
-                f"{self.only.session_id!r} of user {self.only.user_id!r}; pass a SessionPool to serve several"
-            )
-
-    def key(self, entries: Mapping[str, Any], session_keys: Sequence[str], user_key: str | None) -> SessionKey:
-        """Return the session and the user that the configuration of a run names, else those of the memory given.
-
-        Args:
-            entries: `config["configurable"]`.
-            session_keys: the first of these entries that is set names the session.
-            user_key: the entry that names the user; without it, there is none. None: there are no users.
-
-        Raises:
-            ValueError: no entry names the session, or one names another than that of the memory given, or another user.
-        """
-        named = next((entries[key] for key in session_keys if entries.get(key) is not None), None)
-        session = self.only.session_id if named is None and self.only else named
-        if session is None:
-            raise ValueError(unnamed(session_keys[0]))
-        session = str(named_session(session_keys[0], session))
-        user = None if user_key is None else named_user(entries.get(user_key))
-        if user is None and self.only is not None:
-            user = self.only.user_id
-        self.check(session, user)
-        return session, user
-
-    @contextmanager
-    def use(
-        self, session_id: str, user_id: str | None = None, newest: str | None = None
-    ) -> Iterator[InfiniteMemory]:  # fmt: skip
-        """Provide a session's memory: the one given as it stands, one of a store on `main` or at its newest message."""
-        memory = self._take(session_id, user_id, newest)
-        try:
-            yield memory
-        finally:
-            self._give_back(memory)
-
-    def ause(
-        self, session_id: str, user_id: str | None = None, newest: str | None = None
-    ) -> AbstractAsyncContextManager[InfiniteMemory]:  # fmt: skip
-        """Do what `use` does without blocking the event loop."""
-        close = self._give_back if self.only is not None else InfiniteMemory.close
-        return lent_async(self.call, partial(self._take, session_id, user_id, newest), self._give_back, close)
-
-    async def call(self, function: Callable[..., Result], /, *given: Any) -> Result:
-        """Call a function in a thread of the store's own, and do not block the event loop meanwhile."""
-        if self.only is not None:
-            return await threads_of(self.only._store).run(function, *given)
-        pool = self._pool if self._pool is not None else await beside(lambda: self.lending)
-        return await threads_of(pool.store).run(function, *given)
-
-    def _take(self, session_id: str, user_id: str | None, newest: str | None) -> InfiniteMemory:
-        if self.only is not None:
-            return self.only
-        memory = self.lending.take(session_id, user_id)
-        if newest is not None:
-            with suppress(UnknownReferenceError):  # forgotten since, or of another store
-                memory.checkout(newest)
-                return memory
-        if memory.branch != MAIN:
-            memory.checkout(MAIN)
-        return memory
-
-    def _give_back(self, memory: InfiniteMemory) -> None:
-        if self.only is None:
-            self.lending.give_back(memory)
-
-    def close(self) -> None:
-        """Release the store, if it was opened here; a memory or pool that was given stays open."""
-        if self._pool is not None and self._owns_pool:
-            self._pool.close()

@@ -24,7 +24,6 @@ from langchain_infinite_memory.identity import (
     ThreadRecord,
     erased_question,
     refusal,
-    tasks,
 )
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
@@ -118,8 +117,6 @@ class ThreadMemory:
     def owned(self, thread: Thread, messages: Sequence[BaseMessage]) -> Thread:
         """Return the conversation with the user whose it is. A checkpointer keeps a thread for one user, or for nobody.
 
-        The state records the user. In a graph that has no record, such as one with a node, stored messages tell.
-
         Args:
             thread: the conversation, with the user that the run names, if any.
             messages: the list as the graph's state has it.
@@ -130,33 +127,26 @@ class ThreadMemory:
         """
         if thread.saver is None or thread.session_id is None:
             return thread
-        owner = thread.record.owner if thread.record is not None else self._stored_owner(thread, read_list(messages))
+        listed = read_list(messages)
+        owner = thread.record.owner if thread.record is not None else self._stored_owner(thread, listed)
         if thread.owner not in (NOBODY, owner):
-            self._refuse(replace(thread, user_id=owner or None), messages)
+            try:
+                self._lists.erase_brought(replace(thread, user_id=owner or None), listed.talk)
+            except Exception as error:  # stores may be the caller's own, and raise anything
+                logger.warning("what another user's run brought to thread %r stays there: %s", thread.thread_id, error)
             raise refusal(thread, owner)
-        if self.needs_user:
-            return thread
-        thread = replace(thread, user_id=owner or None)
-        tasks.note_owner(thread)
-        return thread
-
-    def _refuse(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
-        try:
-            self._lists.erase_brought(thread, read_list(messages).talk)
-        except Exception as error:  # stores may be the caller's own, and raise anything
-            logger.warning("what another user's run brought to thread %r stays there: %s", thread.thread_id, error)
+        return thread if self.needs_user else replace(thread, user_id=owner or None)
 
     def _stored_owner(self, thread: Thread, listed: StateList) -> str:
-        """Return whose list it is by the messages that are stored; that of the run, if they do not tell."""
+        """Return whose list it is by the messages that are stored, for graphs whose state has no record."""
         ids, store = [message.id for message in listed.talk if message.id is not None], self.pool.store
-        if self._lists.newest(thread, listed) is not None or len(ids) < (1 if thread.user_id is None else 2):
+        if self._lists.newest(thread, listed) is not None or not ids:
             return thread.owner  # their own, or a new thread
-        own = store.session(thread.user_id, str(thread.session_id))
-        if own is not None and store.get(own, ids[:1]):
-            return thread.owner
-        for other in store.sessions_named(str(thread.session_id)):
-            if store.get(other.key, ids) or store.are_forgotten(other.key, ids):
-                return other.user_id or NOBODY
+        sessions = store.sessions_named(str(thread.session_id))
+        for one in sorted(sessions, key=lambda one: one.user_id != thread.user_id):
+            own = one.user_id == thread.user_id
+            if store.get(one.key, ids[:1] if own else ids) or store.are_forgotten(one.key, ids):
+                return one.user_id or NOBODY
         return thread.owner
 
     # Prompts
@@ -231,7 +221,7 @@ class ThreadMemory:
         if thread.session_id is None or thread.removed == "keep" or self._lists.is_continued(thread, listed):
             return
         with self._lent(thread, messages) as (memory, _):
-            if (known := self._lists.stored_part(memory, thread, listed)).talk:
+            if (known := self._lists.stored_part(memory, listed)).talk:
                 self._follow(memory, thread, known)
 
     def end_run(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
@@ -243,20 +233,18 @@ class ThreadMemory:
         if thread.session_id is None:
             return follow_whole(memory, listed)
         # What helpers say among themselves is not recalled for the user, who searches the main branches of sessions.
-        aside = thread.task is not None and self.pool.settings.get("scope") == "user"
+        aside = thread.nested and self.needs_user
         # The second of two callers must see the first. A file serves one at a time, and who waits behind another that
         # waits for it in vain should not do so, too.
         one_by_one = "file" if isinstance(self.pool.store, SQLiteStore) else None
         with self._locks.hold(one_by_one or (thread.session_id, thread.user_id)):
             self._outage.check(self._outage.asked(thread))
             with self._outage.watch():
-                followed = self._lists.follow(memory, thread, listed, aside=aside)
-        tasks.note_newest(thread, followed.newest)
-        return followed
+                return self._lists.follow(memory, thread, listed, aside=aside)
 
     def record(self, thread: Thread) -> ThreadRecord:
         """Return what the state is to record of a thread."""
-        return self._lists.record(thread) or thread.record or ThreadRecord(thread.owner)
+        return self._lists.record(thread) or thread.record or ThreadRecord(thread.owner, thread.session_id)
 
     # Searching
 
@@ -282,11 +270,10 @@ class ThreadMemory:
             return
         if memory.branch != MAIN:
             memory.checkout(MAIN)
-        newest = self._lists.newest(thread, listed) if thread.newest is None else thread.newest
-        if thread.task is not None and newest is not None:  # others may work on lists that begin alike, and move `main`
-            memory.checkout(newest)
+        if thread.nested and (known := self._lists.stored_part(memory, listed).talk):
+            memory.checkout(str(known[-1].id))  # others may work on lists that begin alike, and move `main`
         else:
-            _stands_at_end(memory, newest)
+            _stands_at_end(memory, self._lists.newest(thread, listed))
 
     # Erasing
 
@@ -319,17 +306,10 @@ class ThreadMemory:
             if message_ids is None:
                 result = memory.forget(session=True)
             else:
-                ids = self._lists.stored_ids(memory, message_ids)
+                ids = self._lists.forms(memory, message_ids)
                 result = memory.forget(ids=ids) if ids else None
-        self._lists.erase(session_id, user_id, result.ids if result is not None else ())
+        self._lists.drop(session_id, user_id)
         return result
-
-    def without_erased(self, thread: Thread, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages of a thread's list that were not erased by `forget`, while the store cannot be asked.
-
-        This object alone remembers them. Another process, or one that was started since, does not know of it.
-        """
-        return self._lists.without_erased(thread, messages)
 
     # Memories
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from langchain_core.messages import AIMessage, BaseMessage, FunctionMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from shared_core.doors.interop.content import arguments_object, compact_json, function_call_id, legacy_call
+from shared_core.doors.interop.content import arguments_object, compact_json
 from shared_core.messages import ToolCall
 
 LangChainCalls = tuple[list[dict[str, Any]], list[dict[str, Any]]]
@@ -13,18 +13,11 @@ LangChainCalls = tuple[list[dict[str, Any]], list[dict[str, Any]]]
 
 
 def engine_calls(message: BaseMessage) -> tuple[ToolCall, ...]:
-    """Return every call of a message. Invalid calls come last; each of them must be answered, too.
-
-    A `function_call`, from the time before tools, counts as a call where there is no other.
-    """
+    """Return every call of a message. Invalid calls come last; each of them must be answered, too."""
     if not isinstance(message, AIMessage):
         return ()
-    calls = [_call(call, compact_json(call.get("args"))) for call in message.tool_calls]
-    calls += [_call(call, call.get("args")) for call in message.invalid_tool_calls]
-    old = message.additional_kwargs.get("function_call")
-    if not calls and isinstance(old, Mapping) and (call := legacy_call(old)) is not None:
-        return (call,)
-    return tuple(calls)
+    valid = (_call(call, compact_json(call.get("args"))) for call in message.tool_calls)
+    return (*valid, *(_call(call, call.get("args")) for call in message.invalid_tool_calls))
 
 
 def langchain_calls(calls: Iterable[ToolCall]) -> LangChainCalls:
@@ -39,13 +32,6 @@ def langchain_calls(calls: Iterable[ToolCall]) -> LangChainCalls:
         else:
             valid.append({"name": call.name, "args": arguments, "id": call.id, "type": "tool_call"})
     return valid, invalid
-
-
-def answered_call(message: BaseMessage) -> str | None:
-    """Return the id of the call that a message answers; None if it answers none."""
-    if isinstance(message, FunctionMessage):
-        return function_call_id(message.name)
-    return message.tool_call_id if isinstance(message, ToolMessage) else None
 
 
 def with_added_results(stored: Sequence[BaseMessage], sent: Sequence[BaseMessage]) -> Sequence[BaseMessage]:

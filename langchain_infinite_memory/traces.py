@@ -1,6 +1,5 @@
 """recall_run: the recall of a prompt as a retriever run, which traces and event streams show."""
 
-import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -13,8 +12,6 @@ from langchain_core.tracers import BaseTracer
 
 from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Kind
-
-logger = logging.getLogger("langchain_infinite_memory")
 
 NAME = "infinite_memory"
 """The name of the run."""
@@ -55,56 +52,34 @@ class Recall:
 
 @contextmanager
 def recall_run(query: str) -> Iterator[Recall]:
-    """Report a retriever run to the callbacks of the current run, as its child; without callbacks, do nothing.
-
-    What a callback raises is logged, and the caller's code goes on. What the caller's code raises is reported.
-    """
-    recall, run, error = Recall(), None, None
-    manager = get_callback_manager_for_config(ensure_config())
-    if manager.handlers:
-        with _logged("start"):
-            run = manager.on_retriever_start(None, query, name=NAME)
+    """Report a retriever run to the callbacks of the current run, as its child. What the caller's code raises, too."""
+    recall = Recall()
+    run = get_callback_manager_for_config(ensure_config()).on_retriever_start(None, query, name=NAME)
     try:
         yield recall
-    except BaseException as raised:  # reported, whatever it is, and raised again
-        error = raised
+    except BaseException as error:  # reported, whatever it is, and raised again
+        run.on_retriever_error(error)
         raise
-    finally:
-        if run is not None:
-            with _logged("end"):
-                _end(run, recall, error)
+    _add_metadata(run, recall)
+    run.on_retriever_end(recall.documents)
 
 
 @asynccontextmanager
 async def arecall_run(query: str) -> AsyncIterator[Recall]:
     """Do what `recall_run` does with asynchronous callbacks."""
-    recall, run, error = Recall(), None, None
-    manager = get_async_callback_manager_for_config(ensure_config())
-    if manager.handlers:
-        with _logged("start"):
-            run = await manager.on_retriever_start(None, query, name=NAME)
+    recall = Recall()
+    run = await get_async_callback_manager_for_config(ensure_config()).on_retriever_start(None, query, name=NAME)
     try:
         yield recall
-    except BaseException as raised:  # as above
-        error = raised
+    except BaseException as error:  # as above
+        await run.on_retriever_error(error)
         raise
-    finally:
-        if run is not None:
-            with _logged("end"):
-                await _end(run, recall, error)
+    _add_metadata(run, recall)
+    await run.on_retriever_end(recall.documents)
 
 
-def _end(run: Any, recall: Recall, error: BaseException | None) -> Any:
-    """Report the end of a run; the result is awaited if the run is an asynchronous one."""
+def _add_metadata(run: Any, recall: Recall) -> None:
+    """Add the figures to the metadata of a traced run; no callback takes metadata at the end."""
     for handler in run.handlers:
         if isinstance(handler, BaseTracer) and (traced := handler.run_map.get(str(run.run_id))) is not None:
-            traced.extra.setdefault("metadata", {}).update(recall.figures)  # no callback takes metadata at the end
-    return run.on_retriever_end(recall.documents) if error is None else run.on_retriever_error(error)
-
-
-@contextmanager
-def _logged(event: str) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:  # a handler with `raise_error` may raise anything
-        logger.warning("a callback failed at the %s of a recall: %r", event, error)
+            traced.extra.setdefault("metadata", {}).update(recall.figures)

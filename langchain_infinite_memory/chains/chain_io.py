@@ -1,6 +1,5 @@
 """The input and the output of a chain as messages; pure."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
@@ -19,10 +18,9 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import AddableDict
-from pydantic_core import to_jsonable_python
+from pydantic_core import to_json
 
-from langchain_infinite_memory.additional_kwargs import GROUNDING, grounding_of
-from langchain_infinite_memory.messages import from_message, system_first, to_message
+from langchain_infinite_memory.messages import GROUNDING, from_message, grounding_of, system_first, to_message
 from shared_core.arguments import name_value
 from shared_core.messages import Message
 
@@ -31,9 +29,6 @@ MESSAGES = "messages"
 
 ANSWERS = frozenset(("answer", "output", "response", "result", "text"))
 """The names that LangChain gives to an answer in a dict."""
-
-INCOMPLETE = "incomplete"
-"""The key of `additional_kwargs` that says why an answer is incomplete: `"stopped"` or `"failed"`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +77,11 @@ class ChainInput:
     def question(self) -> Message | None:
         """The question; None if there is none, or if part of its answer follows it, such as results of tools."""
         return self.said[-1] if self.said and self.at == len(self.said) - 1 else None
+
+    @property
+    def query(self) -> str:
+        """What recall searches for."""
+        return self.said[self.at].content if self.at >= 0 else ""
 
     def with_prompt(self, prompt: Sequence[Message]) -> tuple[Any, list[BaseMessage]]:
         """Return the input for the chain with a prompt in it, and all messages in it."""
@@ -160,8 +160,8 @@ def _messages(value: Any) -> tuple[list[BaseMessage], Literal["text", "message",
 def _grounded(question: BaseMessage, documents: Any, key: str) -> BaseMessage:
     if not documents:
         return question
-    given = list(documents) if isinstance(documents, tuple) else documents
-    given = [given] if isinstance(given, Document) else given
+    given = [documents] if isinstance(documents, Document) else documents
+    given = list(given) if isinstance(given, tuple) else given
     if grounding_of(given) is None:
         raise TypeError(f"documents_key={key!r}: expected a list of Documents or texts, not {documents!r:.80}")
     return question.model_copy(update={"additional_kwargs": {**question.additional_kwargs, GROUNDING: given}})
@@ -180,7 +180,7 @@ def read_output(value: Any, key: str | None, sent: Sequence[BaseMessage]) -> lis
         sent: the messages in the chain's input.
 
     Raises:
-        TypeError, ValueError, RecursionError: JSON cannot express it, or a message cannot be stored.
+        TypeError, ValueError: JSON cannot express it, or a message cannot be stored.
     """
     answer = _answer(value, key)
     if _are_messages(answer):
@@ -189,8 +189,10 @@ def read_output(value: Any, key: str | None, sent: Sequence[BaseMessage]) -> lis
         replies = [answer]
     elif answer is None or (isinstance(answer, list) and not answer):
         replies = []
+    elif isinstance(answer, Iterator):  # reading it would take it from the caller
+        raise TypeError(f"{type(answer).__name__} is not JSON")
     else:
-        replies = [AIMessage(answer if isinstance(answer, str) else _json(answer))]
+        replies = [AIMessage(answer if isinstance(answer, str) else to_json(answer).decode())]
     return [to_message(message) for message in replies if not isinstance(message, SystemMessage | RemoveMessage)]
 
 
@@ -200,49 +202,26 @@ def _answer(value: Any, key: str | None) -> Any:
         return value
     if key is not None and key in value:
         return value[key]
-    if _is_state(value):
+    if _are_messages(value.get(MESSAGES)):
         return value[MESSAGES]
     only = next(iter(value.values())) if len(value) == 1 and ANSWERS.intersection(value) else None
     return only if isinstance(only, str | BaseMessage) or _are_messages(only) else value
-
-
-def _is_state(value: Any) -> bool:
-    """Return whether a value is a dict with messages, as the state of an agent is."""
-    return isinstance(value, Mapping) and _are_messages(value.get(MESSAGES))
 
 
 def _are_messages(value: Any) -> bool:
     return isinstance(value, Sequence) and bool(value) and all(isinstance(message, BaseMessage) for message in value)
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, default=_plain, ensure_ascii=False, separators=(",", ":"))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value that `json` does not know as plain data."""
-    if isinstance(value, Iterator):  # reading it would take it from the caller
-        raise TypeError(f"{type(value).__name__} is not JSON")
-    return to_jsonable_python(value)
-
-
 def _new(answer: list[BaseMessage], sent: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Drop the messages of the input, and those before it: the chain may have given them ids, or know older ones."""
-    last = sent[-1].id if sent else None
-    after = [index + 1 for index, message in enumerate(answer) if last and message.id == last]
-    if after:
-        return answer[after[-1] :]
+    """Drop the messages of the input, which an agent returns with its answer, and to which it may have given ids."""
     if len(answer) >= len(sent) and all(map(_same, answer, sent)):
-        answer = answer[len(sent) :]
+        return answer[len(sent) :]
     known = {message.id: message for message in sent if message.id}
     return [message for message in answer if message.id not in known or not _same(message, known[message.id])]
 
 
 def _same(one: BaseMessage, other: BaseMessage) -> bool:
     return one.type == other.type and one.content == other.content
-
-
-# Streams
 
 
 def stream_output(chunks: Sequence[Any], outcome: Any, *, whole: bool) -> Any:
@@ -254,17 +233,8 @@ def stream_output(chunks: Sequence[Any], outcome: Any, *, whole: bool) -> Any:
         outcome: what the chain reports as its output: of a graph its final state, in whatever modes it streams.
         whole: whether the stream ended.
     """
-    if chunks and all(isinstance(chunk, BaseMessage) and not isinstance(chunk, AIMessageChunk) for chunk in chunks):
-        return list(chunks)
     if whole and outcome is not None:
         return outcome
     if chunks and all(isinstance(chunk, str | AIMessageChunk | AddableDict) for chunk in chunks):
         return reduce(add, chunks)
     return chunks[-1] if whole and chunks else None
-
-
-def incomplete(message: Message, why: Literal["stopped", "failed"]) -> Message:
-    """Return a message that is marked as incomplete."""
-    marked = from_message(message)
-    marked.additional_kwargs = {**marked.additional_kwargs, INCOMPLETE: why}
-    return to_message(marked)

@@ -1,24 +1,130 @@
 """InfiniteMemoryRunnable: a chain that remembers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Generator, Iterator, Sequence
-from contextlib import ExitStack, aclosing, closing
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, aclosing, closing, contextmanager
+from dataclasses import dataclass, field
+from itertools import takewhile
 from time import monotonic
-from typing import Any
+from typing import Any, Literal
 
-from langchain_core.callbacks import AsyncCallbackManagerForChainRun, CallbackManagerForChainRun
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForChainRun,
+    BaseCallbackHandler,
+    CallbackManagerForChainRun,
+)
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.utils import ConfigurableFieldSpec, get_unique_config_specs
+from langchain_core.utils.function_calling import convert_to_openai_tool
 
-from langchain_infinite_memory.chains.chain_io import ChainKeys
-from langchain_infinite_memory.chains.chain_memory import ChainMemory, MemoryFailedWarning, OnError, StreamedAnswer
+from langchain_infinite_memory.chains.chain_io import ChainInput, ChainKeys, read_input, read_output, stream_output
 from langchain_infinite_memory.chains.history import InfiniteChatMessageHistory
-from langchain_infinite_memory.identity import NAMESPACE, OnReport, check_report
-from langchain_infinite_memory.sessions import WAIT, MemoryLike, SessionKey, Sessions
+from langchain_infinite_memory.identity import (
+    NAMESPACE,
+    OnReport,
+    Thread,
+    check_report,
+    named_session,
+    named_user,
+    report,
+)
+from langchain_infinite_memory.messages import from_message, to_message
+from langchain_infinite_memory.sessions import (
+    WAIT,
+    Locks,
+    Outage,
+    SessionKey,
+    StoreLike,
+    alent,
+    is_stored,
+    lent,
+    open_pool,
+    unnamed,
+)
+from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.arguments import name_value, one_of
+from shared_core.errors import StoreError, UnknownReferenceError, warn
+from shared_core.history.normal_form import normal_forms
+from shared_core.memory import InfiniteMemory
+from shared_core.messages import Message, content_of
+from shared_core.plugins.calls import Steps, arun_steps, run_steps
+from shared_core.prompt.context import Context
+from shared_core.runtime.threads import threads_of
+from shared_core.stores import SQLiteStore
 
 __all__ = ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"]
+
+INCOMPLETE = "incomplete"
+"""The key of `additional_kwargs` that says why an answer is incomplete: `"stopped"` or `"failed"`."""
+
+OnError = Literal["window", "raise"]
+
+
+class MemoryFailedWarning(UserWarning):
+    """The memory could not be used, or an answer could not be stored; the chain went on."""
+
+
+@dataclass(slots=True)
+class ChainRun:
+    """A run of the chain.
+
+    Attributes:
+        session: the ids of session and user.
+        given: the chain's input as it was read.
+        context: the prompt; None if the memory failed.
+        stored: whether the input is stored.
+        turn: the turn that the answer belongs to; None: the newest.
+        input: the chain's input with the prompt in it.
+        sent: the messages of the prompt.
+        asked: when the store was asked last: at the beginning, and when the answer is there.
+    """
+
+    session: SessionKey
+    given: ChainInput
+    context: Context | None = None
+    stored: bool = False
+    turn: str | None = None
+    input: Any = None
+    sent: Sequence[BaseMessage] = ()
+    asked: float = field(default_factory=monotonic)
+
+
+class StreamedAnswer(BaseCallbackHandler):
+    """What a chain has streamed, and why it ended. A `with` block around the stream notes that.
+
+    Attributes:
+        chunks: what was streamed.
+        output: what the chain reports as its output: for a graph its final state, in whatever modes it streams.
+        why: why the chunks are not the whole answer; None: they are, as far as is known.
+    """
+
+    run_inline = True
+    ignore_chat_model = True  # else the prompt is written out for it
+
+    def __init__(self) -> None:
+        self.chunks: list[Any] = []
+        self.output: Any = None
+        self.why: Literal["stopped", "failed"] | None = None
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:  # the end of a generator, and of a task, is no `Exception`
+            self.why = "failed" if issubclass(kind, Exception) else "stopped"
+
+    def on_chain_end(self, outputs: Any, **_: Any) -> None:
+        """Keep the output."""
+        self.output = outputs
+
+    def watching(self, config: RunnableConfig) -> RunnableConfig:
+        """Return the configuration for a chain that reports here; its parts do not."""
+        callbacks: Any = config["callbacks"]  # a manager, because LangChain made the configuration
+        watched = callbacks.copy()
+        watched.add_handler(self, inherit=False)
+        return {**config, "callbacks": watched}
 
 
 class InfiniteMemoryRunnable(Runnable[Any, Any]):
@@ -31,14 +137,14 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
 
     The question is stored before the chain runs. The answer is stored in the question's own turn, whatever else is said
     in the session in the meantime. System messages in the input are sent first and not stored. A chain that fails
-    leaves a question without an answer (`history(...).unanswered()`); if that question is still the newest message when
-    it is asked again, it is not stored twice. When the consumer of a stream stops, or the chain fails, the part that
+    leaves a question without an answer; if that question is still the newest message when it is asked again, it is not
+    stored twice. When the consumer of a stream stops, or the chain fails, the part that
     was received is stored as the answer, with `additional_kwargs["incomplete"]` `"stopped"` or `"failed"`; nothing is
     stored if nothing was received, or if it came from an agent.
 
     Args:
         runnable: the chain, the model or the agent, or anything that LangChain coerces to a `Runnable`.
-        store: a path, a `Store`, a `SessionPool`, or the `InfiniteMemory` of the only session. None: in memory.
+        store: a path, a `Store` or a `SessionPool`; None: in memory.
         input_key: the key of the question in an input that is a dict; "messages", as in an agent's, need not be named.
         history_key: the key under which the chain expects earlier messages.
         output_key: the key of the answer in an output that is a dict. Without it, an entry "messages" is the answer, or
@@ -56,7 +162,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
             is to be stored. A pool or store has a wait of its own.
         on_report: called with the report on each prompt, and the `RunIds` of the run. What it raises is logged.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter`, `summarizer` and
-            `reranker` in LangChain's words; only for a store.
+            `reranker` in LangChain's words; not for a `SessionPool`, which has its own.
 
     Raises:
         TypeError, ValueError: an argument is unknown or out of range.
@@ -64,24 +170,24 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     """
 
     def __init__(
-        self, runnable: RunnableLike[Any, Any], *, store: MemoryLike = None, input_key: str | None = None,
+        self, runnable: RunnableLike[Any, Any], *, store: StoreLike = None, input_key: str | None = None,
         history_key: str | None = None, output_key: str | None = None, session_key: str = "session_id",
         user_key: str | None = "user_id", documents_key: str | None = None, tools: Sequence[Any] = (),
         on_error: OnError = "window", on_report: OnReport = None, **settings: Any,
     ) -> None:  # fmt: skip
-        one_of("on_error", on_error, ("window", "raise"))
-        name_value("session_key", session_key)
-        name_value("user_key", user_key if user_key is not None else "user_id")
+        self._on_error = one_of("on_error", on_error, ("window", "raise"))
+        self._session_key = name_value("session_key", session_key)
+        self._user_key = None if user_key is None else name_value("user_key", user_key)
         check_report(on_report)
-        keys = ChainKeys(input=input_key, history=history_key, output=output_key, documents=documents_key)
+        self._on_report = on_report
+        self._keys = ChainKeys(input=input_key, history=history_key, output=output_key, documents=documents_key)
+        self._tools = [convert_to_openai_tool(tool) for tool in tools]
         self.bound: Runnable[Any, Any] = coerce_to_runnable(runnable)
-        self._session_key = session_key
-        self._user_key = user_key
         # A locked file is waited for twice: before the chain runs, and when the answer is to be stored.
-        self._sessions = Sessions(store, wait=WAIT / 2 if on_error == "window" else None, **settings)
-        if self._sessions.only is None:
-            _ = self._sessions.lending  # a wrong argument is reported now, not with the first question
-        self._memory = ChainMemory(self._sessions, keys, tools=tools, on_error=on_error, on_report=on_report)
+        self.pool = open_pool(store, wait=WAIT / 2 if on_error == "window" else None, **settings)
+        self._owns_pool = self.pool is not store
+        self._call = threads_of(self.pool.store).run
+        self._outage, self._locks = Outage(), Locks()
 
     # Sessions
 
@@ -93,15 +199,129 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         return get_unique_config_specs([*self.bound.config_specs, *ours])
 
     def history(self, session_id: str, user_id: str | None = None) -> InfiniteChatMessageHistory:
-        """Return a session's history: all messages, the prompt for a question, and the report on it."""
-        return InfiniteChatMessageHistory(
-            session_id, user_id=user_id, store=self._sessions.only or self._sessions.lending
-        )
+        """Return a session's history: all messages, and the prompt for a question."""
+        return InfiniteChatMessageHistory(session_id, user_id=user_id, store=self.pool)
 
-    def _key(self, config: RunnableConfig) -> SessionKey:
-        entries = config.get("configurable") or {}
-        inside = entries.get(NAMESPACE)  # a node of a graph, whose thread is not this chain's alone
-        return self._sessions.key(entries, [self._session_key, *(() if inside else ("thread_id",))], self._user_key)
+    def _session(self, entries: Mapping[str, Any]) -> SessionKey:
+        session = named_session(self._session_key, entries.get(self._session_key))
+        if session is None and not entries.get(NAMESPACE):  # a node of a graph has a thread that is not its alone
+            session = named_session("thread_id", entries.get("thread_id"))
+        if session is None:
+            raise ValueError(unnamed(self._session_key))
+        return session, None if self._user_key is None else named_user(entries.get(self._user_key))
+
+    # Before the run
+
+    def _run(self, value: Any, config: RunnableConfig) -> ChainRun:
+        return ChainRun(self._session(config.get("configurable") or {}), read_input(value, self._keys))
+
+    def _begin(self, value: Any, config: RunnableConfig) -> ChainRun:
+        """Build the prompt and store the question."""
+        run = self._run(value, config)
+        with self._failures(), lent(self.pool, *run.session) as memory, recall_run(run.given.query) as recall:
+            run.context = run_steps(self._prompt_steps(memory, run))
+            recall.report = run.context.report
+        return self._with_prompt(run, config)
+
+    async def _abegin(self, value: Any, config: RunnableConfig) -> ChainRun:
+        """Do what `_begin` does without blocking the event loop."""
+        run = self._run(value, config)
+        with self._failures():
+            async with alent(self.pool, *run.session) as memory, arecall_run(run.given.query) as recall:
+                run.context = await arun_steps(self._prompt_steps(memory, run), self._call)
+                recall.report = run.context.report
+        return self._with_prompt(run, config)
+
+    def _prompt_steps(self, memory: InfiniteMemory, run: ChainRun) -> Steps[Context]:
+        # System messages are not stored, so they are charged as the schemas of tools are.
+        charged = [*self._tools, *(message.text for message in run.given.system)]
+        with self._storing(run):
+            self._store_before(memory, run)
+        try:
+            return (yield from memory._context_steps(run.given.question, tools=charged))
+        finally:
+            with self._storing(run):
+                self._store_question(memory, run)
+
+    def _store_before(self, memory: InfiniteMemory, run: ChainRun) -> None:
+        """Store what was said before the question; and the question, too, if part of its answer follows it."""
+        new = run.given.said[_count_stored(memory, run.given.said) :]
+        if run.given.question is None:
+            stored = memory.add(new) if new else memory.newest(1)
+            run.stored, run.turn = True, stored[-1].turn_id if stored else None
+        elif earlier := new[:-1]:
+            memory.add(earlier)
+
+    def _store_question(self, memory: InfiniteMemory, run: ChainRun) -> None:
+        """Store the question, unless it is the newest message: a chain that failed is asked again."""
+        if (question := run.given.question) is None:
+            return
+        stored = memory.newest(1) if question.id is None else []
+        if not stored or content_of(stored[0]) != content_of(question):
+            stored = memory.add(question)
+        # A question that was forgotten is not stored again, so its answer will not find a turn.
+        run.stored, run.turn = True, stored[0].turn_id if stored else question.id
+
+    def _with_prompt(self, run: ChainRun, config: RunnableConfig) -> ChainRun:
+        if run.context is not None:
+            thread = (config.get("configurable") or {}).get("thread_id")
+            report(self._on_report, run.context.report, Thread(*run.session, thread))
+        prompt = run.given.without_memory() if run.context is None else run.context.messages
+        run.input, run.sent = run.given.with_prompt(prompt)
+        return run
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Let the chain go on without the memory if that fails, unless `on_error` is "raise"."""
+        try:
+            with self._outage.watch():
+                yield
+        except (StoreError, UnknownReferenceError) as error:  # the question may have been forgotten during the run
+            if self._on_error == "raise":
+                raise
+            warn(f"the memory failed and the chain goes on without it: {error}", MemoryFailedWarning)
+
+    @contextmanager
+    def _storing(self, run: ChainRun) -> Iterator[None]:
+        """Do not wait for the store behind another run that waits for it in vain."""
+        with self._locks.hold("file" if isinstance(self.pool.store, SQLiteStore) else run.session):
+            self._outage.check(run.asked)
+            with self._outage.watch():
+                yield
+
+    # After the run
+
+    def _save(self, run: ChainRun, output: Any) -> None:
+        """Store the answer. One that cannot be stored is the caller's all the same; a `MemoryFailedWarning` says so."""
+        try:
+            replies = read_output(output, self._keys.output, run.sent)
+        except (TypeError, ValueError) as error:
+            warn(f"the answer was not stored: {error}", MemoryFailedWarning)
+        else:
+            self._store(run, replies)
+
+    def _save_stream(self, run: ChainRun, answer: StreamedAnswer) -> None:
+        """Store what the chunks of a stream make up, as `_save` does."""
+        output = stream_output(answer.chunks, answer.output, whole=answer.why is None)
+        if answer.why is None:
+            self._save(run, output)
+            return
+        replies = [one for one in read_output(output, self._keys.output, run.sent) if one.content or one.tool_calls]
+        if replies:
+            self._store(run, [*replies[:-1], _incomplete(replies[-1], answer.why)])
+
+    def _store(self, run: ChainRun, replies: Sequence[Message]) -> None:
+        with self._failures(), self._storing(run), lent(self.pool, *run.session) as memory:
+            # Some models count from 1 each time, and caches repeat ids.
+            replies = [one.replace(id=None) if is_stored(memory, one.id) else one for one in replies]
+            if not run.stored:
+                memory.add([*run.given.said, *replies])
+                return
+            own = list(takewhile(lambda message: message.role != "user", replies))
+            if own:
+                memory.add(own, turn=run.turn)
+            if own != replies:  # a user message in the answer opens a turn
+                memory.add(replies[len(own) :])
 
     # Whole answers
 
@@ -112,11 +332,11 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     def _invoke(
         self, value: Any, run_manager: CallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
     ) -> Any:
-        with self._memory.run(value, self._key(config), config) as run:
-            output = self.bound.invoke(run.input, config, **kwargs)
-            run.asked = monotonic()
-            self._memory.save(run, output)
-            return output
+        run = self._begin(value, config)
+        output = self.bound.invoke(run.input, config, **kwargs)
+        run.asked = monotonic()
+        self._save(run, output)
+        return output
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
         """Do what `invoke` does without blocking the event loop."""
@@ -125,11 +345,11 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     async def _ainvoke(
         self, value: Any, run_manager: AsyncCallbackManagerForChainRun, config: RunnableConfig, **kwargs: Any
     ) -> Any:
-        async with self._memory.arun(value, self._key(config), config) as run:
-            output = await self.bound.ainvoke(run.input, config, **kwargs)
-            run.asked = monotonic()
-            await self._sessions.call(self._memory.save, run, output)
-            return output
+        run = await self._abegin(value, config)
+        output = await self.bound.ainvoke(run.input, config, **kwargs)
+        run.asked = monotonic()
+        await self._call(self._save, run, output)
+        return output
 
     # Streams. A chain before this one may stream its output: LangChain joins it, and calls `stream` or `astream`.
 
@@ -146,16 +366,15 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
 
     def _stream(self, inputs: Iterator[Any], config: RunnableConfig, **kwargs: Any) -> Generator[Any, None, None]:
         [value] = inputs
-        with self._memory.run(value, self._key(config), config) as run:
-            answer = StreamedAnswer()
-            try:
-                with answer:
-                    for chunk in self.bound.stream(run.input, answer.watching(config), **kwargs):
-                        answer.chunks.append(chunk)
-                        yield chunk
-            finally:
-                run.asked = monotonic()
-                self._memory.save_stream(run, answer)
+        run, answer = self._begin(value, config), StreamedAnswer()
+        try:
+            with answer:
+                for chunk in self.bound.stream(run.input, answer.watching(config), **kwargs):
+                    answer.chunks.append(chunk)
+                    yield chunk
+        finally:
+            run.asked = monotonic()
+            self._save_stream(run, answer)
 
     async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
         """Do what `stream` does without blocking the event loop."""
@@ -173,22 +392,36 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         **kwargs: Any,
     ) -> AsyncIterator[Any]:  # fmt: skip
         [value] = [value async for value in inputs]
-        async with self._memory.arun(value, self._key(config), config) as run:
-            answer = StreamedAnswer()
-            try:
-                with answer:
-                    async for chunk in self.bound.astream(run.input, answer.watching(config), **kwargs):
-                        answer.chunks.append(chunk)
-                        yield chunk
-            finally:
-                run.asked = monotonic()
-                await asyncio.shield(self._sessions.call(self._memory.save_stream, run, answer))
+        run, answer = await self._abegin(value, config), StreamedAnswer()
+        try:
+            with answer:
+                async for chunk in self.bound.astream(run.input, answer.watching(config), **kwargs):
+                    answer.chunks.append(chunk)
+                    yield chunk
+        finally:
+            run.asked = monotonic()
+            await asyncio.shield(self._call(self._save_stream, run, answer))
 
     def close(self) -> None:
         """Release the store, if it was opened here."""
-        self._sessions.close()
+        if self._owns_pool:
+            self.pool.close()
 
 
 def with_infinite_memory(runnable: RunnableLike[Any, Any], **arguments: Any) -> InfiniteMemoryRunnable:
     """Return a chain that remembers; the arguments are those of `InfiniteMemoryRunnable`."""
     return InfiniteMemoryRunnable(runnable, **arguments)
+
+
+def _count_stored(memory: InfiniteMemory, said: Sequence[Message]) -> int:
+    """Return how many leading messages are the session's newest ones: a client may send its history again."""
+    stored = normal_forms(memory.newest(len(said))) if len(said) > 1 else []
+    sent = normal_forms(said)
+    return next((count for count in range(len(stored), 0, -1) if stored[-count:] == sent[:count]), 0)
+
+
+def _incomplete(message: Message, why: str) -> Message:
+    """Return a message that is marked as incomplete."""
+    marked = from_message(message)
+    marked.additional_kwargs = {**marked.additional_kwargs, INCOMPLETE: why}
+    return to_message(marked)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
-    FunctionMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -105,26 +104,16 @@ class Talk:
         known = [*self.closed, "call_unknown"]
         self._add(ToolMessage, tool_call_id=self.draw(st.sampled_from(known)))
 
-    def old_call(self) -> None:
-        self._add(AIMessage, content="", additional_kwargs={"function_call": {"name": "old", "arguments": "{}"}})
-
-    def old_result(self) -> None:
-        self._add(FunctionMessage, name="old")
-
 
 WILD = ["human", "human", "ai", "call", "call", "result", "results", "results", "orphan", "system"]
 
 
 @st.composite
-def wild_histories(draw: st.DrawFn, *, old: bool = False) -> list[BaseMessage]:
+def wild_histories(draw: st.DrawFn) -> list[BaseMessage]:
     """Anything in any order: parallel and invalid calls, late, missing and doubled results, a person in between."""
     talk = Talk(draw, renumber=draw(st.booleans()))
-    steps = draw(st.lists(st.sampled_from(WILD + ["odd call", "old_call", "old_result"] * old), max_size=14))
-    for step in steps:
-        if step == "odd call":
-            talk.call(draw(st.sampled_from([None, f"call_{talk.number + 1}"])))
-        else:
-            getattr(talk, step)()
+    for step in draw(st.lists(st.sampled_from(WILD), max_size=14)):
+        getattr(talk, step)()
     return talk.messages
 
 
@@ -153,14 +142,10 @@ def sound_histories(draw: st.DrawFn, *, tools: bool = True, systems: int = 1) ->
 def called(message: BaseMessage) -> list[str | None]:
     if not isinstance(message, AIMessage):
         return []
-    asked = [call["id"] for call in [*message.tool_calls, *message.invalid_tool_calls]]
-    old = message.additional_kwargs.get("function_call")
-    return asked or ([f"old {old['name']}"] if old else [])
+    return [call["id"] for call in [*message.tool_calls, *message.invalid_tool_calls]]
 
 
 def answers(message: BaseMessage) -> str | None:
-    if isinstance(message, FunctionMessage):
-        return f"old {message.name}"
     return message.tool_call_id if isinstance(message, ToolMessage) else None
 
 

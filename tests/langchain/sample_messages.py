@@ -9,7 +9,6 @@ from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     ChatMessage,
-    FunctionMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -64,18 +63,14 @@ EVERY: list[BaseMessage] = [
     ToolMessage("12:30", tool_call_id="call-2", artifact=[Document("page", metadata={"at": 3}, id="d")], id="t2"),
     ToolMessage("cannot", tool_call_id="call-3", id="t3", artifact={}),
     AIMessage("", tool_calls=[{"name": "clock", "args": {"at": {1: "one"}}, "id": None}], id="odd call"),
-    AIMessage("", additional_kwargs={"function_call": {"name": "old", "arguments": '{"a": 1}'}}, id="old call"),
-    FunctionMessage(content="42", name="old", id="old result"),
     ChatMessage(content="Once upon a time", role="narrator", id="chat"),
     ChatMessage(content="yes", role="assistant", id="chat-assistant"),
     HumanMessage(
         "to whom", id="extra", role="user", text="of a property", artifact=None, sent=datetime(2026, 1, 2, tzinfo=UTC)
     ),
-    HumanMessage("q1", id="g1", additional_kwargs={"grounding": "one passage", "$odd": {"$text": [0, 1]}}),
+    HumanMessage("q1", id="g1", additional_kwargs={"grounding": ["one passage"], "$odd": {"$text": [0, 1]}}),
     HumanMessage("q2", id="g2", additional_kwargs={"grounding": ["one", "two"], "thread": 7}),
     HumanMessage("q3", id="g3", additional_kwargs={
-        "grounding": [Document("1st", metadata={"source": "a", "relevance_score": 0.9}, id="d1"), Document("2nd")]}),
-    HumanMessage("q4", id="g4", additional_kwargs={
         "grounding": {"items": [{"text": "one", "score": 0.5}], "header": "Found:", "footer": "Use it."}}),
     HumanMessage("q5", id="g5", additional_kwargs={"grounding": {"not": "ours"}}),
     HumanMessage("q6", id="pinned", additional_kwargs={"infinite_memory": {"pinned": True, "media_tokens": 70}}),
@@ -112,11 +107,6 @@ _blocks = st.one_of(
     st.builds(dict, _entries),
 )
 _contents = st.one_of(_texts, st.lists(_blocks, max_size=4))
-_groundings = st.one_of(
-    storable_texts(min_size=1, max_size=5),
-    st.lists(st.one_of(_texts, st.builds(Document, _texts, metadata=_entries)), max_size=3),
-    _values,
-)
 _arguments = st.dictionaries(_keys, _values, max_size=2)
 _ids = st.one_of(st.none(), storable_texts(max_size=5))
 _calls = st.builds(lambda name, args, id_: {"name": name, "args": args, "id": id_}, _texts, _arguments, _ids)
@@ -129,7 +119,7 @@ _invalid = st.builds(
 def _common(draw: st.DrawFn) -> dict[str, Any]:
     kwargs = draw(_entries)
     if draw(st.booleans()):
-        kwargs = {**kwargs, "grounding": draw(_groundings)}
+        kwargs = {**kwargs, "grounding": draw(st.lists(storable_texts(max_size=12), min_size=1, max_size=3))}
     return {
         "content": draw(_contents),
         "id": draw(_ids),
@@ -143,15 +133,13 @@ def _common(draw: st.DrawFn) -> dict[str, Any]:
 def messages(draw: st.DrawFn) -> BaseMessage:
     """Draw any LangChain message whose values have a JSON form."""
     fields = _common(draw)
-    kind = draw(st.sampled_from(("human", "system", "ai", "tool", "function", "chat")))
+    kind = draw(st.sampled_from(("human", "system", "ai", "tool", "chat")))
     if kind == "ai":
         calls, invalid = draw(st.lists(_calls, max_size=2)), draw(st.lists(_invalid, max_size=2))
         return AIMessage(**fields, tool_calls=calls, invalid_tool_calls=invalid)
     if kind == "tool":
         status = draw(st.sampled_from(("success", "error")))
         return ToolMessage(**fields, tool_call_id=draw(_texts), artifact=draw(_values), status=status)
-    if kind == "function":
-        return FunctionMessage(**{**fields, "name": draw(_texts)})
     if kind == "chat":
         return ChatMessage(**fields, role=draw(st.one_of(_texts, st.sampled_from(("user", "Assistant", "system")))))
     return (HumanMessage if kind == "human" else SystemMessage)(**fields)

@@ -60,9 +60,11 @@ class TestWindow:
             assert same(kept, system + repaired(body)), "with a greeting"
             return
         talk = kept[len(system) :]
-        assert isinstance(talk[0], HumanMessage)
         fitting = [body[place:] for place in asked if size(system + body[place:]) <= most]
-        assert not fitting or same(talk, fitting[0])
+        if fitting:
+            assert same(talk, fitting[0])
+        else:  # without the steps of its turn that do not fit, a question may have room for the greeting
+            assert isinstance(talk[0], HumanMessage) or same(talk[: len(opening)], opening)
 
     def test_a_call_whose_result_comes_later_goes_and_system_messages_move_to_the_front(self) -> None:
         call = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "x"}])

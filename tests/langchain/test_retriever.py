@@ -17,7 +17,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_infinite_memory.chains.runnable import with_infinite_memory
 from langchain_infinite_memory.search import HistoryRetriever, recall_tool
 from langchain_infinite_memory.store import InfiniteStore, remember_tool
-from shared_core import InfiniteMemory, Message, RecallTemplate, SessionPool, ToolCall
+from shared_core import Message, RecallTemplate, SessionPool, ToolCall
 from tests.support.histories import NOON, history
 
 ONE: Any = {"configurable": {"session_id": "1"}}
@@ -95,8 +95,6 @@ def test_sessions_come_from_arguments_or_the_config(pool: SessionPool) -> None:
     ]
     bound = retriever.with_config(configurable={"session_id": "1"})
     assert asyncio.run(bound.ainvoke("lunch"))[0].id == "q2"
-    with pool.use("1", "ann") as memory:
-        assert HistoryRetriever(memory).invoke("tower", ONE)[0].id == "s1"
 
 
 def test_in_a_chain_the_question_does_not_find_itself(pool: SessionPool) -> None:
@@ -152,8 +150,6 @@ def test_the_tools_session_comes_from_the_config(pool: SessionPool) -> None:
     assert "ann's tower" in tool.invoke({"query": "tower"}, {"configurable": {"session_id": "1", "user_id": "ann"}})
     assert "ann's tower" in recall_tool(pool, session_id="1", user_id="ann").invoke({"query": "tower"})
     assert tool.invoke(query).startswith("Earlier messages cannot be searched: this run names no session")
-    with pool.use("1") as memory:
-        assert recall_tool(memory).invoke(query, {"configurable": {"thread_id": "another"}}) == FOUND
 
 
 def test_the_turn_that_is_going_on_is_not_found_and_long_texts_are_cut(pool: SessionPool) -> None:
@@ -180,15 +176,16 @@ class Model(GenericFakeChatModel):
 
 def test_the_standard_tests_pass() -> None:
     standard = pytest.importorskip("langchain_tests.integration_tests", reason="langchain-tests is not installed")
-    with InfiniteMemory() as memory:
-        memory.add(history(20))
+    with SessionPool() as pool:
+        with pool.use("1") as memory:
+            memory.add(history(20))
 
         class Suite(standard.RetrieversIntegrationTests):  # type: ignore[name-defined, misc]
             retriever_constructor = HistoryRetriever
-            retriever_constructor_params = {"store": memory}  # noqa: RUF012
+            retriever_constructor_params = {"store": pool, "session_id": "1"}  # noqa: RUF012
             retriever_query_example = "which gardens?"
 
-        suite, retriever = Suite(), HistoryRetriever(memory)
+        suite, retriever = Suite(), HistoryRetriever(pool, session_id="1")
         suite.test_k_constructor_param()
         suite.test_invoke_with_k_kwarg(retriever)
         suite.test_invoke_returns_documents(retriever)
@@ -218,9 +215,10 @@ def test_fields_can_be_configured(pool: SessionPool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["integration", "unit"])
 def test_the_standard_tests_of_tools_pass(kind: str, *, remembers: bool) -> None:
     standard = pytest.importorskip(f"langchain_tests.{kind}_tests", reason="langchain-tests is not installed")
-    with InfiniteMemory() as memory, SessionPool() as pool:
-        memory.add(history(20))
-        tool = remember_tool(InfiniteStore(pool)) if remembers else recall_tool(memory)
+    with SessionPool() as pool:
+        with pool.use("1") as memory:
+            memory.add(history(20))
+        tool = remember_tool(InfiniteStore(pool)) if remembers else recall_tool(pool, session_id="1")
 
         class Suite(getattr(standard, f"Tools{kind.title()}Tests")):  # type: ignore[misc]
             tool_constructor = tool

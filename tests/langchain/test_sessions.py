@@ -11,8 +11,8 @@ import pytest
 
 from langchain_infinite_memory.budget import Budget
 from langchain_infinite_memory.followed_lists import FollowedLists
-from langchain_infinite_memory.identity import Newest, Tasks
-from langchain_infinite_memory.sessions import Locks, Sessions, open_pool
+from langchain_infinite_memory.identity import Newest
+from langchain_infinite_memory.sessions import Locks, open_pool
 from shared_core import InfiniteMemory
 from shared_core.stores import open_store
 
@@ -22,7 +22,7 @@ multi_threaded = pytest.mark.filterwarnings("ignore:This process .* is multi-thr
 
 @forks
 @multi_threaded
-@pytest.mark.parametrize("owner", [FollowedLists, Budget, Locks, Tasks])
+@pytest.mark.parametrize("owner", [FollowedLists, Budget, Locks])
 def test_a_process_forked_while_a_thread_holds_a_lock_finds_it_free(owner: Any) -> None:
     given: Any = {FollowedLists: [open_store(None)]}
     lock: Any = owner(*given.get(owner, []))._lock
@@ -71,9 +71,11 @@ def test_of_entries_that_weigh_too_much_those_that_were_set_last_are_kept() -> N
 
 def test_what_an_agent_can_store_in() -> None:
     with InfiniteMemory() as memory, pytest.raises(TypeError, match="serves one session only"):
-        open_pool(memory)
+        open_pool(memory)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="store must be a path"):
-        Sessions(3)  # type: ignore[arg-type]
+        open_pool(3)  # type: ignore[arg-type]
     with open_pool(None, max_tokens=900) as pool:
-        assert pool.settings["on_overflow"] == "raise"
+        assert pool.settings["on_overflow"] == "keep"
         assert open_pool(pool) is pool
+        with pytest.raises(TypeError, match="max_tokens: the store given has its own"):
+            open_pool(pool, max_tokens=9)
