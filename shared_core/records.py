@@ -28,8 +28,8 @@ ROOT = Position(0, -1)
 class Segment(NamedTuple):
     """An append-only run of messages.
 
-    `parent` is the position it grows out of (None for the first). `tip` is the depth of its last message, also when
-    that message has been forgotten since, so that a depth is never used twice.
+    `parent` is the position it grows out of (None for the first), in a segment with a smaller number. `tip` is the
+    depth of its last message, also when that message has been forgotten since, so that a depth is never used twice.
 
     A merge is a segment of its own, with a second parent, `merged`. It begins with an empty position, the merge itself,
     at depth `base`; the depths before it are left free for what only the second parent's path has. `turn_shift` is

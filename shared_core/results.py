@@ -22,10 +22,10 @@ from shared_core.records import SessionInfo as SessionInfo
 from shared_core.records import Summary as Summary
 from shared_core.session.forget import ForgetResult as ForgetResult
 from shared_core.sharing.importer import ImportResult as ImportResult
-from shared_core.tree.branches import Diff as Diff
-from shared_core.tree.branches import ReflogEntry as ReflogEntry
 from shared_core.tree.copies import CherryPickResult as CherryPickResult
 from shared_core.tree.copies import Stash as Stash
+from shared_core.tree.log import Diff as Diff
 from shared_core.tree.log import LogEntry as LogEntry
+from shared_core.tree.log import ReflogEntry as ReflogEntry
 from shared_core.tree.merge import Conflict as Conflict
 from shared_core.tree.merge import MergeResult as MergeResult

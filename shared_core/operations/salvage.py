@@ -22,7 +22,7 @@ from shared_core.records import (
     Summary,
     VectorRows,
 )
-from shared_core.sharing.transfer import pages, parents_first, segments_for
+from shared_core.sharing.transfer import pages, segments_for
 from shared_core.store import PAGE, Store
 from shared_core.stores.gaps import runs
 from shared_core.stores.row_values import WRONG, DamagedRow
@@ -74,7 +74,7 @@ class Salvage:
             covers = self._tried("what messages sum up", self._covers, places) or ()
             yield Restored(segments_for(records, segments, tips), tuple(records), tuple(covers))
         refs = [ref for kind in get_args(RefKind) for ref in self._refs(kind)]
-        whole = tuple(segments[number] for number in parents_first(segments, segments))
+        whole = tuple(segments[number] for number in sorted(segments))
         yield Restored(whole, branches=tuple(self._branches(segments, refs)))
         for ref in sorted(refs):
             yield Restored(refs=(ref,))

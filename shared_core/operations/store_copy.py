@@ -18,7 +18,6 @@ from shared_core.sharing.transfer import (
     forgotten_of,
     pages,
     pages_of,
-    parents_first,
     read_tree,
     write_page,
 )
@@ -284,7 +283,7 @@ class _SessionCopy:
             self._advance(len(page.records))
         grown = {number for number, segment in tree.segments.items() if known.get(number) != segment.tip}
         if grown or there.state.last_seq < tree.state.last_seq:
-            segments = tuple(tree.segments[number] for number in parents_first(grown, tree.segments))
+            segments = tuple(tree.segments[number] for number in sorted(grown))
             self._target.restore(self._to, Restored(segments, last_seq=tree.state.last_seq))
 
     def _bring_names(self, tree: Tree, there: Tree) -> None:

@@ -21,7 +21,7 @@ from shared_core.records import MAIN, ROOT, Branch, Position, Record, Ref, Segme
 from shared_core.session.paths import Head, Path, read, walk
 from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.sharing.redact import Redact, redacted
-from shared_core.sharing.transfer import Page, Tree, forgotten_of, pages, pages_of, parents_first, read_tree
+from shared_core.sharing.transfer import Page, Tree, forgotten_of, pages, pages_of, read_tree
 from shared_core.store import Store
 from shared_core.stores.sqlite.database_file import is_database
 
@@ -286,7 +286,7 @@ class _SessionWriter:
         if self._view.path is None:  # nobody knows which branch a forgotten message was on
             for ids in forgotten_of(self._store, self._session):
                 yield {"type": "forgotten", "ids": ids}
-        for number in parents_first(tree.segments, tree.segments):
+        for number in sorted(tree.segments):
             yield _segment_line(tree.segments[number])
         for page in pages_of(self._store, self._session, self._spaces, 0, tree.state.last_seq):
             yield from self._messages(page.only([one for one in page.records if self._view.holds(one.position)]))

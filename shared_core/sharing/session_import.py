@@ -28,7 +28,7 @@ from shared_core.records import (
 )
 from shared_core.session.paths import EARLIER, Head, walk
 from shared_core.sharing.format import MAX_NUMBER, LineError
-from shared_core.sharing.transfer import Page, forgotten_of, parents_first, read_tree, write_page
+from shared_core.sharing.transfer import Page, forgotten_of, read_tree, write_page
 from shared_core.store import Store
 
 MAX_EMPTY = 2**24
@@ -468,7 +468,7 @@ class SessionImport:
             self._names.append(Branch(MAIN, self._heads[self.head.branch]))
         self._flush()
         grown = {number: one for number, one in self._segments.items() if self._written.get(number) != one.tip}
-        self._store.restore(self._session, Restored(tuple(grown[number] for number in parents_first(grown, grown))))
+        self._store.restore(self._session, Restored(tuple(grown[number] for number in sorted(grown))))
         changes = [one for one in self._names if isinstance(one, Create | Move)]
         branches = tuple(one for one in self._names if isinstance(one, Branch))
         refs = tuple(one for one in self._names if isinstance(one, Ref))

@@ -145,20 +145,4 @@ def segments_for(
             waiting += [parent for parent in (segment.parent, segment.merged) if parent is not None]
         tips[number] = depth
     known |= tips
-    return tuple(segments[number]._replace(tip=tips[number]) for number in parents_first(tips, segments))
-
-
-def parents_first(numbers: Collection[int], segments: Mapping[int, Segment]) -> list[int]:
-    """Return numbers of segments in an order in which each comes after those that it grows out of."""
-    done: dict[int, None] = {}
-    for number in sorted(numbers):
-        stack = [number]
-        while stack:
-            parents = (segments[stack[-1]].parent, segments[stack[-1]].merged)
-            ahead = [one.segment for one in parents if one is not None and one.segment in numbers]
-            ahead = [one for one in ahead if one not in done]
-            if ahead:
-                stack += ahead
-            else:
-                done[stack.pop()] = None
-    return list(done)
+    return tuple(segments[number]._replace(tip=tips[number]) for number in sorted(tips))

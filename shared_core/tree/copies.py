@@ -16,7 +16,7 @@ from shared_core.session.checkout import Changes, Checkout, if_unmoved, with_mov
 from shared_core.session.forget import groups_of_turn
 from shared_core.session.paths import Head, Path, Span, resolve
 from shared_core.session.turns import said_together
-from shared_core.tree.branches import STASH_POP, lineage
+from shared_core.tree.log import STASH_POP, lineage
 
 
 @dataclass(frozen=True, slots=True)

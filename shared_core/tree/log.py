@@ -1,12 +1,67 @@
-"""The log of a conversation tree: messages and merges as nodes with their parents."""
+"""What is to be seen of a conversation tree: its log, moves of its branches, and what two lines do not share."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from shared_core.messages import Message, short_repr
 from shared_core.records import Position, Record, Segment
+from shared_core.session.checkout import Checkout
 from shared_core.store import Store
+
+STASH_POP = "stash pop"
+"""What the reflog says of a stash that was popped, so that taking it back stashes the copies again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReflogEntry:
+    """A line of the reflog: a verb moved a branch, or added to it what was said elsewhere.
+
+    Attributes:
+        reference: names the position where the branch ended before, for `checkout`, `fork` and `reset`.
+        branch: the branch that was moved.
+        why: the verb that did it.
+        before: id of the newest message there before; None: there was none.
+        after: id of the newest message where the branch was moved to, before anything was added there; None: there was
+            none.
+        at: when.
+        deleted: whether the branch was deleted.
+    """
+
+    reference: str
+    branch: str
+    why: str
+    before: str | None
+    after: str | None
+    at: datetime
+    deleted: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"at": self.at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """What two positions of the tree do not share.
+
+    Attributes:
+        base: id of the newest message that both have; None: they share none.
+        only_a: ids of the messages that only the first has, in order.
+        only_b: ids of the messages that only the second has, in order.
+    """
+
+    base: str | None
+    only_a: tuple[str, ...]
+    only_b: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON data."""
+        return {"base": self.base, "only_a": list(self.only_a), "only_b": list(self.only_b)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +164,7 @@ class Lineage:
                 parents[position] = tuple(node for node in nodes if node is not None)
                 waiting += parents[position]
         ranks: dict[Position, tuple[int, int]] = {position: (record.seq, 0) for position, record in stored.items()}
-        for position in _parents_first([position for position in parents if position not in stored], parents):
+        for position in sorted(position for position in parents if position not in stored):  # parents come first
             known = [ranks.get(parent, (0, 0)) for parent in parents[position]]
             seq, after = max(known, default=(0, 0))
             ranks[position] = (seq, after + 1)
@@ -141,16 +196,7 @@ class Lineage:
         return names
 
 
-def _parents_first(merges: Sequence[Position], parents: Mapping[Position, Sequence[Position]]) -> list[Position]:
-    """Return merges in an order in which each comes after the merges among its parents."""
-    done: dict[Position, None] = {}
-    wanted = set(merges)
-    waiting = list(merges)
-    while waiting:
-        position = waiting[-1]
-        missing = [parent for parent in parents[position] if parent in wanted and parent not in done]
-        if missing and position not in done:
-            waiting += missing
-            continue
-        done[waiting.pop()] = None
-    return list(done)
+def lineage(checkout: Checkout) -> Lineage:
+    """Return the lookup of what stands at the positions of the session."""
+    session = checkout.live.key
+    return Lineage(checkout.store, session if session is not None else -1, checkout.live.segment)

@@ -1,18 +1,22 @@
-"""The verbs of the conversation tree as a memory has them; what they do is in the files beside this one."""
+"""The verbs of the conversation tree: branches and tags here, merges and copies in the files beside this one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice
 from typing import get_args
 
-from shared_core.arguments import function, one_of, texts, whole_number
+from shared_core.arguments import function, name_text, one_of, texts, whole_number
+from shared_core.errors import DuplicateError, StaleHeadError, UnknownReferenceError
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.plugins.base import Summarizer
 from shared_core.plugins.calls import Steps, run_steps
-from shared_core.records import Branch
+from shared_core.records import MAIN, ROOT, Branch, Change, Create, Delete, Drop, Move, Position, Put, Rename
 from shared_core.session.checkout import Checkout
-from shared_core.tree import branches, copies, merge
-from shared_core.tree.branches import Diff, ReflogEntry
+from shared_core.session.paths import EARLIER, Head, Path, read, resolve, unused_branch_name
+from shared_core.tree import copies, merge
 from shared_core.tree.copies import CherryPickResult, Stash
-from shared_core.tree.log import LogEntry
+from shared_core.tree.log import STASH_POP, Diff, LogEntry, ReflogEntry, lineage
 from shared_core.tree.merge import How, MergeResult
 
 
@@ -45,7 +49,8 @@ class TreeVerbs:
 
     def branches(self) -> list[Branch]:
         """Return all branches of the session, in order of creation."""
-        return branches.branches(self._checkout)
+        session = self._checkout.live.key
+        return self._checkout.store.branches(session) if session is not None else []
 
     @reported("fork")
     def fork(self, name: str, at: str | None = None) -> None:
@@ -59,7 +64,15 @@ class TreeVerbs:
             DuplicateError: a branch or a tag has the name.
             UnknownReferenceError: there is no such reference.
         """
-        branches.fork(self._checkout, name, at)
+        _check_name(name)
+        checkout = self._checkout
+        with checkout.lock:
+            if at not in (None, MAIN) and checkout.live.key is None:
+                raise UnknownReferenceError(f"no branch or message {at!r}: nothing is stored yet")
+            position = checkout.position_of(at)
+            with self._names_in_error(name):
+                checkout.store.change(checkout.live.create(), [Create(name, position)])
+            checkout.stand(Head(name))
 
     def checkout(self, reference: str) -> None:
         """Check out a branch. At any other reference the head is detached; the next message added opens a branch.
@@ -68,7 +81,12 @@ class TreeVerbs:
             UnknownReferenceError: there is no such reference.
             AmbiguousReferenceError: several messages begin so.
         """
-        branches.check_out(self._checkout, reference)
+        checkout = self._checkout
+        with checkout.lock:
+            session = checkout.live.key
+            if session is None and reference != MAIN:
+                raise UnknownReferenceError(f"no branch or message {reference!r}: nothing is stored yet")
+            checkout.stand(Head(MAIN) if session is None else resolve(checkout.store, session, reference))
 
     def rename_branch(self, name: str, to: str) -> None:
         """Rename a branch; its reflog goes along. Other objects that have it checked out lose it.
@@ -78,7 +96,14 @@ class TreeVerbs:
             UnknownReferenceError: there is no such branch.
             ValueError: the branch is `main`, where every memory begins, or the new name is empty.
         """
-        branches.rename(self._checkout, name, to)
+        _check_name(to)
+        _refuse_main(name, "renamed")
+        checkout = self._checkout
+        with checkout.lock:
+            with self._names_in_error(to):
+                checkout.store.change(checkout.existing(), [Rename(name, to)])
+            if checkout.live.head.branch == name:
+                checkout.live.head = Head(to)
 
     @reported("delete_branch")
     def delete_branch(self, name: str) -> None:
@@ -88,7 +113,12 @@ class TreeVerbs:
             UnknownReferenceError: there is no such branch.
             ValueError: the branch is `main`, or the one checked out.
         """
-        branches.delete_branch(self._checkout, name)
+        _refuse_main(name, "deleted")
+        checkout = self._checkout
+        with checkout.lock:
+            if checkout.live.head.branch == name:
+                raise ValueError(f"this memory stands on {name!r}; check out another branch before you delete it")
+            checkout.store.change(checkout.existing(), [Delete(name)])
 
     def tag(self, name: str, at: str | None = None) -> None:
         """Name a position for good; unlike a branch, a tag never moves.
@@ -101,15 +131,44 @@ class TreeVerbs:
             DuplicateError: the name is taken.
             UnknownReferenceError: there is no such reference.
         """
-        branches.tag(self._checkout, name, at)
+        _check_name(name)
+        checkout = self._checkout
+        with checkout.lock, self._names_in_error(name):
+            # Where nothing is stored, only the beginning can be tagged; a refused reference must not create a session.
+            session = checkout.live.create() if at in (None, MAIN) else checkout.stored()
+            checkout.store.change(session, [Put("tag", name, checkout.position_of(at))])
 
     def tags(self) -> list[Branch]:
         """Return all tags, in order of creation, as pairs of name and position."""
-        return branches.tags(self._checkout)
+        session = self._checkout.live.key
+        refs = self._checkout.store.refs(session, "tag") if session is not None else []
+        return [Branch(ref.name, ref.position) for ref in reversed(refs) if ref.position is not None]
 
     def delete_tag(self, name: str) -> None:
         """Delete a tag; UnknownReferenceError if there is none of this name."""
-        branches.delete_tag(self._checkout, name)
+        checkout = self._checkout
+        with checkout.lock:
+            session = checkout.existing()
+            refs = checkout.store.refs(session, "tag")
+            number = next((ref.number for ref in refs if ref.name == name), None)
+            if number is None:
+                names = [ref.name for ref in reversed(refs)]
+                known = ", ".join(map(repr, names)) or "none yet"
+                raise UnknownReferenceError(f"no tag {name!r}; tags: {known}", candidates=names)
+            checkout.store.change(session, [Drop(number)])
+
+    @contextmanager
+    def _names_in_error(self, name: str) -> Iterator[None]:
+        """List the names that are taken in the error for one of them."""
+        try:
+            yield
+        except DuplicateError as error:
+            used = [tag.name for tag in self.tags()]
+            taken = ", ".join(map(repr, [*(branch.name for branch in self.branches()), *used]))
+            kind = "tag" if name in used else "branch"
+            raise DuplicateError(f"there is already a {kind} {name!r}; choose a name other than {taken}") from error
+
+    # Moves
 
     @reported("reset")
     def reset(self, to: str) -> None:
@@ -120,7 +179,16 @@ class TreeVerbs:
         Raises:
             UnknownReferenceError: there is no such reference.
         """
-        branches.reset(self._checkout, to)
+        checkout = self._checkout
+        with checkout.lock:
+            session = checkout.existing()
+            position = checkout.position_of(to)
+            branch = checkout.live.head.branch
+            if branch is None:
+                checkout.stand(Head(None, position))
+                return
+            checkout.store.change(session, [Move(branch, position, f"reset to {to}")])
+            checkout.stand(Head(branch))
 
     @reported("make_main")
     def make_main(self) -> None:
@@ -130,7 +198,7 @@ class TreeVerbs:
         ends, in one transaction. If the head is detached, the old line gets an unused name, unless all of it is part
         of this line. On `main`, nothing changes.
         """
-        branches.make_main(self._checkout)
+        self._checkout.until_fresh(lambda: _make_main(self._checkout))
 
     @reported("rewind")
     def rewind(self, after: str | None = None) -> str:
@@ -147,7 +215,7 @@ class TreeVerbs:
             UnknownReferenceError: there is no such reference on this branch.
             ValueError: a merge brought it in, or the head is detached.
         """
-        return branches.rewind(self._checkout, after)
+        return self._checkout.until_fresh(lambda: _rewind(self._checkout, after))
 
     @reported("undo")
     def undo(self) -> ReflogEntry:
@@ -164,7 +232,10 @@ class TreeVerbs:
             UnknownReferenceError: there is nothing to undo.
             StaleHeadError: another writer added to the branch meanwhile; nothing was changed.
         """
-        return branches.undo(self._checkout)
+        checkout = self._checkout
+        with checkout.lock:
+            branch = _undo(checkout)
+        return self.reflog(branch, 1)[0]
 
     def reflog(self, branch: str | None = None, limit: int = 100) -> list[ReflogEntry]:
         """Return what verbs did to branches, the newest first; messages that were just added are not listed.
@@ -173,7 +244,25 @@ class TreeVerbs:
             branch: only this one; None: all, deleted ones too.
             limit: at most this many moves.
         """
-        return branches.reflog(self._checkout, branch, whole_number("limit", limit, least=0))
+        whole_number("limit", limit, least=0)
+        checkout = self._checkout
+        with checkout.lock:
+            session = checkout.live.key
+            refs = checkout.store.refs(session, "move", branch, limit) if session is not None else []
+            known = lineage(checkout)
+            numbers: dict[str, int] = {}
+            lines = []
+            for ref in refs:
+                number = numbers[ref.name] = numbers.get(ref.name, 0) + 1
+                before, after = (known.message_at(position) for position in (ref.base, ref.position))
+                lines.append(
+                    ReflogEntry(
+                        f"{ref.name}@{{{number}}}", ref.name, ref.note,
+                        before.message.id if before else None, after.message.id if after else None,
+                        datetime.fromisoformat(ref.created_at).replace(tzinfo=UTC), ref.position is None,
+                    )
+                )  # fmt: skip
+            return lines
 
     def log(self, limit: int = 50) -> list[LogEntry]:
         """Return the newest messages of all branches as nodes with their parents, newest first, for a drawing.
@@ -181,7 +270,13 @@ class TreeVerbs:
         Args:
             limit: at most this many messages; merges among them come on top.
         """
-        return branches.log(self._checkout, whole_number("limit", limit, least=0))
+        whole_number("limit", limit, least=0)
+        checkout = self._checkout
+        with checkout.lock:
+            if checkout.live.key is None:
+                return []
+            heads = {branch.name: branch.head for branch in self.branches()}
+            return lineage(checkout).log(checkout.live.stored_last(limit), heads, dict(self.tags()))
 
     def diff(self, a: str, b: str | None = None) -> Diff:
         """Return what two positions do not share, and the newest message they do.
@@ -193,7 +288,15 @@ class TreeVerbs:
         Raises:
             UnknownReferenceError: there is no such reference.
         """
-        return branches.diff(self._checkout, a, b)
+        checkout = self._checkout
+        with checkout.lock:
+            session = checkout.existing()
+            paths = [checkout.live.path_to(checkout.position_of(reference)) for reference in (a, b)]
+            ids = [
+                tuple(record.message.id or "" for record in read(checkout.store, session, one.without(other)))
+                for one, other in (paths, paths[::-1])
+            ]
+            return Diff(checkout.newest_shared(*paths), *ids)
 
     # Merges
 
@@ -314,3 +417,88 @@ class TreeVerbs:
     def stash_drop(self, number: int = 0) -> None:
         """Drop a stash; its messages stay until they are forgotten. UnknownReferenceError if there is none."""
         copies.drop_stash(self._checkout, whole_number("number", number, least=0))
+
+
+def _check_name(name: str) -> None:
+    if not name_text("name", name).strip():
+        raise ValueError(f"name={name!r}: a branch or a tag needs a name")
+    if EARLIER.fullmatch(name):
+        raise ValueError(f"name={name!r}: this is how an earlier end of a branch is written; choose another name")
+
+
+def _refuse_main(name: str, done: str) -> None:
+    if name_text("name", name) == MAIN:
+        raise ValueError(
+            f"{MAIN!r} is where every memory begins and cannot be {done}; make another branch main, or rewind it"
+        )
+
+
+def _make_main(checkout: Checkout) -> None:
+    live = checkout.live
+    if live.head.branch == MAIN:
+        return
+    session = checkout.existing()
+    branch, path = live.head.branch, live.path
+    ended = checkout.position_of(MAIN)
+    if ended != path.head:
+        note = f"make {branch or 'this'} {MAIN}"
+        changes: list[Move | Create] = [Move(MAIN, path.head, note, ended)]
+        if branch is not None:
+            changes.append(Move(branch, ended, note, path.head))
+        elif not path.covers(ended):  # else all that was said on `main` is part of this line
+            changes.append(Create(unused_branch_name(checkout.store, session), ended))
+        _change_with_new_name(checkout, changes)
+    live.head = Head(MAIN)  # the path and the open turn stay what they are
+
+
+def _rewind(checkout: Checkout, after: str | None) -> str:
+    branch = checkout.live.head.branch
+    if branch is None:
+        raise ValueError("this memory is detached; check out the branch that is to end earlier")
+    if checkout.live.key is None and after is None:
+        return branch
+    checkout.existing()
+    path = checkout.live.path
+    end = checkout.end_on_path(after) if after is not None else _root_of(path)
+    if not checkout.newest_of(path.without(checkout.live.path_to(end)), 1):
+        return branch
+    name = unused_branch_name(checkout.store, checkout.stored(), f"{branch}-", first=2)
+    _change_with_new_name(checkout, [Create(name, path.head), Move(branch, end, f"rewind, kept as {name}", path.head)])
+    checkout.stand(Head(branch))
+    return name
+
+
+def _undo(checkout: Checkout) -> str:
+    """Take back the last move of the branch, or the last deletion of one; return the name of that branch."""
+    session, branch = checkout.existing(), checkout.live.head.branch
+    here = {one.name for one in checkout.store.branches(session)}
+    deleted = (ref for ref in checkout.store.refs(session, "move") if ref.position is None and ref.name not in here)
+    moved = checkout.store.refs(session, "move", branch, 1) if branch is not None else []
+    last = max([*moved, *islice(deleted, 1)], key=lambda ref: ref.number, default=None)
+    if last is None or last.base is None:
+        where = "no branch is checked out" if branch is None else f"nothing has moved {branch!r} yet"
+        raise UnknownReferenceError(f"nothing to undo: {where}")
+    note, changes = f"undo {last.note}", list[Change]()
+    if last.name not in here:
+        changes = [Create(last.name, last.base), Move(last.name, last.base, note)]
+    else:
+        ended = checkout.live.path.head
+        if last.note == STASH_POP:
+            changes.append(Put("stash", last.name, ended, last.base, note))
+        changes.append(Move(last.name, last.base, note, ended))
+    checkout.store.change(session, changes)
+    if last.name == branch:
+        checkout.stand(Head(branch))
+    return last.name
+
+
+def _change_with_new_name(checkout: Checkout, changes: Sequence[Move | Create]) -> None:
+    """Make changes that create a branch; StaleHeadError if another writer took its name first."""
+    try:
+        checkout.store.change(checkout.stored(), changes)
+    except DuplicateError as error:
+        raise StaleHeadError("another writer took the name of a new branch first; try again") from error
+
+
+def _root_of(path: Path) -> Position:
+    return Position(path.spans[0].segment, ROOT.depth)

@@ -12,8 +12,8 @@ from shared_core.doors.cli.printing import Full, Lines, moment
 from shared_core.doors.serving.erasing import newest_at
 from shared_core.memory import InfiniteMemory
 from shared_core.records import Branch
-from shared_core.tree.branches import ReflogEntry
 from shared_core.tree.copies import CherryPickResult, Stash
+from shared_core.tree.log import ReflogEntry
 from shared_core.tree.merge import How, MergeResult
 
 REVISION = "A branch, a tag, a message ID or its beginning, or an earlier end of a branch such as main@{1}."
