@@ -7,6 +7,7 @@ section on memory. The others begin with `infinite_memory.`. `docs/telemetry.md`
 import json
 import os
 from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
 
 from shared_core.arguments import in_range
 from shared_core.errors import require
@@ -47,6 +48,13 @@ MOST_IDS = 64
 NANOSECONDS = 1e9
 
 
+@runtime_checkable
+class _Exporting(Protocol):
+    """A provider that exports; those of the API alone do not."""
+
+    def force_flush(self, timeout_millis: int = ...) -> bool: ...
+
+
 class OpenTelemetryEvents(EventHook):
     """Makes a span of each event, with a child for each of its stages, and records how long turns take.
 
@@ -70,6 +78,7 @@ class OpenTelemetryEvents(EventHook):
     ) -> None:  # fmt: skip
         super().__init__(self._tell, wants_content=captures_content() if capture_content is None else capture_content)
         self._stages_from = in_range("stages_from", stages_from, 0, float("inf"))
+        self._providers = tracer_provider, meter_provider
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         meter = metrics.get_meter(SCOPE, meter_provider=meter_provider)
         self._duration = meter.create_histogram(
@@ -83,6 +92,13 @@ class OpenTelemetryEvents(EventHook):
         self._degraded = meter.create_counter(
             "infinite_memory.degradations", "{degradation}", "What prompts and searches could not have."
         )
+
+    def export(self) -> None:
+        """Export what was recorded, before a signal ends the process."""
+        spans, figures = self._providers
+        for provider in (spans or trace.get_tracer_provider(), figures or metrics.get_meter_provider()):
+            if isinstance(provider, _Exporting):
+                provider.force_flush()
 
     def _tell(self, event: MemoryEvent) -> None:
         """Make the span of an event, and record its metrics."""

@@ -79,7 +79,6 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "starlette": (
         "doors.serving.listener",
         "doors.serving.health",
-        "doors.serving.request_spans",
         "doors.mcp_server",
         "doors.openai_proxy",
     ),
@@ -88,7 +87,7 @@ ONLY_IN: dict[str, tuple[str, ...]] = {
     "typer": ("doors.cli",),
     "rich": ("doors.cli",),
     "mcp": ("doors.mcp_server",),
-    "opentelemetry": ("events.telemetry", "doors.serving.request_spans"),
+    "opentelemetry": ("events.telemetry",),
     "pytest": ("testing.store_contract",),
     "hypothesis": ("testing.store_contract",),
 }

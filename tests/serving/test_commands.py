@@ -1,14 +1,36 @@
 """The commands that serve, `serve` and `mcp`: they take one file of tokens, and refuse the same in the same words."""
 
+import os
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
+import httpx
 import pytest
 
 from shared_core.doors.cli.command import run
 from shared_core.doors.cli.serve_commands import installed_extra
 from shared_core.errors import MissingExtraError
+from tests.support.documents import ROOT
 
 TOKEN = "token-0123456789abcdef"
+
+TRACED = """
+import sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from shared_core.doors.cli.command import run
+
+provider = TracerProvider()
+exporter = ConsoleSpanExporter(formatter=lambda span: f"{span.name}\\n")
+provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=600_000))
+trace.set_tracer_provider(provider)
+run(sys.argv[1:])
+"""
+"""A program that runs a command whose spans are exported at the end, or every ten minutes."""
 
 COMMANDS = [["serve", "--model", "echo"], ["mcp", "--http"]]
 
@@ -59,3 +81,21 @@ def test_an_extra_that_is_not_installed_is_named() -> None:
         with pytest.raises(ImportError) as shown, installed_extra("server", "both", packages):
             raise defect
         assert shown.value is defect
+
+
+@pytest.mark.skipif(os.name != "posix", reason="this system has no SIGTERM")
+def test_a_server_that_is_told_to_stop_exports_what_it_has_recorded(tmp_path: Path) -> None:
+    command = ["serve", "--model", "echo", "--store", str(tmp_path / "chat.db"), "--port", "0"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", TRACED, *command], cwd=ROOT, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    with process:
+        assert process.stderr is not None
+        url = next(found[1] for line in process.stderr if (found := re.search(r" at (http://[^/]+)/", line)))
+        body = {"messages": [{"role": "user", "content": "Hello."}]}
+        assert httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        exported, _ = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGTERM
+    assert set(exported.split()) >= {"search_memory", "upsert_memory"}

@@ -4,7 +4,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any
@@ -141,8 +141,7 @@ def serve(
         raise typer.BadParameter(f"say who answers: --upstream URL, or --model {ECHO}")
     known = tokens_for(host, tokens)
     with installed_extra("server", "starlette, uvicorn and httpx", {"starlette", "uvicorn", "httpx"}):
-        from shared_core.doors.openai_proxy.app import ALL_PATHS, create_app
-        from shared_core.doors.openai_proxy.inspector.endpoints import POLLED
+        from shared_core.doors.openai_proxy.app import create_app
         from shared_core.doors.serving.listener import listener, server_for, url_of
     windows, asides = _windows(window or []), _patterns(aside or [])
     answers = _upstream(upstream, timeout, retries, tells_windows=max_tokens is None)
@@ -162,7 +161,7 @@ def serve(
         say(f"serving {options.shown_store} at {url_of(host, opened)}/v1; Ctrl-C stops it")
         if not no_inspector:
             say(f"what is stored and sent is shown at {url_of(host, opened)}/")
-        server_for(traced(app, hook, ALL_PATHS, (POLLED,)), grace=grace, drain=drain).run(sockets=[opened])
+        server_for(app, grace=grace, drain=drain, at_end=None if hook is None else hook.export).run(sockets=[opened])
 
 
 def _upstream(url: str | None, timeout: float, retries: int, *, tells_windows: bool) -> "Upstream":
@@ -228,7 +227,7 @@ def mcp(
     with installed_extra("mcp", "the MCP SDK, version 2.3 or newer", {"mcp", "starlette", "uvicorn"}):
         from shared_core.doors.mcp_server.conversations import Conversations
         from shared_core.doors.mcp_server.server import MemoryServer
-        from shared_core.doors.mcp_server.transports import PATH, PATHS, http_app, serve_stdio
+        from shared_core.doors.mcp_server.transports import PATH, http_app, serve_stdio
         from shared_core.doors.serving.listener import listener, server_for, url_of
     hook = telemetry_hook()
     settings: dict[str, Any] = {"on_event": hook} | ({} if embedder is None else {"embedder": embedder})
@@ -243,7 +242,7 @@ def mcp(
             return
         app = http_app(server, conversations, host=host, tokens=known)
         say(f"serving MCP at {url_of(host, opened)}{PATH}; Ctrl-C stops it")
-        server_for(traced(app, hook, PATHS), grace=grace, drain=drain).run(sockets=[opened])
+        server_for(app, grace=grace, drain=drain, at_end=None if hook is None else hook.export).run(sockets=[opened])
 
 
 def tokens_for(host: str, path: str | None) -> BearerTokens | None:
@@ -268,24 +267,6 @@ def telemetry_hook() -> "OpenTelemetryEvents | None":
     from shared_core.events.telemetry import OpenTelemetryEvents
 
     return OpenTelemetryEvents()
-
-
-def traced(
-    app: Callable[..., Any], hook: "OpenTelemetryEvents | None", paths: Collection[str], polled: Collection[str] = ()
-) -> Callable[..., Any]:
-    """Return an ASGI application whose requests are spans, or the same one without OpenTelemetry's API.
-
-    Args:
-        app: the application.
-        hook: what `telemetry_hook` returned.
-        paths: the paths that spans name.
-        polled: paths whose requests get no span.
-    """
-    if hook is None:
-        return app
-    from shared_core.doors.serving.request_spans import RequestSpans
-
-    return RequestSpans(app, paths, polled=polled)
 
 
 @contextmanager

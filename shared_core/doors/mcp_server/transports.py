@@ -11,14 +11,11 @@ from starlette.applications import Starlette
 from shared_core.doors.mcp_server.conversations import Conversations
 from shared_core.doors.mcp_server.server import MemoryServer
 from shared_core.doors.serving.bearer_tokens import BearerTokens, require_tokens
-from shared_core.doors.serving.health import HEALTH, READY, health_routes
+from shared_core.doors.serving.health import health_routes
 
-__all__ = ["PATH", "PATHS", "http_app", "serve_stdio"]
+__all__ = ["PATH", "http_app", "serve_stdio"]
 
 PATH = "/mcp"
-
-PATHS = (PATH, HEALTH, READY)
-"""Paths that traces name."""
 
 
 def serve_stdio(server: MemoryServer) -> None:

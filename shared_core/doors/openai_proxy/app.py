@@ -53,9 +53,6 @@ GONE = 499
 PATHS = (HEALTH, READY, "/v1/chat/completions", "/v1/models", "/v1/responses")
 """Paths that the log names."""
 
-ALL_PATHS = (*PATHS, PAGE, API)
-"""Paths that traces name, with those of the inspector."""
-
 OTHER_PATHS = tuple(
     f"/v1/{path}"
     for path in (

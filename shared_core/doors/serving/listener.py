@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import time
+from collections.abc import Callable
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,6 +21,9 @@ MOST_CONNECTIONS = 1_024
 
 How slowly a client may send and read is for the reverse proxy to judge that stands before a server which others reach.
 """
+
+END_SECONDS = 10.0
+"""How long the last thing that a server does may take, such as sending telemetry to a collector out of reach."""
 
 BACKLOG = 128
 """Connections that wait until the server takes them."""
@@ -56,7 +60,8 @@ def url_of(host: str, opened: socket.socket) -> str:
 
 
 def server_for(
-    app: ASGIApp, *, grace: float, drain: float = 0, most_connections: int | None = None
+    app: ASGIApp, *, grace: float, drain: float = 0, most_connections: int | None = None,
+    at_end: Callable[[], None] | None = None,
 ) -> uvicorn.Server:  # fmt: skip
     """Return a server for an application. It logs nothing of a request, and only to loggers that are set up already.
 
@@ -66,6 +71,7 @@ def server_for(
         drain: the seconds before that in which it goes on serving and says at `/readyz` that it is not ready, so that
             whoever distributes requests sends it no more.
         most_connections: how many connections may be open at a time. None: as `MOST_CONNECTIONS` says.
+        at_end: is called in a thread when all requests have ended; it has `END_SECONDS`.
     """
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="on",
@@ -73,7 +79,7 @@ def server_for(
         limit_concurrency=most_connections or min(MOST_CONNECTIONS, _open_files() // 2),
         timeout_graceful_shutdown=max(1, round(grace)),
     )  # fmt: skip
-    return _Server(config, app, drain)
+    return _Server(config, app, drain, at_end)
 
 
 class _Readiness:
@@ -91,9 +97,11 @@ class _Readiness:
 class _Server(uvicorn.Server):
     """A server that stops being ready `drain` seconds before it closes its port."""
 
-    def __init__(self, config: uvicorn.Config, app: ASGIApp, drain: float) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: ASGIApp, drain: float, at_end: Callable[[], None] | None
+    ) -> None:  # fmt: skip
         super().__init__(config)
-        self._gate, self.drain = _Readiness(app), drain
+        self._gate, self.drain, self._at_end = _Readiness(app), drain, at_end
         config.app = self._gate
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -103,6 +111,8 @@ class _Server(uvicorn.Server):
         while time.monotonic() < began + self.drain and not self.force_exit:
             await asyncio.sleep(0.05)
         await super().shutdown(sockets)
+        if self._at_end is not None:
+            await asyncio.wait([asyncio.ensure_future(asyncio.to_thread(self._at_end))], timeout=END_SECONDS)
 
 
 def _open_files() -> int:
