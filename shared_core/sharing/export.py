@@ -8,9 +8,10 @@ import pathlib
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import IO, Any, NamedTuple
 
 from typing_extensions import override
@@ -21,7 +22,7 @@ from shared_core.records import MAIN, ROOT, Branch, Position, Record, Ref, Segme
 from shared_core.session.paths import Head, Path, read, walk
 from shared_core.sharing.format import FORMAT, VERSION, encode
 from shared_core.sharing.redact import Redact, redacted
-from shared_core.sharing.transfer import Page, Tree, forgotten_of, pages, pages_of, read_tree
+from shared_core.sharing.transfer import Page, Tree, forgotten_of, pages_of, read_tree
 from shared_core.store import Store
 from shared_core.stores.sqlite.database_file import is_database
 
@@ -53,28 +54,6 @@ class Source(NamedTuple):
     session_id: str
     head: Head = Head(MAIN)
     branch: str | None = None
-
-
-class _View(NamedTuple):
-    """A session, or one of its branches, at one moment.
-
-    Only forgetting can change what it holds later, and that raises the epoch.
-
-    Attributes:
-        source: the session.
-        tree: what is written of its tree.
-        messages: how many messages there are, before redaction.
-        path: the path of the branch to write. None: all of the session is written.
-    """
-
-    source: Source
-    tree: Tree
-    messages: int
-    path: Path | None = None
-
-    def holds(self, position: Position) -> bool:
-        """Return whether a position is written."""
-        return self.path is None or self.path.covers(position)
 
 
 class _PartFile(io.FileIO):
@@ -163,7 +142,7 @@ def write_sessions(
     for _ in range(ATTEMPTS):
         views = [_view(store, source) for source in sources]
         with suppress(_ForgottenError), atomically(path) as file:
-            return _write(store, views, file, vectors=vectors, rules=rules, progress=progress)
+            return _write(views, file, vectors=vectors, rules=rules, progress=progress)
     raise StoreError(
         f"{os.fspath(path)!r} was not written: messages were forgotten during all {ATTEMPTS} attempts; try again"
     )
@@ -173,11 +152,12 @@ class _ForgottenError(Exception):
     """Messages were forgotten while they were written."""
 
 
-def _view(store: Store, source: Source) -> _View:
+def _view(store: Store, source: Source) -> "_View":
     tree = read_tree(store, source.session)
     refs = [ref for ref in tree.refs if ref.kind != "head"]
-    view = _View(source, replace(tree, refs=refs), store.stats(source.session)["messages"])
-    return view if source.branch is None else _branch_view(store, view, source.branch)
+    if source.branch is not None:
+        return _branch_view(store, source, replace(tree, refs=refs), source.branch)
+    return _View(store, source, replace(tree, refs=refs), store.stats(source.session)["messages"])
 
 
 def branch_end(branches: Sequence[Branch], name: str) -> Position:
@@ -189,9 +169,8 @@ def branch_end(branches: Sequence[Branch], name: str) -> Position:
     raise UnknownReferenceError(f"no branch {name!r}; branches: {', '.join(map(repr, names))}", candidates=names)
 
 
-def _branch_view(store: Store, view: _View, name: str) -> _View:
+def _branch_view(store: Store, source: Source, tree: Tree, name: str) -> "_View":
     """Return a view of one branch: what is on its path, the tags there, and its own stashes and moves along it."""
-    tree = view.tree
     head = branch_end([Branch(*one) for one in tree.branches.items()], name)
     path = walk(head, tree.segments.__getitem__)
 
@@ -204,9 +183,9 @@ def _branch_view(store: Store, view: _View, name: str) -> _View:
     segments = {ROOT.segment: Segment(ROOT.segment, None, ROOT.depth)}
     segments |= {number: tree.segments[number]._replace(tip=upto) for number, upto in sorted(path.upto.items())}
     refs = [here for ref in tree.refs if (here := on_path(ref)) is not None]
-    messages = store.count(view.source.session, [span.stretch for span in path.spans])
+    messages = store.count(source.session, [span.stretch for span in path.spans])
     part = replace(tree, segments=segments, branches={name: head}, refs=refs)
-    return _View(view.source._replace(head=Head(name)), part, messages, path)
+    return _View(store, source._replace(head=Head(name)), part, messages, path)
 
 
 def _normalized(position: Position | None, tree: Tree) -> Position | None:
@@ -220,16 +199,13 @@ def _normalized(position: Position | None, tree: Tree) -> Position | None:
 
 
 def _write(
-    store: Store, views: Sequence[_View], file: IO[bytes], *, vectors: bool, rules: Sequence[Redact],
-    progress: Progress | None,
-) -> int:  # fmt: skip
+    views: Sequence["_View"], file: IO[bytes], *, vectors: bool, rules: Sequence[Redact], progress: Progress | None
+) -> int:
     total = sum(view.messages for view in views)
     header = {"format": FORMAT, "version": VERSION, "type": "header", "sessions": len(views), "messages": total}
     header |= ({"vectors": True} if vectors else {}) | ({"redacted": True} if rules else {})
     digest, lines, messages = hashlib.sha256(), 0, 0
-
-    def put(line: Mapping[str, Any]) -> None:
-        nonlocal lines, messages
+    for line in chain([header], *(view.lines(vectors=vectors, rules=rules) for view in views)):
         try:
             data = encode(line)
         except ValueError as error:
@@ -237,77 +213,85 @@ def _write(
         digest.update(data)
         file.write(data)
         lines += 1
-        messages += line["type"] == "message"
-
-    put(header)
-    done = 0
-    for view in views:
-        writer = _SessionWriter(store, view, vectors=vectors, rules=rules)
-        for line in writer.lines():
-            put(line)
-            if progress is not None and writer.passed and line["type"] == "message":
-                progress(done + writer.passed, total)
-        done += view.messages
-        if store.state(view.source.session).epoch != view.tree.state.epoch:
-            raise _ForgottenError
+        if line["type"] == "message":
+            messages += 1
+            if progress is not None:
+                progress(min(messages, total), total)
+    if any(view.has_forgotten() for view in views):
+        raise _ForgottenError
     if progress is not None:
         progress(total, total)
-    end = {"type": "end", "lines": lines, "messages": messages, "sha256": digest.hexdigest()}
-    file.write(encode(end))
+    file.write(encode({"type": "end", "lines": lines, "messages": messages, "sha256": digest.hexdigest()}))
     return messages
 
 
-class _SessionWriter:
-    """Yields the lines of one session."""
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A session, or one of its branches, at one moment.
 
-    def __init__(self, store: Store, view: _View, *, vectors: bool, rules: Sequence[Redact]) -> None:
-        self._store = store
-        self._view = view
-        self._session = view.source.session
-        self._rules = rules
-        spaces = store.spaces(self._session)[::-1] if vectors else []
-        if view.path is not None:
-            # The vector of a whole turn, marked by a "#", may stand for messages of another branch, too.
-            spaces = [space for space in spaces if "#" not in space and self._has_vectors(space, view.path)]
-        self._spaces = spaces
-        self.passed = 0
+    Only forgetting can change what it holds later, and that raises the epoch.
 
-    def _has_vectors(self, space: str, path: Path) -> bool:
-        """Return whether any message of a path has a vector in a space."""
-        records = read(self._store, self._session, path.spans)
-        positions = (record.position for record in records)
-        return any(next(self._store.vectors(self._session, space, page), None) is not None for page in pages(positions))
+    Attributes:
+        store: where the session is.
+        source: the session.
+        tree: what is written of its tree.
+        messages: how many messages there are, before redaction.
+        path: the path of the branch to write. None: all of the session is written.
+    """
 
-    def lines(self) -> Iterator[dict[str, Any]]:
-        source, tree = self._view.source, self._view.tree
-        whose = {} if source.user_id is None else {"user_id": source.user_id}
-        spaces = {"spaces": self._spaces} if self._spaces else {}
-        yield {"type": "session", "session_id": source.session_id, **whose, **spaces}
-        if self._view.path is None:  # nobody knows which branch a forgotten message was on
-            for ids in forgotten_of(self._store, self._session):
+    store: Store
+    source: Source
+    tree: Tree
+    messages: int
+    path: Path | None = None
+
+    def holds(self, position: Position) -> bool:
+        """Return whether a position is written."""
+        return self.path is None or self.path.covers(position)
+
+    def has_forgotten(self) -> bool:
+        """Return whether messages were forgotten since."""
+        return self.store.state(self.source.session).epoch != self.tree.state.epoch
+
+    def lines(self, *, vectors: bool, rules: Sequence[Redact]) -> Iterator[dict[str, Any]]:
+        """Yield the lines of the session."""
+        session, spaces = self.source.session, self._spaces() if vectors else []
+        line: dict[str, Any] = {"type": "session", "session_id": self.source.session_id}
+        line |= {} if self.source.user_id is None else {"user_id": self.source.user_id}
+        yield line | ({"spaces": spaces} if spaces else {})
+        if self.path is None:  # nobody knows which branch a forgotten message was on
+            for ids in forgotten_of(self.store, session):
                 yield {"type": "forgotten", "ids": ids}
-        for number in sorted(tree.segments):
-            yield _segment_line(tree.segments[number])
-        for page in pages_of(self._store, self._session, self._spaces, 0, tree.state.last_seq):
-            yield from self._messages(page.only([one for one in page.records if self._view.holds(one.position)]))
-        for name, head in tree.branches.items():
-            yield {"type": "branch", "name": name, "at": head}
-        for ref in tree.refs:
+        for _, segment in sorted(self.tree.segments.items()):
+            yield _segment_line(segment)
+        for page in pages_of(self.store, session, spaces, 0, self.tree.state.last_seq):
+            yield from self._messages(page.only([one for one in page.records if self.holds(one.position)]), rules)
+        for name, end in self.tree.branches.items():
+            yield {"type": "branch", "name": name, "at": end}
+        for ref in self.tree.refs:
             yield _ref_line(ref)
-        head_of = {"branch": source.head.branch} if source.head.branch is not None else {"at": source.head.at}
-        yield {"type": "head", **head_of}
+        branch, at = self.source.head
+        yield {"type": "head"} | ({"at": at} if branch is None else {"branch": branch})
 
-    def _messages(self, page: Page) -> Iterator[dict[str, Any]]:
-        origins = self._origins(page.records)
-        covers = self._covers(page)
+    def _spaces(self) -> list[str]:
+        """Return the vector spaces, the one in use last."""
+        session = self.source.session
+        spaces = self.store.spaces(session)[::-1]
+        if self.path is None:
+            return spaces
+        # The vector of a whole turn, marked by a "#", may stand for messages of another branch, too.
+        positions = [record.position for record in read(self.store, session, self.path.spans)]
+        return [one for one in spaces if "#" not in one and any(self.store.vectors(session, one, positions))]
+
+    def _messages(self, page: Page, rules: Sequence[Redact]) -> Iterator[dict[str, Any]]:
+        origins, covers = self._origins(page.records), self._covers(page)
         vectors: dict[Position, list[dict[str, str]]] = {}
         for rows in page.vectors:
             for position, hash_, data in rows.rows:
                 value = {"space": rows.space, "hash": hash_, "data": base64.b64encode(data).decode()}
                 vectors.setdefault(position, []).append(value)
         for record in page.records:
-            self.passed += 1
-            message = redacted(record.message, self._rules)
+            message = redacted(record.message, rules)
             if message is None:
                 continue
             fields = _fields(message, record)
@@ -323,7 +307,7 @@ class _SessionWriter:
         """Return what messages sum up, as far as it is written."""
         covers: dict[Position, list[Stretch]] = {}
         for position, stretch in page.covers:
-            ends = self._view.path.upto if self._view.path is not None else {stretch.segment: stretch.upto}
+            ends = self.path.upto if self.path is not None else {stretch.segment: stretch.upto}
             part = stretch._replace(upto=min(stretch.upto, ends.get(stretch.segment, -2)))
             if part.start <= part.upto:
                 covers.setdefault(position, []).append(part)
@@ -332,9 +316,9 @@ class _SessionWriter:
     def _origins(self, records: Sequence[Record]) -> set[str | None]:
         """Return the ids that some messages were copied from and that may be written."""
         ids = {record.picked_from for record in records if record.picked_from is not None}
-        if self._view.path is None or not ids:
+        if self.path is None or not ids:
             return {*ids}
-        return {one.message.id for one in self._store.get(self._session, sorted(ids)) if self._view.holds(one.position)}
+        return {one.message.id for one in self.store.get(self.source.session, sorted(ids)) if self.holds(one.position)}
 
 
 def _segment_line(segment: Segment) -> dict[str, Any]:
