@@ -266,7 +266,7 @@ def export_sessions(
         StoreError: the store cannot be read, or the file cannot be written.
     """
     rules = [redact] if callable(redact) else list(redact)
-    with _Opened(store) as opened:
+    with _opened(store) as opened:
         owners = dict.fromkeys(one.user_id for one in opened.sessions()) if users is None else users
         sources = [Source(*one) for user in owners for one in opened.sessions(user)]
         return write_sessions(opened, sources, path, vectors=vectors, rules=rules, progress=progress)
@@ -311,7 +311,7 @@ def import_sessions(
 
     with _collector_paused():
         source = _source(path, format)  # first of all, so that an invalid file does not create a store
-        with _Opened(store) as opened:
+        with _opened(store) as opened:
             job = Job(opened, target, draft, progress, skip_invalid=skip_invalid)
             return [one.result for one in _imported(job, source, sessions)]
 
@@ -343,16 +343,12 @@ def _drafted(counter: TokenCounter | None) -> Callable[[Message], Draft]:
     return draft
 
 
-class _Opened:
-    """Opens a store for a block; a `Store` that was passed in stays open."""
-
-    def __init__(self, store: str | Path | Store) -> None:
-        self._given = isinstance(store, Store)
-        self._store = open_store(store)
-
-    def __enter__(self) -> Store:
-        return self._store
-
-    def __exit__(self, *exc_info: object) -> None:
-        if not self._given:
-            self._store.close()
+@contextmanager
+def _opened(store: str | Path | Store) -> Iterator[Store]:
+    """Open a store for a block; a `Store` that was passed in stays open."""
+    opened = open_store(store)
+    try:
+        yield opened
+    finally:
+        if opened is not store:
+            opened.close()

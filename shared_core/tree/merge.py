@@ -200,7 +200,6 @@ def merge(
     checkout: Checkout, source: str, how: How, summarizer: Summarizer | None, *, prompt: str | None = None
 ) -> Steps[MergeResult]:
     """Bring the messages of another branch to this one, all at once or not at all; see `TreeVerbs.merge`."""
-    writer = _Writer(checkout, summarizer)
     while True:
         with checkout.lock:
             sides = _sides(checkout, source)
@@ -214,8 +213,8 @@ def merge(
                     continue
         try:
             if how == "squash":
-                return (yield from _squash(writer, source, sides, new, prompt))
-            return (yield from _three_way(writer, source, sides, prompt))
+                return (yield from _squash(checkout, source, sides, new, prompt, summarizer))
+            return (yield from _three_way(checkout, source, sides, prompt, summarizer))
         except StaleHeadError:
             continue  # the answer may repeat what was forgotten meanwhile, or there is more to merge by now
 
@@ -286,29 +285,15 @@ def _join(checkout: Checkout, source: str, how: How, sides: _Sides) -> MergeResu
     return MergeResult("fast-forward", source, sides.base)
 
 
-@dataclass(frozen=True, slots=True)
-class _Writer:
-    """Writes the answers of squashes and three-way merges; `summarizer` is the one to call, if any."""
-
-    checkout: Checkout
-    summarizer: Summarizer | None
-
-    def answer(self, messages: Sequence[Message], question: str) -> Steps[str]:
-        """Yield the summarizer's requests and return what it wrote."""
-        assert self.summarizer is not None
-        counter = self.checkout.live.sizer.counter
-        return answer_steps(self.summarizer, messages, question, counter)
-
-
 def _squash(
-    writer: _Writer, source: str, sides: _Sides, new: tuple[Span, ...], prompt: str | None
-) -> Steps[MergeResult]:
-    checkout = writer.checkout
+    checkout: Checkout, source: str, sides: _Sides, new: tuple[Span, ...], prompt: str | None,
+    summarizer: Summarizer | None,
+) -> Steps[MergeResult]:  # fmt: skip
     question = SQUASH_PROMPT.format(name=source) if prompt is None else prompt
-    if writer.summarizer is None:
+    if summarizer is None:
         text = digest([record.message for record in checkout.newest_of(new, LISTED + 1)])
     else:
-        text = yield from writer.answer(_said(checkout, new), question)
+        text = yield from answer_steps(summarizer, _said(checkout, new), question, checkout.live.sizer.counter)
     answer = f"From the branch {source!r}:\n{text}"
     with checkout.lock:
         drafts = _exchange(checkout, question, answer, new, own=prompt is None)
@@ -316,21 +301,22 @@ def _squash(
     return MergeResult("squash", source, sides.base, messages)
 
 
-def _three_way(writer: _Writer, source: str, sides: _Sides, prompt: str | None) -> Steps[MergeResult]:
-    checkout = writer.checkout
+def _three_way(
+    checkout: Checkout, source: str, sides: _Sides, prompt: str | None, summarizer: Summarizer | None
+) -> Steps[MergeResult]:
     question = THREE_WAY_PROMPT.format(ours=sides.branch, name=source) if prompt is None else prompt
     only_ours = tuple(sides.ours.without(sides.theirs))
     ours, theirs = (_said(checkout, spans) for spans in (only_ours, sides.new))
     found = tuple(conflicts(ours, theirs))
     answer = report(ours, theirs, found, (sides.branch, source))
-    if writer.summarizer is not None:
+    if summarizer is not None:
         parts = [
             *ours,
             Message.system(f"All above was said on the branch {sides.branch!r}, all below on {source!r}."),
             *theirs,
             Message.system(answer),
         ]
-        written = yield from writer.answer(parts, question)
+        written = yield from answer_steps(summarizer, parts, question, checkout.live.sizer.counter)
         answer = f"{written}\n\n{answer}"
     changes: Changes = lambda name: [Merge(name, sides.position, f"merge {source}")]  # noqa: E731
     with checkout.lock:
@@ -344,9 +330,7 @@ def _said(checkout: Checkout, spans: Sequence[Span]) -> list[Message]:
     return [record.message for record in checkout.read(spans) if record.message.role != "system"]
 
 
-def _exchange(
-    checkout: Checkout, question: str, answer: str, covered: Sequence[Span], *, own: bool
-) -> list[Draft]:  # fmt: skip
+def _exchange(checkout: Checkout, question: str, answer: str, covered: Sequence[Span], *, own: bool) -> list[Draft]:
     """Return a question and its answer, which sums up the spans; `own`: so does the question, which is ours."""
     covers = tuple(span.stretch for span in covered)
     asked = replace(checkout.writer.draft(Message.user(question)), covers=covers if own else ())
