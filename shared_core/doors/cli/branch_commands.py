@@ -1,6 +1,6 @@
 """The commands about branches: list, create, check out, move, compare and merge them, and what they answer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import typer
@@ -11,6 +11,7 @@ from shared_core.doors.cli.options import BranchOptions, CommonOptions, with_opt
 from shared_core.doors.cli.printing import Full, Lines, moment
 from shared_core.doors.serving.erasing import newest_at
 from shared_core.memory import InfiniteMemory
+from shared_core.messages import Message
 from shared_core.records import Branch
 from shared_core.tree.copies import CherryPickResult, Stash
 from shared_core.tree.log import ReflogEntry
@@ -20,19 +21,9 @@ REVISION = "A branch, a tag, a message ID or its beginning, or an earlier end of
 Revision = Annotated[str, typer.Argument(metavar="REVISION", help=REVISION)]
 At = Annotated[
     str | None,
-    typer.Option(
-        metavar="REVISION",
-        help=f"{REVISION} By default, the end of the branch that is checked out.",
-    ),
-]  # fmt: skip
-Since = Annotated[
-    str | None,
-    typer.Option(metavar="REVISION", help="Copy only the messages after this one."),
+    typer.Option(metavar="REVISION", help=f"{REVISION} By default, the end of the branch that is checked out."),
 ]
-
-
-def _branch(help: str) -> Any:
-    return typer.Argument(metavar="NAME", help=help)
+BranchName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the branch.")]
 
 
 @with_options
@@ -45,12 +36,13 @@ def branches(options: CommonOptions, full: Full = False) -> None:
       infinite-memory branches
     """
     with options.read() as memory:
-        data = [{**one, "checked_out": one["name"] == memory.branch} for one in _newest_ids(memory, memory.branches())]
-        options.answer(data, branch_lines(memory, Lines.of(full)))
+        newest, here = ends(memory, memory.branches()), memory.branch
+    data = [{**one, "checked_out": one["name"] == here} for one in _records(newest)]
+    options.answer(data, end_lines(newest, Lines.of(full), here))
 
 
 @with_options
-def checkout(options: CommonOptions, name: Annotated[str, _branch("The name of the branch.")]) -> None:
+def checkout(options: CommonOptions, name: BranchName) -> None:
     """Check out a branch: later commands work on it.
 
     The store remembers the branch for this conversation. It applies to commands without --branch, not to programs that
@@ -93,7 +85,7 @@ def fork(
 @with_options
 def rename(
     options: CommonOptions,
-    name: Annotated[str, _branch("The current name of the branch.")],
+    name: BranchName,
     to: Annotated[str, typer.Argument(metavar="TO", help="The new name of the branch.")],
 ) -> None:
     """Rename a branch.
@@ -107,7 +99,7 @@ def rename(
 
 
 @with_options
-def delete_branch(options: CommonOptions, name: Annotated[str, _branch("The name of the branch.")]) -> None:
+def delete_branch(options: CommonOptions, name: BranchName) -> None:
     """Delete a branch; its messages stay stored.
 
     Use forget to erase messages.
@@ -139,7 +131,8 @@ def tag(
     """
     with options.open() as memory:
         if name is None:
-            options.answer(_newest_ids(memory, memory.tags()), tag_lines(memory, Lines.of(full)))
+            newest = ends(memory, memory.tags())
+            options.answer(_records(newest), end_lines(newest, Lines.of(full)))
         elif delete:
             memory.delete_tag(name)
             answer_change(options, memory, f"deleted {name!r}")
@@ -297,7 +290,13 @@ def cherry_pick(
 
 
 @with_options
-def rebase(options: BranchOptions, onto: Revision, since: Since = None) -> None:
+def rebase(
+    options: BranchOptions,
+    onto: Revision,
+    since: Annotated[
+        str | None, typer.Option(metavar="REVISION", help="Copy only the messages after this one.")
+    ] = None,
+) -> None:
     """Move a branch, with its own messages, onto a revision.
 
     Example:
@@ -351,29 +350,23 @@ def stash(
             options.answer(result.to_dict(), [copied(result), *take_back(memory.branch, result.messages)])
 
 
-def _newest_ids(memory: InfiniteMemory, refs: Sequence[Branch]) -> list[dict[str, Any]]:
-    newest = [(name, newest_at(memory, name)) for name, _ in refs]
-    return [{"name": name, "newest": message.id if message is not None else None} for name, message in newest]
-
-
 # What the verbs answer, in words
 
 
-def branch_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
-    """Yield a line for each branch with its newest message; a star marks the branch that is checked out."""
-    names = [branch.name for branch in memory.branches()]
-    width = max(map(len, names), default=0)
-    for name in names:
-        mark = "*" if name == memory.branch else " "
-        yield lines.message(newest_at(memory, name), f"{mark} {printable_name(name):<{width}}  ")
+def ends(memory: InfiniteMemory, refs: Sequence[Branch]) -> dict[str, Message | None]:
+    """Return the newest message of each branch or tag, by its name."""
+    return {ref.name: newest_at(memory, ref.name) for ref in refs}
 
 
-def tag_lines(memory: InfiniteMemory, lines: Lines) -> Iterator[str]:
-    """Yield a line for each tag with the message that it names."""
-    names = [tag.name for tag in memory.tags()]
-    width = max(map(len, names), default=0)
-    for name in names:
-        yield lines.message(newest_at(memory, name), f"{printable_name(name):<{width}}  ")
+def end_lines(newest: Mapping[str, Message | None], lines: Lines, checked_out: str | None = None) -> Iterator[str]:
+    """Yield a line for each name with its newest message; a star marks the branch that is checked out."""
+    width = max(map(len, newest), default=0)
+    for name, message in newest.items():
+        yield lines.message(message, f"{'*' if name == checked_out else ' '} {printable_name(name):<{width}}  ")
+
+
+def _records(newest: Mapping[str, Message | None]) -> list[dict[str, Any]]:
+    return [{"name": name, "newest": None if message is None else message.id} for name, message in newest.items()]
 
 
 def stash_line(stash: Stash) -> str:

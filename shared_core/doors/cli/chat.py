@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple, get_args
 import typer
 
 from shared_core.display import counted, printable, printable_name
-from shared_core.doors.cli.branch_commands import branch_lines, copied, merged, stash_line, stashed, taken_back
+from shared_core.doors.cli.branch_commands import copied, end_lines, ends, merged, stash_line, stashed, taken_back
 from shared_core.doors.cli.error_words import in_words
 from shared_core.doors.cli.models import ECHO, ChatModel, ModelName, chat_model, merge_summarizer
 from shared_core.doors.cli.options import BranchName, MaxTokens, ReserveTokens, SessionOptions, say, with_options
@@ -182,7 +182,7 @@ class ChatLoop:
         typer.echo(merged(result, self._memory.branch or ""))
 
     def _branches(self, words: Sequence[str]) -> None:
-        _print(branch_lines(self._memory, Lines.of()))
+        _print(end_lines(ends(self._memory, self._memory.branches()), Lines.of(), self._memory.branch))
 
     def _stash(self, words: Sequence[str]) -> None:
         (verb,) = words

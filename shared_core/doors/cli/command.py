@@ -4,7 +4,7 @@ import io
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from inspect import getdoc
@@ -43,34 +43,22 @@ plain: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": Fa
 """Settings of typer: errors are one line, and help is text."""
 
 
-class _Loaded(Mapping[str, Any]):
-    """The subcommands. Each is imported when it is run, or its help is read."""
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
-
-    def __len__(self) -> int:
-        return len(COMMANDS)
-
-    def __getitem__(self, name: str) -> Any:
-        module = import_module(f"shared_core.doors.cli.{COMMANDS[name][0]}")
-        function = getattr(module, FUNCTIONS.get(name, name.replace("-", "_")))
-        made = typer.Typer(**plain)
-        # Lists and examples keep their lines.
-        made.command(name, help=re.sub(r"\n\n(?=[^\n]+:\n +\S)", "\n\n\b\n", getdoc(function) or ""))(function)
-        return get_command(made)
-
-
 class _Commands(TyperGroup):
-    """The command, whose help lists the subcommands in groups."""
+    """The subcommands, which the help lists in groups. Each is imported when it is run, or its help is read."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings | {"commands": {}})
-        self.commands: Any = _Loaded()
+        super().__init__(**settings | {"commands": dict.fromkeys(COMMANDS)})
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all subcommands."""
-        return [*self.commands]
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a subcommand; None if there is none of this name."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = import_module(f"shared_core.doors.cli.{COMMANDS[cmd_name][0]}")
+        function = getattr(module, FUNCTIONS.get(cmd_name, cmd_name.replace("-", "_")))
+        made = typer.Typer(**plain)
+        # Lists and examples keep their lines.
+        made.command(cmd_name, help=re.sub(r"\n\n(?=[^\n]+:\n +\S)", "\n\n\b\n", getdoc(function) or ""))(function)
+        return get_command(made)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the subcommands in their groups."""
