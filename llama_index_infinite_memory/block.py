@@ -67,8 +67,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         embed_model: finds messages by meaning, as for `as_embedder`; None: as for `InfiniteMemory`.
         strippers: set apart text that only served one turn.
         tokenizer_fn: counts tokens; LlamaIndex's by default.
-        template: the wording around recalled messages.
-        settings: other arguments of `InfiniteMemory`. `reranker` may be a node postprocessor.
+        settings: other arguments of `InfiniteMemory`. `reranker` may be a node postprocessor, and `recall_template`,
+            the wording around recalled messages, shows no dates by default.
 
     Raises:
         TypeError: an argument is unknown; or a `summarizer` is given, which a block has no use for.
@@ -82,8 +82,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
     top_k: int | None = Field(default=None, ge=0)
     user_id: str | None = Field(default=None, min_length=1)
     tokenizer_fn: Callable[[str], Sized] = Field(default_factory=get_tokenizer, exclude=True)
-    template: RecallTemplate = Field(default=UNDATED, exclude=True)
     _pool: SessionPool = PrivateAttr()
+    _template: RecallTemplate = PrivateAttr()
 
     def __init__(
         self, *, store: StoreLike = None, embed_model: EmbedModel = None,
@@ -93,6 +93,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         if settings.get("summarizer") is not None:
             raise TypeError("summarizer: a block recalls and does not summarize; InfiniteChatMemoryBuffer does both")
         settings |= {"embedder": engine_embedder(embed_model), "strippers": strippers} | engine_models(settings)
+        settings["recall_template"] = self._template = settings.get("recall_template") or UNDATED
         self._pool = SessionPool(store, **settings)
         weakref.finalize(self, self._pool.close)
         _hear_resets()
@@ -145,7 +146,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
     def _written(self, found: Sequence[Message]) -> str:
         """Return the text of as many messages as fit, best first; one that does not fit is skipped."""
         chosen: list[Message] = []
-        room = self.max_tokens - self._tokens(self.template.header + self.template.footer)
+        room = self.max_tokens - self._tokens(self._template.header + self._template.footer)
         for message in found:
             tokens = self._tokens(message.content)
             if tokens <= room and len(chosen) != self.top_k:
@@ -157,7 +158,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         """Return the text of messages, given best first; the last are left out until the rest fit."""
         for count in range(len(found), 0, -1):
             in_time = sorted(found[:count], key=_timestamp)
-            text = _Recalled(self.template.render(in_time))
+            text = _Recalled(self._template.render(in_time))
             text.found = tuple(found[:count])
             if self._tokens(text) <= room:
                 return text

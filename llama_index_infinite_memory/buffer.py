@@ -141,7 +141,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
             user_id: the user's id; sessions of two users are separate, even under one id.
             store: a path (SQLite), which is opened once for all buffers of a process; a `Store`; or None: in memory.
             embed_model: finds older messages by meaning: LlamaIndex's `BaseEmbedding`, a function, or an `Embedder`.
-                `Settings.embed_model` is never used. None: static word vectors, which come with this package.
+                `Settings.embed_model` is never used. None: as for `InfiniteMemory`, offline.
             strippers: set apart text that only served one turn; None: `DEFAULT_STRIPPERS`.
             kwargs: fields of a subclass, and other arguments of `InfiniteMemory`, such as `top_k`, `min_score` or
                 `keep_grounding`. `summarizer` may be an `LLM`, and `reranker` a node postprocessor. `on_overflow` is

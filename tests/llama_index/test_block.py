@@ -31,7 +31,7 @@ def made() -> Iterator[Callable[..., InfiniteMemoryBlock]]:
     blocks: list[InfiniteMemoryBlock] = []
 
     def make(**arguments: Any) -> InfiniteMemoryBlock:
-        block = InfiniteMemoryBlock(**{"template": PLAIN, "tokenizer_fn": str.split, "top_k": 1, **arguments})
+        block = InfiniteMemoryBlock(**{"recall_template": PLAIN, "tokenizer_fn": str.split, "top_k": 1, **arguments})
         blocks.append(block)
         return block
 
