@@ -74,8 +74,8 @@ class Salvage:
             covers = self._tried("what messages sum up", self._covers, places) or ()
             yield Restored(segments_for(records, segments, tips), tuple(records), tuple(covers))
         refs = [ref for kind in get_args(RefKind) for ref in self._refs(kind)]
-        whole = tuple(segments[number] for number in sorted(segments))
-        yield Restored(whole, branches=tuple(self._branches(segments, refs)))
+        branches = tuple(self._branches(segments, refs))
+        yield Restored(tuple(segments[number] for number in sorted(segments)), branches=branches)
         for ref in sorted(refs):
             yield Restored(refs=(ref,))
         yield from self._forgotten()
@@ -116,6 +116,22 @@ class Salvage:
         found |= {number: Segment(number, None, depth) for number, depth in lost.items()}
         return {number: _rooted(found[number], found) for number in sorted(found)}
 
+    def _find(self, wanted: Collection[int], segments: dict[int, Segment]) -> None:
+        """Have there be these segments, but for those that are lost: some were opened since the others were read."""
+        new: list[int] = []
+        waiting = {*wanted} - segments.keys()
+        while waiting:
+            number = waiting.pop()
+            with suppress(UnknownReferenceError):
+                segment = self._tried(f"segment {number}", self._store.segment, self._session, number)
+                if segment is not None:
+                    segments[number] = segment
+                    new.append(number)
+                    parents = {one.segment for one in (segment.parent, segment.merged) if one is not None}
+                    waiting |= parents - segments.keys()
+        segments |= {number: _rooted(segments[number], segments) for number in new}
+        self._lose({*wanted} - segments.keys())
+
     def _lose(self, segments: Collection[int]) -> None:
         """Tell that segments are lost, so that nothing is left on no branch."""
         for number in sorted(segments):
@@ -132,16 +148,16 @@ class Salvage:
 
     def _make_room(self, segments: dict[int, Segment], records: Collection[Record]) -> None:
         """Have there be a segment for each message."""
-        self._lose({record.position.segment for record in records} - segments.keys())
+        self._find({record.position.segment for record in records}, segments)
         for record in records:
             number, depth = record.position
             segment = segments.setdefault(number, Segment(number, None, depth))
             segments[number] = segment._replace(tip=max(segment.tip, depth))
 
-    def _branches(self, segments: Mapping[int, Segment], refs: Collection[Ref]) -> list[Branch]:
+    def _branches(self, segments: dict[int, Segment], refs: Collection[Ref]) -> list[Branch]:
         read = self._tried("the branches", self._store.branches, self._session)
         found = self._named_branches(refs) if read is None else {one.name: one.head for one in read}
-        self._lose({head.segment for head in found.values()} - segments.keys())
+        self._find({head.segment for head in found.values()}, segments)
         found |= self._lost_branches(refs, found)
         # Where a branch ended that was moved or deleted, nothing is lost.
         left = [ref.position if ref.kind == "stash" else ref.base for ref in refs]
@@ -161,10 +177,16 @@ class Salvage:
         """Tell of branches that were moved and not deleted, and are missing; return where they were moved to."""
         moved = {ref.name: ref.position for ref in sorted(refs) if ref.kind == "move" and ref.name != MAIN}
         lost = {name: to for name, to in moved.items() if to is not None and name not in found}
+        lost = {name: to for name, to in lost.items() if self._is_noted(name, to)}
         for name in lost:
             self._note(f"branch {name!r}", "it is lost")
         self._whole = self._whole and not lost
         return lost
+
+    def _is_noted(self, name: str, to: Position) -> bool:
+        """Return whether a branch was moved there last, as was read: it may have been deleted or renamed meanwhile."""
+        newest = self._tried(f"the moves of branch {name!r}", self._store.refs, self._session, "move", name, 1)
+        return newest is None or [ref.position for ref in newest] == [to]
 
     def _named_branches(self, refs: Collection[Ref]) -> dict[str, Position]:
         """Return the branches that can be read one by one: `main`, and those that were moved or checked out."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,6 +17,7 @@ from shared_core import InfiniteMemory, Message, PostgresStore, SQLiteStore
 from shared_core.doors.cli.command import run
 from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError
 from shared_core.operations import StoreCheck, check_store, differences, recover_store
+from shared_core.queries import Query
 from shared_core.records import MAIN, Restored, Stretch, Summary
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
@@ -295,6 +296,25 @@ def test_whatever_happened_nothing_is_damaged(place: Place) -> None:
     with place.opened() as store:
         RandomTalk(store, Random(0)).steps(30)
     assert place.check().damages == ()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_others_do_meanwhile_is_no_damage(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between any two of its reads: a server goes on while it is looked at."""
+    with closing(SQLiteStore(":memory:")) as store:
+        talk = RandomTalk(store, Random(seed))
+        talk.steps(20)
+        read, talking = store.read, [False]
+
+        def interrupted(session: int, *queries: Query) -> list[Any]:
+            if not talking[0]:
+                talking[0] = True
+                talk.steps(1)
+                talking[0] = False
+            return read(session, *queries)
+
+        monkeypatch.setattr(store, "read", interrupted)
+        assert check_store(store).damages == ()
 
 
 # Files
