@@ -16,7 +16,6 @@ __all__ = ["RestoreWarning"]
 REFERENCE = ("attached", "owner", "store", "branch", "head", "settings", "left_out", "messages")
 """The keys of a reference."""
 
-
 KEPT = 1_000
 """Of how many conversations, those referred to last, this process keeps what their references cannot hold."""
 
@@ -45,6 +44,7 @@ def reference(conversation: Conversation) -> dict[str, Any]:
         if opened.path is None:
             data["messages"] = conversation.dump()
         _kept[conversation.key] = conversation.settings, weakref.ref(opened.store) if foreign else lambda: None
+        _kept.move_to_end(conversation.key)
         if len(_kept) > KEPT:
             _kept.popitem(last=False)
     return data
