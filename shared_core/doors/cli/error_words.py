@@ -19,6 +19,7 @@ PHRASES = {
     r"pass the first one, or call index\(again=True\) .*": "leave out --embedder, or name the first one",
     r"(postgresql://user@host/database), or a Store": r"or \1",
     r"this memory stands on ('[^']*+'); check out another branch": r"\1 is checked out; check out another branch",
+    r"make another branch main, or rewind it$": "reset moves its end",
     r"leave out vectors$": "leave out --vectors",
     r"leave out vectors or redact": "leave out --vectors, or what takes parts out of the messages",
     r"prompt and summarizer are for": "--prompt and --model are for",
