@@ -251,7 +251,9 @@ def test_a_user_without_a_session_means_all_of_the_users_conversations(call: Cal
         with InfiniteMemory("chat.db", session_id=session, user_id="ann") as memory:
             memory.add([Message.user(said), Message.assistant("Noted.")])
     question = ("explain", "What is my locker code?", "--prompt", "--user", "ann")
-    assert "4471" in call(*question)[1]
+    code, prompt, err = call(*question)
+    assert (code, "4471" in prompt) == (0, True)
+    assert err.startswith("infinite-memory: note: asked in 'new', and all conversations of user 'ann' are searched")
     assert "4471" in call(*question, "--session", "new", "--scope", "user")[1]
     assert "4471" not in call(*question, "--session", "new")[1]
     assert call("search", "locker code", "--user", "ann")[1].split()[1] == "old"
