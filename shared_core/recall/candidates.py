@@ -101,7 +101,7 @@ def read_messages(live: LiveSession, found: Found, hits: Sequence[Hit], top_k: i
     read, known = partial(live.records_of, epoch=epoch), {hit.place: hit for hit in hits}
     order = list(known)
     records = records_in(found.scopes, order[:top_k], read)
-    if order and order[0] in records and hits[0].reranked is None:
+    if order and order[0] in records and hits[0].reranked is None and not found.dated:
         new = newer(found.scopes, order[0], records[order[0]].message.content, found.stems)
         if new in known:
             known[new] = known[new]._replace(score=hits[0].score)
@@ -161,7 +161,7 @@ class Reader:
             OutdatedError: something has been forgotten since.
         """
         read = self._taken(hits)
-        read = self._once_each(self._with_newer(read) if follow else read)
+        read = self._once_each(self._with_newer(read) if follow and not self._found.dated else read)
         read = self._marked(read, question)
         if size is None:
             return read

@@ -88,6 +88,7 @@ class Found:
         groups: the stems that were searched for, each with those that count as the same in the other languages of the
             conversation.
         verdict: how many of the results are worth their tokens; None: as many as fit.
+        dated: whether the question names a date, so that what was said later is no better.
     """
 
     scopes: Sequence[Scope]
@@ -97,6 +98,7 @@ class Found:
     embedder: str | None = None
     groups: tuple[tuple[str, ...], ...] = ()
     verdict: Verdict | None = None
+    dated: bool = False
 
     @property
     def stems(self) -> tuple[str, ...]:
@@ -226,7 +228,7 @@ class Searcher:
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
         name = dense.key if dense.embedder is not None and vector is not None else None
         groups = tuple(map(query.forms_of, query.words))
-        return Found(scopes, ranked, pending, tuple(notes), name, groups, worth)
+        return Found(scopes, ranked, pending, tuple(notes), name, groups, worth, bool(query.dates))
 
     def _newest(self, scopes: Sequence[Scope], query: Query) -> Indices:
         """Return the newest messages of this session if a question points back to them, by index, oldest first."""

@@ -45,6 +45,12 @@ def test_the_newer_of_two_statements_comes_first(memory: InfiniteMemory) -> None
     assert found(memory, until=START + timedelta(days=20)) == ["u5"]
 
 
+def test_a_question_that_names_a_date_gets_what_was_said_then_first(memory: InfiniteMemory) -> None:
+    hits = memory.search("What was the budget for the kitchen in January?")
+    assert hits[0].message.id == "u5"
+    assert memory.search("What was the budget for the kitchen in February?")[0].message.id == "u40"
+
+
 def test_a_prompt_with_the_older_statement_has_the_newer_one(memory: InfiniteMemory) -> None:
     for max_tokens in range(70, 300, 10):
         memory.max_tokens = max_tokens
