@@ -12,7 +12,7 @@ import pytest
 from shared_core import InfiniteMemory, Message, StoreError, UnknownReferenceError
 from shared_core.queries import After
 from shared_core.recall.search import DAMAGED
-from shared_core.records import MAIN, Branch, Position, Restored, Segment, Summary, VectorRows
+from shared_core.records import MAIN, Branch, Position, Restored, Segment, Snapshot, Summary, VectorRows
 from shared_core.stores import SQLiteStore, gaps
 from shared_core.stores.row_values import checksum_of
 from shared_core.testing.hashing_embedder import HashingEmbedder
@@ -173,6 +173,19 @@ def test_derived_rows_are_made_again_or_named(path: Path, store: SQLiteStore) ->
     change(path, "UPDATE texts SET content = 'none of it' WHERE text = 3")
     with pytest.raises(StoreError, match="'u2'"):
         store.summaries(session.key, positions[1], 1)
+
+
+def test_an_index_that_leads_to_no_row_is_damage(path: Path) -> None:
+    """SQLite deletes nothing, and then finds the name taken."""
+    with closing(SQLiteStore(path)) as store:
+        key = store.create_session(None, "s")
+        store.keep(key, Snapshot("rows", b"whatever"))
+    row = b"\x01\x05\x09\x15\x08\x1crowswhatever"  # which begins with its number
+    data = path.read_bytes()
+    assert row in data
+    path.write_bytes(data.replace(row, b"\x03" + row[1:]))
+    with closing(SQLiteStore(path)) as store, pytest.raises(StoreError, match=r"UNIQUE.*infinite-memory doctor"):
+        store.keep(key, Snapshot("rows", b"later"))
 
 
 @pytest.mark.parametrize(

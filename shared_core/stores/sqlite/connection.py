@@ -474,8 +474,9 @@ def _advice(error: Exception) -> str:
         return ADVICE
     if _is_busy(error):
         return "another process holds it; try again"
-    # Our statements are right: one that SQLite does not understand meets a schema that is damaged.
-    if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+    # Our statements are right: one that SQLite does not understand, or that breaks a rule which `SQLiteRows` does not
+    # expect, meets a schema or an index that is damaged.
+    if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT):
         return ADVICE
     return "check the disk space and the permissions"
 
