@@ -58,7 +58,7 @@ def add(
     options: BranchOptions,
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="The text. Without it, and if it is -, it is read from stdin."),
+        typer.Argument(metavar="TEXT", help="The text. Without it, and if it is -, it is read from stdin."),
     ] = None,
     role: Annotated[Role, role_option("The role of the speaker: user, assistant or system.")] = "user",
 ) -> None:
@@ -86,7 +86,7 @@ def add(
 @with_options
 def explain(
     options: BranchOptions,
-    words: Annotated[list[str], typer.Argument(metavar="QUESTION...", help="The question you would ask the model.")],
+    words: Annotated[list[str], typer.Argument(metavar="QUESTION", help="The question you would ask the model.")],
     max_tokens: MaxTokens = 4096,
     reserve_tokens: ReserveTokens = 500,
     scope: ScopeName = None,
@@ -139,7 +139,7 @@ def explain(
 @with_options
 def search(
     options: BranchOptions,
-    words: Annotated[list[str], typer.Argument(metavar="QUERY...", help="The text to search for.")],
+    words: Annotated[list[str], typer.Argument(metavar="QUERY", help="The text to search for.")],
     top_k: Annotated[
         int, typer.Option("--top-k", "-n", metavar="N", min=1, help="The largest number of messages to list.")
     ] = 10,
@@ -183,13 +183,17 @@ def search(
         say(f"note: {counted(left_out, 'weak match', 'weak matches')} left out; --weak lists them")
     lines, wide = Lines.of(full), searched == "user"
     width = min(WIDEST, max((len(lines.id(hit.session_id)) for hit in close), default=0))
-    before = [f"{lines.id(hit.session_id):<{width}}  " if wide else "" for hit in close]
-    before = [name + branch_of.get(hit.message.id, "") for hit, name in zip(close, before, strict=True)]
-    data = [({"session": hit.session_id} if wide else {}) | hit_record(hit) for hit in close]
-    for one in data:
-        one |= {"branch": branch_of[one["id"]].strip()} if one["id"] in branch_of else {}
-    shown = zip(close, before, strict=True)
-    options.answer(data, (lines.message(hit.message, f"{scored(hit)} {name}") for hit, name in shown))
+
+    def line(hit: Hit) -> str:
+        session = f"{lines.id(hit.session_id):<{width}}  " if wide else ""
+        branch = f"{branch_of[hit.message.id]}  " if hit.message.id in branch_of else ""
+        return lines.message(hit.message, f"{scored(hit)} {session}{branch}")
+
+    def record(hit: Hit) -> dict[str, Any]:
+        where = {"session": hit.session_id if wide else None, "branch": branch_of.get(hit.message.id)}
+        return {name: value for name, value in where.items() if value is not None} | hit_record(hit)
+
+    options.answer([record(hit) for hit in close], map(line, close))
 
 
 def _on_other_branches(
@@ -201,7 +205,7 @@ def _on_other_branches(
         memory.checkout(name)
         others = [hit for hit in memory.search(query, top_k, scope="session", **wanted) if hit.message.id not in known]
         known |= {hit.message.id for hit in others}
-        branch_of |= {hit.message.id: f"{name}  " for hit in others}
+        branch_of |= {hit.message.id: name for hit in others}
         found += others
     return branch_of
 
@@ -280,7 +284,7 @@ def log(
 def forget(
     options: CommonOptions,
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="The IDs of messages, or their beginnings.")
+        list[str] | None, typer.Argument(metavar="ID", help="The IDs of messages, or their beginnings.")
     ] = None,
     before: Annotated[datetime | None, time_option("Forget all messages before this time.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Forget the whole conversation.")] = False,
