@@ -8,7 +8,7 @@ from shared_core.errors import AmbiguousReferenceError, InputFileError, UnknownR
 from shared_core.messages import Message, content_of
 from shared_core.records import MAIN, ROOT, Branch, Draft, Newest, Position, Record, Restored, Segment, title_of
 from shared_core.session.paths import Head
-from shared_core.session.turns import is_prompt, prompt_joined
+from shared_core.session.turns import assign_turns, is_prompt, prompt_joined
 from shared_core.sharing.format import LineError
 from shared_core.sharing.importer import BATCH, MAX_NAMED, Imported, ImportResult, Job, imported
 from shared_core.sharing.readers import Conversation, Entry, Foreign
@@ -140,7 +140,8 @@ def _restored(conversation: Conversation) -> Restored:
             tips.append(depth)
             segment = len(tips) - 1
         tips[segment] = depth + 1
-        turn = _turn(message, newest, prompt_joined(message, prompts.get(parent)))
+        joining = message.replace(turn_id=prompt_joined(message, prompts.get(parent)))
+        (turn,) = assign_turns([joining], newest, None)
         position = positions[message.id] = Position(segment, depth + 1)
         turns[message.id] = turn if message.role == "user" else newest
         whole = message.replace(turn_id=turn.turn_id)
@@ -150,15 +151,6 @@ def _restored(conversation: Conversation) -> Restored:
     segments = tuple(map(Segment, range(len(tips)), parents, tips))
     branches = tuple(Branch(name, positions[at]) for name, at in conversation.ends.items())
     return Restored(segments, tuple(records), branches=branches)
-
-
-def _turn(message: Message, newest: Newest, prompt: str | None) -> Newest:
-    """Return the turn that a message opens or joins; `prompt` is that of a system prompt."""
-    if message.role == "user":
-        return Newest(message.id, newest.turn_no + 1)
-    if message.role == "system" or newest.turn_id is None:
-        return Newest(prompt or message.id, newest.turn_no)
-    return newest
 
 
 def _add_list(
