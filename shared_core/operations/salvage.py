@@ -18,11 +18,12 @@ from shared_core.records import (
     Restored,
     Segment,
     SessionKey,
+    SessionState,
     Stretch,
     Summary,
     VectorRows,
 )
-from shared_core.sharing.transfer import pages, segments_for
+from shared_core.sharing.transfer import Tree, pages, read_tree, segments_for
 from shared_core.store import PAGE, Store
 from shared_core.stores.gaps import runs
 from shared_core.stores.row_values import WRONG, DamagedRow
@@ -63,20 +64,23 @@ class Salvage:
         self._note = note
         self._newest = ROOT
         self._whole = True
+        self._listed: list[Position] = []
 
     def pieces(self) -> Iterator[Piece]:
         """Yield what can be read, in an order in which it can be written."""
-        segments = self._segments()
+        listed = self._tried("the list of messages", self._store.stored, self._session) or []
+        self._listed = [position for position, _ in listed]
+        # The tree is read after them, and in one moment, since others may go on meanwhile.
+        tree = self._tried("the tree", read_tree, self._store, self._session) or self._parts()
+        segments = self._segments(tree.segments)
         tips: dict[int, int] = {}
         for records in self._messages(segments):
-            self._make_room(segments, records)
             places = {record.position for record in records}
             covers = self._tried("what messages sum up", self._covers, places) or ()
             yield Restored(segments_for(records, segments, tips), tuple(records), tuple(covers))
-        refs = [ref for kind in get_args(RefKind) for ref in self._refs(kind)]
-        branches = tuple(self._branches(segments, refs))
+        branches = tuple(self._branches(segments, tree))
         yield Restored(tuple(segments[number] for number in sorted(segments)), branches=branches)
-        for ref in sorted(refs):
+        for ref in tree.refs:
             yield Restored(refs=(ref,))
         yield from self._forgotten()
         for number, segment in segments.items():
@@ -103,34 +107,29 @@ class Salvage:
 
     # The tree
 
-    def _segments(self) -> dict[int, Segment]:
-        """Return the segments; one that is lost begins at the root, and is as long as others grow out of it."""
-        found: dict[int, Segment] = {}
-        while page := self._tried("the tree", self._store.segments, self._session, max(found, default=-1), PAGE):
-            found |= {segment.segment: segment for segment in page}
+    def _parts(self) -> Tree:
+        """Return what can be read of the tree, part by part."""
+        segments: dict[int, Segment] = {}
+        while page := self._tried("the tree", self._store.segments, self._session, max(segments, default=-1), PAGE):
+            segments |= {segment.segment: segment for segment in page}
         if page is None:
-            self._read_one_by_one(found)
-        parents = [one for each in found.values() for one in (each.parent, each.merged) if one is not None]
-        lost = {number: depth for number, depth in sorted([ROOT, *parents]) if number not in found}
-        self._lose(lost)
-        found |= {number: Segment(number, None, depth) for number, depth in lost.items()}
-        return {number: _rooted(found[number], found) for number in sorted(found)}
+            self._read_one_by_one(segments)
+        refs = [ref for kind in get_args(RefKind) for ref in self._refs(kind)]
+        read = self._tried("the branches", self._store.branches, self._session)
+        self._whole = read is not None
+        branches = self._named_branches(refs) if read is None else {one.name: one.head for one in read}
+        return Tree(SessionState(None, 0, 0), segments, branches, sorted(refs))
 
-    def _find(self, wanted: Collection[int], segments: dict[int, Segment]) -> None:
-        """Have there be these segments, but for those that are lost: some were opened since the others were read."""
-        new: list[int] = []
-        waiting = {*wanted} - segments.keys()
-        while waiting:
-            number = waiting.pop()
-            with suppress(UnknownReferenceError):
-                segment = self._tried(f"segment {number}", self._store.segment, self._session, number)
-                if segment is not None:
-                    segments[number] = segment
-                    new.append(number)
-                    parents = {one.segment for one in (segment.parent, segment.merged) if one is not None}
-                    waiting |= parents - segments.keys()
-        segments |= {number: _rooted(segments[number], segments) for number in new}
-        self._lose({*wanted} - segments.keys())
+    def _segments(self, known: Mapping[int, Segment]) -> dict[int, Segment]:
+        """Return the segments; one that is lost begins at the root, and is as long as its messages and others need."""
+        found = dict(known)
+        parents = [one for each in known.values() for one in (each.parent, each.merged) if one is not None]
+        deepest = dict(sorted([ROOT, *parents, *self._listed]))
+        self._lose(deepest.keys() - known.keys())
+        for number, depth in deepest.items():
+            own = found.setdefault(number, Segment(number, None, depth))
+            found[number] = own._replace(tip=max(own.tip, depth))
+        return {number: _rooted(found[number], found) for number in sorted(found)}
 
     def _lose(self, segments: Collection[int]) -> None:
         """Tell that segments are lost, so that nothing is left on no branch."""
@@ -146,18 +145,9 @@ class Salvage:
                 segment = self._tried(f"segment {number}", self._store.segment, self._session, number)
                 found |= {} if segment is None else {number: segment}
 
-    def _make_room(self, segments: dict[int, Segment], records: Collection[Record]) -> None:
-        """Have there be a segment for each message."""
-        self._find({record.position.segment for record in records}, segments)
-        for record in records:
-            number, depth = record.position
-            segment = segments.setdefault(number, Segment(number, None, depth))
-            segments[number] = segment._replace(tip=max(segment.tip, depth))
-
-    def _branches(self, segments: dict[int, Segment], refs: Collection[Ref]) -> list[Branch]:
-        read = self._tried("the branches", self._store.branches, self._session)
-        found = self._named_branches(refs) if read is None else {one.name: one.head for one in read}
-        self._find({head.segment for head in found.values()}, segments)
+    def _branches(self, segments: Mapping[int, Segment], tree: Tree) -> list[Branch]:
+        found, refs = dict(tree.branches), tree.refs
+        self._lose({head.segment for head in found.values()} - segments.keys())
         found |= self._lost_branches(refs, found)
         # Where a branch ended that was moved or deleted, nothing is lost.
         left = [ref.position if ref.kind == "stash" else ref.base for ref in refs]
@@ -165,7 +155,7 @@ class Salvage:
         if MAIN not in found:
             self._note(f"branch {MAIN!r}", "it is lost")
             found[MAIN] = loose[-1] if loose and self._newest not in loose else self._newest
-        elif self._whole and read is not None:
+        elif self._whole:
             loose = []  # a newer file that was imported may have left them
         for end in loose:
             if end != found[MAIN]:
@@ -175,18 +165,12 @@ class Salvage:
 
     def _lost_branches(self, refs: Collection[Ref], found: Collection[str]) -> dict[str, Position]:
         """Tell of branches that were moved and not deleted, and are missing; return where they were moved to."""
-        moved = {ref.name: ref.position for ref in sorted(refs) if ref.kind == "move" and ref.name != MAIN}
+        moved = {ref.name: ref.position for ref in refs if ref.kind == "move" and ref.name != MAIN}
         lost = {name: to for name, to in moved.items() if to is not None and name not in found}
-        lost = {name: to for name, to in lost.items() if self._is_noted(name, to)}
         for name in lost:
             self._note(f"branch {name!r}", "it is lost")
         self._whole = self._whole and not lost
         return lost
-
-    def _is_noted(self, name: str, to: Position) -> bool:
-        """Return whether a branch was moved there last, as was read: it may have been deleted or renamed meanwhile."""
-        newest = self._tried(f"the moves of branch {name!r}", self._store.refs, self._session, "move", name, 1)
-        return newest is None or [ref.position for ref in newest] == [to]
 
     def _named_branches(self, refs: Collection[Ref]) -> dict[str, Position]:
         """Return the branches that can be read one by one: `main`, and those that were moved or checked out."""
@@ -204,11 +188,10 @@ class Salvage:
 
     def _messages(self, segments: Mapping[int, Segment]) -> Iterator[list[Record]]:
         """Yield all messages in order of storing: those that the store lists, and what else its segments hold."""
-        listed = self._tried("the list of messages", self._store.stored, self._session) or []
-        known = {position for position, _ in listed}
+        known = set(self._listed)
         whole = (Position(one.segment, depth) for one in segments.values() for depth in range(one.start, one.tip + 1))
         more = list(self._at_all(position for position in whole if position not in known))
-        found = self._at_all(position for position, _ in listed)
+        found = self._at_all(self._listed)
         if more:  # a message must not come after one with a larger number, which would tell that it is missing
             found = iter(sorted([*found, *more], key=lambda record: record.seq))
         for records in pages(found):

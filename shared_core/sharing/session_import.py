@@ -209,11 +209,7 @@ class SessionImport:
         """Return whether a stored message has the same content, after the same message as far as that can be told."""
         if content_of(stored.message) != content_of(message):
             return False
-        own, segment = self._segments[stored.position.segment], self._file[before.segment]
         there = stored.position._replace(depth=stored.position.depth - 1)
-        if before.depth == segment.base and own.base == there.depth:
-            self._merges[segment.segment] = there
-            return True
         known = self._places.get(before)  # of what the file or this session has forgotten, nothing is known
         return known is None or known == there or self._is_at(there, before)
 

@@ -77,6 +77,40 @@ def test_what_the_other_said_comes_and_nothing_goes(tmp_path: Path, forgets: boo
         assert check_store(database).damages == ()
 
 
+def test_a_merge_that_brings_nothing_any_more_is_imported_once(tmp_path: Path) -> None:
+    with InfiniteMemory(embedder="words") as one, InfiniteMemory(embedder="words") as two:
+        for name in ("m0", "side", "main"):
+            if name == "side":
+                one.export(tmp_path / "chat.jsonl")
+                two.import_file(tmp_path / "chat.jsonl")
+                one.fork("side")
+            one.add(Message.user(name, id=name))
+            one.checkout("main")
+        one.merge("side", "full")
+        one.tag("merged")
+        one.forget(ids=["side"])
+        one.export(tmp_path / "chat.jsonl")
+        for _ in range(2):
+            assert dict(two.import_file(tmp_path / "chat.jsonl").branches) == {"main": "main", "side": "side"}
+            assert [tag.name for tag in two.tags()] == ["merged"]
+
+
+def test_what_a_message_sums_up_is_one_stretch_here_too(tmp_path: Path) -> None:
+    with InfiniteMemory(embedder="words") as one, InfiniteMemory(embedder="words") as two:
+        one.add(Message.user("start", id="m0"))
+        one.export(tmp_path / "chat.jsonl")
+        two.import_file(tmp_path / "chat.jsonl")
+        two.add(Message.user("ours", id="m1"))
+        one.fork("side")
+        one.add([Message.user("what?", id="s1"), Message.assistant("that", id="s2")])
+        one.checkout("main")
+        one.merge("side", "squash")
+        one.export(tmp_path / "chat.jsonl")
+        two.import_file(tmp_path / "chat.jsonl")
+        there, here = ([part for _, part in memory._store.covers(1, range(9))] for memory in (one, two))
+        assert [part.upto - part.start for part in there] == [part.upto - part.start for part in here] == [1, 1]
+
+
 def test_what_was_forgotten_does_not_come_back_as_a_copy_or_in_a_summary(tmp_path: Path) -> None:
     with InfiniteMemory(tmp_path / "ours.db") as ours, InfiniteMemory(tmp_path / "theirs.db") as theirs:
         ours.add([Message.user("start", id="m0"), Message.assistant("yes", id="a0")])

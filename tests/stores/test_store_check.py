@@ -16,7 +16,7 @@ import pytest
 from shared_core import InfiniteMemory, Message, PostgresStore, SQLiteStore
 from shared_core.doors.cli.command import run
 from shared_core.errors import DuplicateError, StoreError, StoreUnavailableError
-from shared_core.operations import StoreCheck, check_store, differences, recover_store
+from shared_core.operations import StoreCheck, check_store, differences, recover_store, salvage
 from shared_core.queries import Query
 from shared_core.records import MAIN, Restored, Stretch, Summary
 from shared_core.store import Store
@@ -277,8 +277,13 @@ def test_a_store_that_is_locked_is_not_damaged(monkeypatch: pytest.MonkeyPatch, 
             raise StoreError("damaged")
         raise StoreUnavailableError("locked")
 
+    def damaged(*_: object) -> object:
+        raise StoreError("damaged")
+
     with closing(SQLiteStore(":memory:")) as store:
         InfiniteMemory(store, embedder="words").add(Message.user("hello"))
+        if method in ("segments", "branches", "refs"):
+            monkeypatch.setattr(salvage, "read_tree", damaged)
         monkeypatch.setattr(store, method, locked)
         with pytest.raises(StoreUnavailableError, match="locked"):
             check_store(store)
