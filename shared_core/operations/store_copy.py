@@ -282,7 +282,7 @@ class _SessionCopy:
             self.messages += len(page.records)
             self._advance(len(page.records))
         grown = {number for number, segment in tree.segments.items() if known.get(number) != segment.tip}
-        if grown or there.state.last_seq < tree.state.last_seq:
+        if grown:
             segments = tuple(tree.segments[number] for number in sorted(grown))
             self._target.restore(self._to, Restored(segments, last_seq=tree.state.last_seq))
 

@@ -411,10 +411,7 @@ class SessionImport:
         if ref.kind == "tag":
             self._tag(ref)
         elif ref.kind == "stash":
-            alike = [own for own in self._refs["stash"] if self._is_like(own, ref)]
-            if alike:
-                self._refs["stash"].remove(alike[0])  # a second one that looks the same must not match it again
-            else:
+            if not any(self._is_like(own, ref) for own in self._refs["stash"]):
                 self._add_ref(ref)
         elif self.empty or (ref.kind == "title" and not self._refs["title"]):
             self._add_ref(ref)

@@ -229,6 +229,7 @@ def test_vectors_that_changed_or_went_follow() -> None:
         source.keep(key, VectorRows("one", [(places[0], "h", b"3"), (places[1], "h", b"4")]))
         assert copy_store(source, target).vectors == 2
         source.keep(key, VectorRows("three", [(places[2], "h", b"5")]))
+        equal(source, target)
         source.keep(key, VectorRows("one", ()))
         equal(source, target)
 
