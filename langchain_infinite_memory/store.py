@@ -56,9 +56,10 @@ class InfiniteStore(BaseStore):
     """Keeps items for `create_agent(store=...)`, LangMem's tools and your own nodes, beside what was said.
 
     An item is a message in a session of its own. Those under `("user", id)` are the user's: with `scope="user"`, an
-    agent recalls them in its prompts, and `forget(user=True)` erases them, too. A search under `("user", id)` with a
-    query also finds what was said in the user's conversations: items with the namespace `("user", id, session_id)`, the
-    message's id as their key, and `content` and `role`. Other namespaces belong to nobody.
+    agent recalls them in its prompts, and `forget(user=True)` erases them, too. A search with a query under
+    `("user", id, session_id)` also finds what was said in that conversation: the message's id is the key, and the value
+    has `content` and `role`. A shorter prefix finds items alone; `("user",)` and `()` find those of all users. Other
+    namespaces belong to nobody.
 
     A deleted item is erased, and so is the older value of one that is put again. What was said in a conversation is not
     deleted here: a `ValueError` says that `forget` erases it. A search with a query returns what matches, best first,
@@ -134,36 +135,36 @@ class InfiniteStore(BaseStore):
 
     def _newest(self, prefix: Namespace) -> list[SearchItem]:
         found: list[SearchItem] = []
-        for namespace in self._all_namespaces():
-            if namespace[: len(prefix)] == tuple(prefix):
-                with self.pool.use(*_session(namespace)) as memory:
-                    found += _newest_of(memory, namespace).values()
+        for namespace in self._namespaces_under(tuple(prefix)):
+            with self.pool.use(*_session(namespace)) as memory:
+                found += _newest_of(memory, namespace).values()
         return sorted(found, key=lambda item: item.updated_at, reverse=True)
 
     def _found(self, op: SearchOp, query: str) -> list[SearchItem]:
         prefix, most = tuple(op.namespace_prefix), 4 * (op.offset + op.limit)
-        if prefix[:1] == (USER,) and len(prefix) == 2:
-            with self.pool.use(ITEMS, prefix[1]) as memory:
-                return [_hit(hit, prefix[1]) for hit in memory.search(query, most, scope="user")]
-        sessions = [_session(one) for one in self._all_namespaces() if one[: len(prefix)] == prefix]
+        sessions = [_session(one) for one in self._namespaces_under(prefix)]
         if prefix[:1] == (USER,) and len(prefix) == 3:
             sessions.append((prefix[2], prefix[1]))
         items: list[SearchItem] = []
         for session, user in sessions:
             with self.pool.use(session, user) as memory:
-                items += [_hit(hit, user) for hit in memory.search(query, most)]
+                items += [_hit(hit, user) for hit in memory.search(query, most, scope="session")]
         return sorted(items, key=lambda item: item.score or 0.0, reverse=True)
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
-        found = {one for one in self._all_namespaces() if all(_matches(one, to) for to in op.match_conditions or ())}
+        conditions = op.match_conditions or ()
+        found = (one for one in self._namespaces_under(()) if all(_matches(one, to) for to in conditions))
         listed = sorted({one[: op.max_depth] for one in found})
         return listed[op.offset : op.offset + op.limit]
 
-    def _all_namespaces(self) -> list[Namespace]:
+    def _namespaces_under(self, prefix: Namespace) -> list[Namespace]:
         store = self.pool.store
         users = {key.user_id for key in store.sessions() if key.session_id.startswith(ITEMS)}
+        if prefix[:1] == (USER,) and len(prefix) > 1:
+            users &= {prefix[1]}
         infos = store.overview(*users) if users else []
-        return [_namespace(one.session_id, one.user_id) for one in infos if one.session_id.startswith(ITEMS)]
+        found = (_namespace(one.session_id, one.user_id) for one in infos if one.session_id.startswith(ITEMS))
+        return [one for one in found if one[: len(prefix)] == prefix]
 
     def close(self) -> None:
         """Release the store, if it was opened here."""

@@ -90,14 +90,15 @@ def test_both_faces_are_one(tmp_path: Path) -> None:
         assert asyncio.run(work(store)) == [{"text": "the locker code is 4471"}]
 
 
-def test_what_was_said_is_found_beside_what_was_saved() -> None:
+def test_what_was_said_is_found_only_where_the_namespace_names_the_conversation() -> None:
     with pool_at(scope="user") as pool:
         store = InfiniteStore(pool)
+        store.put((*DORA, "notes"), "bike", {"text": "dora's bicycle was bought in Porto"})
 
         def look(item: str, runtime: ToolRuntime) -> str:
             """Look at an item."""
             assert runtime.store is not None
-            return " | ".join(found.value["content"] for found in runtime.store.search(DORA, query=item))
+            return " | ".join(found.value["content"] for found in runtime.store.search((*DORA, "monday"), query=item))
 
         def reply(messages: Any) -> AIMessage:
             if messages[-1].type == "human" and "find" in messages[-1].text:
@@ -106,8 +107,10 @@ def test_what_was_said_is_found_beside_what_was_saved() -> None:
 
         one = agent(Model(reply=reply), memory(pool), tools=[look], store=store)
         ask(one, "my bicycle is red", "monday", user_id="dora")
+        ask(one, "my bicycle is green", "wednesday", user_id="dora")
         ask(one, "my bicycle is blue", "monday", user_id="emil")
-        assert "my bicycle is red" in ask(one, "find it", "tuesday", user_id="dora")[-2].text
+        assert ask(one, "find it", "tuesday", user_id="dora")[-2].text == "my bicycle is red | fine"
+        assert [item.key for item in store.search(DORA, query="bicycle")] == ["bike"]
         hit = store.search((*DORA, "monday"), query="bicycle")[0]
         assert store.get(hit.namespace, hit.key) is not None
         assert store.get((*DORA, "monday"), "nothing") is None
