@@ -162,11 +162,11 @@ class TreeVerbs:
         """List the names that are taken in the error for one of them."""
         try:
             yield
-        except DuplicateError as error:
+        except DuplicateError:
             used = [tag.name for tag in self.tags()]
             taken = ", ".join(map(repr, [*(branch.name for branch in self.branches()), *used]))
             kind = "tag" if name in used else "branch"
-            raise DuplicateError(f"there is already a {kind} {name!r}; choose a name other than {taken}") from error
+            raise DuplicateError(f"there is already a {kind} {name!r}; choose a name other than {taken}") from None
 
     # Moves
 
