@@ -1,0 +1,87 @@
+"""An agent that is killed at any point goes on: nothing is lost or doubled, and nothing sent that providers refuse."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
+
+from langchain_infinite_memory.middleware import InfiniteMemoryMiddleware
+from tests.langchain.agents import Model, agent, ask, config, memory, reply, sqlite_saver, stored
+from tests.langchain.random_histories import sent_objections
+
+KILLS = int(os.environ.get("KILLS", "6"))
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[tuple[Any, InfiniteMemoryMiddleware]]:
+    """What a process has: an agent whose model notes what a provider would refuse, and its memory."""
+
+    def answer(messages: Sequence[BaseMessage]) -> AIMessage:
+        for problem in sent_objections(messages):
+            with (folder / "refused.txt").open("a") as file:
+                file.write(f"{problem}\n")
+        return reply(messages)
+
+    middleware = memory(folder / "chat.db", max_tokens=300)
+    with sqlite_saver(folder / "threads.db") as saver:
+        yield agent(Model(reply=answer), middleware, checkpointer=saver), middleware
+    middleware.close()
+
+
+def go_on(one: Any) -> list[BaseMessage]:
+    """Resume the run that was killed; if there is none, ask the next question."""
+    state = one.get_state(config())
+    if state.next:
+        return list(one.invoke(None, config())["messages"])
+    asked = sum(isinstance(message, HumanMessage) for message in state.values.get("messages", ()))
+    return ask(one, f"look at a{asked}, b{asked} then c{asked}")
+
+
+def killed_after(folder: Path, seconds: float) -> None:
+    """Talk in a forked process, and kill it."""
+    child = os.fork()
+    if child == 0:  # pragma: no cover
+        try:
+            signal.alarm(60)
+            with opened(folder) as (one, _):
+                (folder / "ready").touch()
+                while True:
+                    go_on(one)
+        finally:
+            os._exit(1)
+    while not (folder / "ready").exists():
+        time.sleep(0.01)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    (folder / "ready").unlink()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_what_is_killed_goes_on(tmp_path: Path) -> None:
+    chance = random.Random(int(os.environ.get("SEED", "33")))
+    for _ in range(KILLS):
+        killed_after(tmp_path, chance.uniform(0, 0.25))
+        with opened(tmp_path) as (one, middleware):
+            messages = go_on(one)
+            assert stored(middleware) == [as_stored(message) for message in messages]
+            asked = [message.text for message in messages if isinstance(message, HumanMessage)]
+            assert asked == [f"look at a{n}, b{n} then c{n}" for n in range(len(asked))]
+            assert [message.text for message in messages if as_stored(message).startswith("fine")] == [
+                f"fine: {text}" for text in asked
+            ]
+    assert not (tmp_path / "refused.txt").exists()
+
+
+def as_stored(message: BaseMessage) -> str:
+    if isinstance(message, AIMessage) and message.tool_calls:
+        return ",".join(str(call["id"]) for call in message.tool_calls)
+    return f"[{message.text}]" if message.type == "tool" else str(message.text)
