@@ -186,7 +186,7 @@ class ThreadResolver:
             ValueError: an id is empty.
         """
         config, runtime = ensure_config(config), runtime or _runtime()
-        configurable: Mapping[str, Any] = {"thread_id": _thread_id(runtime)} | (config.get("configurable") or {})
+        configurable: Mapping[str, Any] = config.get("configurable") or {}
         own, saver = self._own_name(runtime), configurable.get(CHECKPOINTER)
         session = _first(own, *(named_session(key, configurable.get(key)) for key in self.session_keys))
         user = self._user(runtime, configurable)
@@ -199,7 +199,7 @@ class ThreadResolver:
         return Thread(
             session,
             user,
-            named_session("thread_id", configurable["thread_id"]),
+            named_session("thread_id", configurable.get("thread_id")),
             stable_ids=saver is not None or bool(nested),
             removed="leave_out" if nested else removed,
             nested=bool(nested),
@@ -383,11 +383,6 @@ def _no_runtime() -> "Runtime[Any]":
     from langgraph.runtime import Runtime
 
     return Runtime()
-
-
-def _thread_id(runtime: "Runtime[Any] | None") -> Any:
-    # LangGraph before 1.2 has no such attribute.
-    return getattr(getattr(runtime, "execution_info", None), "thread_id", None)
 
 
 def entry_of(holder: Any, key: str) -> Any:

@@ -35,7 +35,6 @@ from shared_core.plugins.calls import arun_steps, run_steps
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.template import RecallTemplate
 from shared_core.runtime.threads import threads_of
-from shared_core.tokens import as_counter
 
 try:
     from langgraph.prebuilt import ToolRuntime
@@ -243,7 +242,7 @@ def search_tool(
         return replace(thread, user_id=user or thread.user_id or owner or None), messages
 
     def answer(hits: Hits) -> str:
-        return _answer(hits, top_k, wording, partial(answer_fits, max_tokens=limit(), settings=memory.pool.settings))
+        return _answer(hits, top_k, wording, _room(limit(), memory.pool.settings))
 
     def search(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
@@ -253,8 +252,7 @@ def search_tool(
 
     async def asearch(query: str, config: RunnableConfig, runtime: ToolRuntime = None) -> str:  # type: ignore[assignment]
         try:
-            hits = await memory.asearch(*run(config, runtime), query, top_k + CURRENT_TURN)
-            return str(await memory.call(answer, hits))  # a counter may block
+            return answer(await memory.asearch(*run(config, runtime), query, top_k + CURRENT_TURN))
         except FAILURES as error:
             return _unsearched(error)
 
@@ -268,28 +266,24 @@ def _unsearched(error: Exception) -> str:
     return f"Earlier messages cannot be searched: {error}"
 
 
-def answer_fits(text: str, max_tokens: int | None, settings: Mapping[str, Any]) -> bool:
-    """Return whether an answer is small enough for a limit, given the settings of the memory; None: there is none."""
+def _room(max_tokens: int | None, settings: Mapping[str, Any]) -> int | None:
+    """Return how many tokens an answer may take; None: there is no limit."""
     if max_tokens is None:
-        return True
-    budget = max_tokens - int(settings.get("reserve_tokens", RESERVE_TOKENS))
-    return as_counter(settings.get("token_counter"))(text) <= ANSWER_SHARE * budget
+        return None
+    return int(ANSWER_SHARE * (max_tokens - int(settings.get("reserve_tokens", RESERVE_TOKENS))))
 
 
-def _answer(hits: Hits, top_k: int, template: RecallTemplate, may_answer: Callable[[str], bool]) -> str:
+def _answer(hits: Hits, top_k: int, template: RecallTemplate, room: int | None) -> str:
     current = [message.turn_id for message in hits.newest if message.role != "assistant" or message.tool_calls]
     best = [hit.message for hit in hits.found if hit.message.turn_id not in current][:top_k]
-    characters, text = SHOWN_CHARACTERS, ""
-    while best:
-        in_time = sorted(best, key=lambda message: message.created_at.timestamp() if message.created_at else 0.0)
-        text = template.render([_shortened(message, characters) for message in in_time])
-        if may_answer(text):
-            break
-        if characters > FEWEST_CHARACTERS:
-            characters //= 2
-        else:
-            best = best[: len(best) // 2]
-    return text or NOTHING
+    if room is not None:
+        best = best[: max(1, room // FEWEST_CHARACTERS)]
+    if not best:
+        return NOTHING
+    # A character takes a token at most, but for the rarest.
+    characters = SHOWN_CHARACTERS if room is None else min(SHOWN_CHARACTERS, room // len(best))
+    in_time = sorted(best, key=lambda message: message.created_at.timestamp() if message.created_at else 0.0)
+    return template.render([_shortened(message, characters) for message in in_time])
 
 
 def _shortened(message: Message, characters: int) -> Message:

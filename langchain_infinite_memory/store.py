@@ -261,20 +261,10 @@ def remember_tool(
     """
     threads = ThreadResolver(None, user_key)
 
-    def saved(config: RunnableConfig) -> Namespace | None:
-        user = threads.resolve(config=config).user_id
-        return None if user is None else (USER, user)
-
     def remember(fact: str, config: RunnableConfig) -> str:
-        if (namespace := saved(config)) is None:
+        if (user := threads.resolve(config=config).user_id) is None:
             return "Nothing was saved: this run names no user."
-        store.put(namespace, uuid.uuid4().hex, {"text": fact})
+        store.put((USER, user), uuid.uuid4().hex, {"text": fact})
         return "Saved."
 
-    async def aremember(fact: str, config: RunnableConfig) -> str:
-        if (namespace := saved(config)) is None:
-            return "Nothing was saved: this run names no user."
-        await store.aput(namespace, uuid.uuid4().hex, {"text": fact})
-        return "Saved."
-
-    return StructuredTool.from_function(remember, aremember, name=name, description=description)
+    return StructuredTool.from_function(remember, name=name, description=description)
