@@ -36,7 +36,7 @@ _MODULES = {
     "chains.runnable": ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"],
     "search": ["HistoryRetriever", "recall_tool"],
     "sessions": ["SessionPool"],
-    "settings": ["as_reranker", "as_summarizer"],
+    "settings": ["as_summarizer"],
     "store": ["InfiniteStore", "remember_tool"],
     "testing": ["EchoChatModel"],
     "token_counters": ["as_token_counter"],

@@ -162,14 +162,14 @@ class FollowedLists:
     def _start(self, thread: Thread, listed: StateList) -> ThreadRecord | None:
         """Return what tells where a list begins on its line; None: it goes on where a summary or another list ends."""
         if thread.removed == "keep":
-            return ThreadRecord(before=())
+            return ThreadRecord(before=[])
         records = [one for one in (self.record(thread), thread.record) if one is not None and one.before is not None]
         for one in records:
             if one.summary == listed.summary:
                 return one
         # A checkpointer in memory that this process has not seen before has lost what was said.
         continues = not records and (thread.named or thread.in_memory)
-        return None if continues or listed.summary is not None else ThreadRecord(before=())
+        return None if continues or listed.summary is not None else ThreadRecord(before=[])
 
     def _first_followed(
         self, memory: InfiniteMemory, thread: Thread, listed: StateList
@@ -278,16 +278,16 @@ def _kept_by(thread: Thread) -> tuple[Any, Thread]:
 
 def _history(record: ThreadRecord) -> FollowedHistory:
     """Return what was said before a list, as a history that the list continues."""
-    before = record.before or ()
-    return FollowedHistory(before, (False,) * len(before))
+    before = record.before or []
+    return FollowedHistory(tuple(before), (False,) * len(before))
 
 
-def _ids_before(memory: InfiniteMemory, followed: Followed) -> tuple[str, ...]:
+def _ids_before(memory: InfiniteMemory, followed: Followed) -> list[str]:
     """Return the ids of the messages before a list on the line that is checked out, the nearest last."""
     first = next((id_ for id_ in followed.history.ids if id_ is not None), None)
     messages = memory.newest(len(followed.digests) + NEAREST)
     at = next((index for index, message in enumerate(messages) if message.id == first), 0)
-    return tuple(message.id for message in messages[:at] if message.id is not None and message.role != "system")
+    return [message.id for message in messages[:at] if message.id is not None and message.role != "system"]
 
 
 def _is_summary(message: BaseMessage) -> bool:

@@ -4,7 +4,7 @@ import inspect
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, get_args
 from uuid import UUID
 from weakref import ref
@@ -73,7 +73,7 @@ class ThreadRecord:
     owner: str = NOBODY
     session_id: str | None = None
     newest: str | None = None
-    before: tuple[str, ...] | None = None
+    before: list[str] | None = None
     summary: str | None = None
 
     @classmethod
@@ -81,13 +81,7 @@ class ThreadRecord:
         """Return the record in a graph's state: of the middleware of this name, or of any."""
         records = entry_of(state, STATE) or {}
         data = records.get(name) if name is not None else next(iter(records.values()), None)
-        if data is None:
-            return None
-        return cls(**data | {"before": None if data["before"] is None else tuple(data["before"])})
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON data."""
-        return {**asdict(self), "before": None if self.before is None else list(self.before)}
+        return None if data is None else cls(**data)
 
 
 @dataclass(frozen=True, slots=True)

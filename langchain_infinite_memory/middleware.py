@@ -5,7 +5,7 @@ import json
 import logging
 import operator
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
@@ -121,9 +121,8 @@ class InfiniteMemoryMiddleware(Middleware):
         on_report: called with the report on each prompt, and with the ids of its run: `session_id`, `user_id`,
             `thread_id` and `run_id`.
         name: the middleware's name, for an agent with two of them.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter`, `summarizer` and
-            `reranker` in LangChain's words; not for a `SessionPool`, which has its own. `system` is the agent's own
-            `system_prompt`.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
+            LangChain's words; not for a `SessionPool`, which has its own. `system` is the agent's own `system_prompt`.
 
     Raises:
         TypeError, ValueError: an argument is unknown or out of range.
@@ -312,7 +311,7 @@ class InfiniteMemoryMiddleware(Middleware):
     def _recorded(self, thread: Thread, state: Mapping[str, Any], record: ThreadRecord) -> dict[str, Any] | None:
         if not (thread.stable_ids and thread.session_id) or record == thread.record:
             return None
-        return {STATE: {**(state.get(STATE) or {}), self.name: record.to_dict()}}
+        return {STATE: {**(state.get(STATE) or {}), self.name: asdict(record)}}
 
     @override
     async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:

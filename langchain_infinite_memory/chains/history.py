@@ -48,8 +48,8 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         user_id: the user's id.
         store: a path, a `Store` or a `SessionPool`; None: in memory, lost with this object.
         window: whether `messages` is what fits, to be sent before a new question.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter`, `summarizer` and
-            `reranker` in LangChain's words; not for a `SessionPool`, which has its own.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
+            LangChain's words; not for a `SessionPool`, which has its own.
 
     Raises:
         TypeError: an argument is unknown, or `store` has settings of its own.

@@ -161,8 +161,8 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
             another process holds is waited for two seconds in all: one before the chain runs, and one when the answer
             is to be stored. A pool or store has a wait of its own.
         on_report: called with the report on each prompt, and the `RunIds` of the run. What it raises is logged.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter`, `summarizer` and
-            `reranker` in LangChain's words; not for a `SessionPool`, which has its own.
+        settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
+            LangChain's words; not for a `SessionPool`, which has its own.
 
     Raises:
         TypeError, ValueError: an argument is unknown or out of range.

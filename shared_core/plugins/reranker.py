@@ -33,7 +33,7 @@ def as_reranker(value: Reranker | str) -> Reranker:
             returned every time. Nothing is loaded before the first question, and nothing has to be installed.
 
     Raises:
-        TypeError: it is none of these. `as_reranker` of the LangChain or LlamaIndex package takes their objects.
+        TypeError: it is none of these. `as_reranker` of the LlamaIndex package takes its objects.
         ValueError: the name is empty.
     """
     if isinstance(value, str):
@@ -42,8 +42,8 @@ def as_reranker(value: Reranker | str) -> Reranker:
         return _named(value)
     if isinstance(value, type) or not callable(value):
         raise TypeError(
-            f"{shown('reranker', value)}: {CHOICES}; as_reranker of the LangChain or LlamaIndex package makes one of a "
-            "document compressor or a node postprocessor"
+            f"{shown('reranker', value)}: {CHOICES}; as_reranker of the LlamaIndex package makes one of a "
+            "node postprocessor"
         )
     return value
 
