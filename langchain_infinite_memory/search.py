@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,7 +12,7 @@ from langchain_core.messages import BaseMessage
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig, ensure_config
 from langchain_core.tools import InjectedToolArg, StructuredTool
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import BaseModel, Field
 from pydantic.json_schema import SkipJsonSchema
 
 from langchain_infinite_memory.followed_lists import read_list
@@ -25,13 +24,13 @@ from langchain_infinite_memory.identity import (
     entry_of,
     named_user,
 )
-from langchain_infinite_memory.sessions import SessionKey, StoreLike, alent, lent, open_pool, unnamed
+from langchain_infinite_memory.sessions import SessionKey, alent, lent, unnamed
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import Hits, ThreadMemory, hits_steps
-from shared_core.arguments import instance, name_value, whole_number
-from shared_core.formats.fields import Role
+from shared_core.arguments import instance, whole_number
 from shared_core.messages import Message
 from shared_core.plugins.calls import arun_steps, run_steps
+from shared_core.pool import SessionPool
 from shared_core.prompt.hits import Hit
 from shared_core.prompt.template import RecallTemplate
 from shared_core.runtime.threads import threads_of
@@ -72,53 +71,26 @@ class HistoryRetriever(BaseRetriever):
 
     A document has a message's text, and the message's id as its `id`. Its `metadata` has `message_id`, `role`, `name`
     (if there is one), `time` (ISO 8601), `turn_id` and `score` (higher is better; only comparable within one result).
-    A question that is waiting for its answer is not found by its own words. Replies and user messages are searched;
-    results of tools and system messages only with `role="tool"` and `role="system"`.
+    A question that is waiting for its answer is not found by its own words. Replies and user messages are searched.
 
     Args:
-        store: a path, a `Store` or a `SessionPool`.
+        pool: the memories.
         session_id: the session's id; None: the one that `config["configurable"]` names.
         user_id: the user's id; None: the one that the runtime context or `config["configurable"]` names, if there is a
             `user_key`.
         session_key: the entry that names the session; without it, `thread_id` does.
         user_key: the entry that names the user; without it, the run has no user. None: there are no users.
         k: the number of documents, at most; `invoke(query, k=...)` overrides it.
-        role: search only what this role said.
-        since: search only what was said at or after this moment.
-        until: search only what was said at or before this moment.
         tags: as for any retriever.
         metadata: as for any retriever.
-        name: the name of its runs.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings` in LangChain's words; not for a
-            `SessionPool`.
     """
 
-    store: Any = Field(default=None, exclude=True)
-    session_id: str | None = None
-    user_id: str | None = None
-    session_key: str = "session_id"
-    user_key: str | None = "user_id"
+    pool: SessionPool = Field(exclude=True)
+    session_id: str | None = Field(default=None, min_length=1)
+    user_id: str | None = Field(default=None, min_length=1)
+    session_key: str = Field(default="session_id", min_length=1)
+    user_key: str | None = Field(default="user_id", min_length=1)
     k: int = Field(default=4, ge=0)
-    role: Role | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    _owns_pool: bool = PrivateAttr(default=False)
-
-    def __init__(
-        self, store: StoreLike = None, *, session_id: str | None = None, user_id: str | None = None,
-        session_key: str = "session_id", user_key: str | None = "user_id", k: int = 4, role: Role | None = None,
-        since: datetime | None = None, until: datetime | None = None, tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None, name: str | None = None, **settings: Any,
-    ) -> None:  # fmt: skip
-        name_value("session_key", session_key)
-        name_value("user_key", user_key if user_key is not None else "user_id")
-        pool = open_pool(store, **settings)
-        super().__init__(
-            store=pool, session_id=session_id, user_id=user_id, session_key=session_key, user_key=user_key, k=k,
-            role=role, since=since, until=until, tags=tags, metadata=metadata, name=name,
-        )  # type: ignore[call-arg]  # fmt: skip
-        # A retriever that is made from another one, as for `configurable_fields`, shares what that one opened.
-        self._owns_pool = pool is not store
 
     def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
         """Return the messages that match, best first; `k=` overrides the retriever's own."""
@@ -138,32 +110,24 @@ class HistoryRetriever(BaseRetriever):
         thread = threads.resolve(config=config)
         if thread.session_id is None:
             raise ValueError(unnamed(self.session_key))
-        return thread.session_id, named_user(self.user_id, thread.user_id if self.user_key else None)
+        return thread.session_id, self.user_id or (thread.user_id if self.user_key else None)
 
     def _get_relevant_documents(
         self, query: str, *, run_manager: CallbackManagerForRetrieverRun, key: SessionKey | None = None,
         k: int | None = None,
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else whole_number("k", k, least=0)
-        with lent(self.store, *(key or self._key(ensure_config()))) as memory:
-            return _documents(run_steps(hits_steps(memory, query, wanted + 1, **self._limits())), query, wanted)
+        with lent(self.pool, *(key or self._key(ensure_config()))) as memory:
+            return _documents(run_steps(hits_steps(memory, query, wanted + 1)), query, wanted)
 
     async def _aget_relevant_documents(
         self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, key: SessionKey | None = None,
         k: int | None = None,
     ) -> list[Document]:  # fmt: skip
         wanted = self.k if k is None else whole_number("k", k, least=0)
-        async with alent(self.store, *(key or self._key(ensure_config()))) as memory:
-            steps = hits_steps(memory, query, wanted + 1, **self._limits())
-            return _documents(await arun_steps(steps, threads_of(self.store.store).run), query, wanted)
-
-    def _limits(self) -> dict[str, Any]:
-        return {"since": self.since, "until": self.until, "role": self.role}
-
-    def close(self) -> None:
-        """Release the store, if it was opened here."""
-        if self._owns_pool:
-            self.store.close()
+        async with alent(self.pool, *(key or self._key(ensure_config()))) as memory:
+            steps = hits_steps(memory, query, wanted + 1)
+            return _documents(await arun_steps(steps, threads_of(self.pool.store).run), query, wanted)
 
 
 def _documents(hits: Hits, query: str, k: int) -> list[Document]:
@@ -189,18 +153,17 @@ class RecallArguments(BaseModel):
 
 
 def recall_tool(
-    store: StoreLike = None, *, name: str = "search_earlier_messages", description: str = DESCRIPTION, top_k: int = 5,
+    pool: SessionPool, *, name: str = "search_earlier_messages", description: str = DESCRIPTION, top_k: int = 5,
     session_id: SessionName = None, user_id: str | None = None, user_key: str = "user_id",
-    share_with_subgraphs: bool = False, template: RecallTemplate | None = None, **settings: Any,
+    share_with_subgraphs: bool = False, template: RecallTemplate | None = None,
 ) -> StructuredTool:  # fmt: skip
     """Return a tool that searches a session, and answers with a fenced and dated record of the messages found.
 
     Messages of the current turn are not found. It shows 2,000 characters of a message, and less if it would take more
-    than a quarter of the `max_tokens` that is among the settings. `InfiniteMemoryMiddleware(recall_tool=True)` brings
-    such a tool with it.
+    than a quarter of the pool's `max_tokens`. `InfiniteMemoryMiddleware(recall_tool=True)` brings such a tool with it.
 
     Args:
-        store: a path, a `Store` or a `SessionPool`.
+        pool: the memories.
         name: the tool's name.
         description: tells the model when to use the tool.
         top_k: the number of messages, at most.
@@ -209,13 +172,12 @@ def recall_tool(
         user_key: as for `InfiniteMemoryMiddleware`.
         share_with_subgraphs: as for `InfiniteMemoryMiddleware`.
         template: the wording around the messages found.
-        settings: the other arguments of `InfiniteMemory`, and `embeddings` in LangChain's words; not for a
-            `SessionPool`.
     """
     whole_number("top_k", top_k, least=1)
     if template is not None:
         instance("template", template, RecallTemplate)
-    user, pool = named_user(user_id), open_pool(store, **settings)
+    instance("pool", pool, SessionPool)
+    user = named_user(user_id)
     limit = partial(pool.settings.get, "max_tokens")
     threads = ThreadResolver(session_id, user_key, share_with_subgraphs=share_with_subgraphs)
     return search_tool(

@@ -353,13 +353,12 @@ class ThreadMemory:
         return await threads_of(self.pool.store).run(function, *given)
 
 
-def hits_steps(memory: InfiniteMemory, query: str, top_k: int, **limits: Any) -> Steps[Hits]:
-    """Return the steps of a search, for `run_steps` or `arun_steps`; `limits` are those of `InfiniteMemory.search`.
+def hits_steps(memory: InfiniteMemory, query: str, top_k: int) -> Steps[Hits]:
+    """Return the steps of a search, for `run_steps` or `arun_steps`.
 
     What was said again and again, such as a question that is asked every day, is found once.
     """
-    limits = {"since": None, "until": None, "role": None, "repeats": 1} | limits
-    found = yield from memory._search_steps(query, top_k, **limits)
+    found = yield from memory._search_steps(query, top_k, repeats=1)
     return Hits(found, memory.newest(1))
 
 

@@ -22,7 +22,7 @@ def main() -> None:
         for day in range(100):
             history.add_messages([HumanMessage(f"Day {day}: it rained."), AIMessage("A day like others.")])
 
-    retriever = HistoryRetriever(histories.pool, session_id="alice", k=2)
+    retriever = HistoryRetriever(pool=histories.pool, session_id="alice", k=2)
     for document in retriever.invoke("Which town is my favourite?"):  # load_memory_variables
         print(f"{document.metadata['role']}: {document.page_content}")
 

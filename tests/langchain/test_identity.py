@@ -242,7 +242,7 @@ class TestNestedGraphs:
         """Also while others work on the same list, as workers do that are sent with all that was said."""
         pool = SessionPool(token_counter=Words(), embedder="words", max_tokens=4096, reserve_tokens=0)
         middleware, found = memory(pool, recall_tool=search == "own tool"), []
-        own = recall_tool(store=pool)
+        own = recall_tool(pool)
 
         def reply(messages: Sequence[BaseMessage]) -> AIMessage:
             if messages[-1].type == "tool":
@@ -360,8 +360,8 @@ def test_a_wrong_argument_is_named() -> None:
         (lambda: memory().forget(thread_id=""), "thread_id=''"),
         (lambda: memory().forget(thread_id="t", message_ids="abc"), "message_ids="),
         (lambda: memory().forget(), "thread_id="),
-        (lambda: recall_tool(user_id=""), "user_id=''"),
-        (lambda: HistoryRetriever(session_id="t", user_id="").invoke("hello"), "user_id=''"),
+        (lambda: recall_tool(SessionPool(), user_id=""), "user_id=''"),
+        (lambda: HistoryRetriever(pool=SessionPool(), user_id=""), "user_id"),
         (lambda: memory(user_id="ann"), "'user_id'"),
         (lambda: infinite_memory_node(session_id="t", user_id="ann"), "user_id"),
         (lambda: infinite_memory_node(recall_tool=True), "recall_tool"),
@@ -383,9 +383,10 @@ def test_a_wrong_argument_is_named() -> None:
         (lambda: with_infinite_memory(Model(), session_key=""), "session_key=''"),
         (lambda: with_infinite_memory(Model(), on_report=5), "on_report=5"),
         (lambda: with_infinite_memory(Model(), input_key=5), "input_key=5"),
-        (lambda: recall_tool(template=5), "template=5"),  # type: ignore[arg-type]
-        (lambda: HistoryRetriever(user_key=""), "user_key=''"),
-        (lambda: HistoryRetriever(session_id="t").invoke("x", k="three"), "k='three'"),
+        (lambda: recall_tool("chat.db"), "pool=SessionPool"),  # type: ignore[arg-type]
+        (lambda: recall_tool(SessionPool(), template=5), "template=5"),  # type: ignore[arg-type]
+        (lambda: HistoryRetriever(pool=SessionPool(), user_key=""), "user_key"),
+        (lambda: HistoryRetriever(pool=SessionPool(), session_id="t").invoke("x", k="three"), "k='three'"),
         (lambda: InfiniteChatMessageHistory(""), "session_id=''"),
         (lambda: prune_messages([], max_tokens=-5, token_counter=len), "max_tokens=-5"),
         (lambda: prune_messages([], max_tokens=5, token_counter=len, query=5), "query=5"),  # type: ignore[call-overload]

@@ -97,7 +97,7 @@ class World:
 
     def __init__(self, pool: SessionPool, *, named: bool) -> None:
         self.pool, self.named, self.model = pool, named, Witness(reply=act)
-        look_back = recall_tool(store=pool, name="look_back", top_k=4)
+        look_back = recall_tool(pool, name="look_back", top_k=4)
         self.helper = agent(self.model, memory(pool), tools=[look_back])
         fan = StateGraph(Task)
         fan.add_node("work", self.work)
@@ -190,7 +190,7 @@ def check_prompts(runs: Sequence[Run], seen: Sequence[Seen], *, scope: str, whol
 
 def check_searches(pool: SessionPool, runs: Sequence[Run], seen: Sequence[Seen], scope: str) -> None:
     """Raise unless searches find what the thread has said, and nothing else."""
-    retriever = HistoryRetriever(store=pool, session_key="thread_id", k=10 * TURNS * THREADS)
+    retriever = HistoryRetriever(pool=pool, session_key="thread_id", k=10 * TURNS * THREADS)
     for run in runs:
         names: Any = {"configurable": {"thread_id": f"{run.user}-{run.thread}", "user_id": run.user}}
         found = markers(AIMessage(document.page_content) for document in retriever.invoke("the note of today", names))

@@ -169,9 +169,9 @@ class Thread:
         self.saver = saver
         self.agent = agent(self.model, self.ledger, *self.stack, tools=[look_up], checkpointer=saver)
         self.other = agent(self.witness, ours, tools=[])
-        self.tool = recall_tool(store=ours.pool, top_k=50)
+        self.tool = recall_tool(ours.pool, top_k=50)
         keys: Any = {"session_key": "thread_id", "k": 100}
-        self.retrievers = [HistoryRetriever(store=ours.pool, role=role, **keys) for role in (None, "tool")]
+        self.retriever, self.pool = HistoryRetriever(pool=ours.pool, **keys), ours.pool
         self.state: list[BaseMessage] = []
 
     def reply(self, messages: Sequence[BaseMessage]) -> AIMessage:
@@ -206,8 +206,11 @@ class Thread:
         self.agent.update_state(NAMES, {"messages": [RemoveMessage(id=gone)]}, as_node="model")
 
     def found(self, query: str) -> set[str]:
-        """What tool and retriever find."""
-        answers = [document.page_content for one in self.retrievers for document in one.invoke(query, NAMES)]
+        """What the tool, the retriever and a search of results find."""
+        answers = [document.page_content for document in self.retriever.invoke(query, NAMES)]
+        with self.pool.use(NAMES["configurable"]["thread_id"], NAMES["configurable"]["user_id"]) as memory:
+            memory.checkout("main")
+            answers += [hit.message.content for hit in memory.search(query, 100, role="tool")]
         return set(SECRET.findall("\n".join([self.tool.invoke({"query": query}, NAMES), *answers])))
 
     def recalled(self, query: str, thread: str) -> set[str]:
@@ -257,7 +260,7 @@ def test_an_answer_that_is_rewritten_when_the_run_ends_is_not_found_as_it_was(ou
 
         def shown(thread: str) -> set[str]:
             agent(witness, ours, tools=[]).invoke(question, config(thread, user_id="u"))
-            found = recall_tool(store=ours.pool).invoke({"query": "code"}, NAMES)
+            found = recall_tool(ours.pool).invoke({"query": "code"}, NAMES)
             return secrets(witness.last) | set(SECRET.findall(found))
 
         assert one.invoke(question, NAMES)["messages"][-1].text == "the code is [key]"
@@ -276,7 +279,7 @@ def test_what_was_taken_back_in_a_run_that_sums_up_is_not_found() -> None:
         one = agent(answers, retract, ours, summing, tools=[], checkpointer=InMemorySaver())
         for words in ("FACT1", "FACT2", "FACT3, retract", "FACT4"):
             one.invoke({"messages": [HumanMessage(words)]}, NAMES)
-        found = recall_tool(store=ours.pool, top_k=50).invoke({"query": "FACT1 FACT2 FACT3 retract"}, NAMES)
+        found = recall_tool(ours.pool, top_k=50).invoke({"query": "FACT1 FACT2 FACT3 retract"}, NAMES)
         assert set(SECRET.findall(found)) == {"FACT1", "FACT2"}
 
 
