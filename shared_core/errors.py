@@ -1,5 +1,6 @@
 """All errors that the package raises, as a tree.
 
+```text
 InfiniteMemoryError
 ├── BudgetError (ValueError)              messages that must be sent exceed the budget
 │   └── MessageTooLargeError              the current question does not fit
@@ -14,6 +15,7 @@ InfiniteMemoryError
 │   └── StoreUnavailableError             it cannot be just now; try again
 ├── InputFileError (ValueError)           a file to import is invalid
 └── MissingExtraError (ImportError)       an optional dependency is not installed
+```
 """
 
 import sys
