@@ -448,6 +448,17 @@ def test_a_forgotten_question_before_an_answer_written_anew_is_not_stored_again(
         )
 
 
+@pytest.mark.parametrize("forgotten", ["first?", "Asking."])
+def test_what_comes_without_a_history_is_not_taken_for_what_was_forgotten(store: SQLiteStore, forgotten: str) -> None:
+    call = ai("", tool_calls=[ToolCall(id="c", name="ask")])
+    one = memory(store)
+    one.add([user("first?"), ai("Asking."), user("second?"), call])
+    one.forget(ids=[message.id or "" for message in one.messages() if message.content == forgotten])
+    for new in ([Message.tool("9", tool_call_id="c")], [ai("Nine.")], [user("third?")]):
+        one.follow(new, rewritten=True)
+        assert said(one)[-len(new) :] == [message.content for message in new]
+
+
 class Rewriting:
     """A client that writes answers anew before it sends its whole history again, of any line that it has ever shown."""
 

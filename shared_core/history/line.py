@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from shared_core.history.followed import Followed, FollowedHistory
 from shared_core.history.forms import Forms
@@ -29,6 +30,9 @@ KEPT_WORDS = 0.5
 
 _WORD = re.compile(r"\w+")
 
+SURE = 2
+"""The trust in a reading of a history in which all that is old is known, or was forgotten, beyond doubt."""
+
 READINGS = 256
 """How many readings of a history in which messages were forgotten are compared, at most."""
 
@@ -51,6 +55,18 @@ class Anchor:
     record: Record
     forms: Mapping[int, Record]
     whole: bool
+
+
+class Reading(NamedTuple):
+    """What is known of a history after a message.
+
+    Attributes:
+        known: the indexes of messages, and what is stored.
+        trust: how good the reading is, up to `SURE`.
+    """
+
+    known: list[tuple[int, Record]]
+    trust: int
 
 
 class Line:
@@ -80,8 +96,9 @@ class Line:
     def followed(self, anchor: Anchor | None) -> Followed | None:
         """Return the result for a history of which an anchor is known; None: nothing tells where the history stands."""
         if anchor is not None:
-            followed = self.after(anchor.record, self._ids(anchor))
-            return followed if self._is_known(followed) else self.begun() or followed
+            ids = self._ids(anchor)
+            reading = self._read(anchor.record, len(ids))
+            return self.begun(reading.trust) or self.after(anchor.record, ids, reading=reading)
         if self.start is not None:
             return self.after(self.start, [])
         own = self.forms.own(0) if self.said and not self.whole else None
@@ -255,28 +272,33 @@ class Line:
 
     # What is new
 
-    def begun(self) -> Followed | None:
-        """Return the result for a history that begins with forgotten messages, and in which all else is known."""
-        answered = any(one.role == "assistant" for one in self.said[: self._asked])
-        if self.live.epoch <= 0 or self.start is not None or not answered:
+    def begun(self, trust: int = 0) -> Followed | None:
+        """Return the result for a history that begins with forgotten messages, and in which all else is known.
+
+        Args:
+            trust: that of another reading; this one has to be better.
+        """
+        goes_on = self._asked < len(self.said) and any(one.role == "assistant" for one in self.said[: self._asked])
+        if not self._is_forgetful or trust == SURE or not goes_on:
             return None
-        followed = self.after(None, [])
-        return followed if self._is_known(followed) else None
+        line = Line(self.live, self.new_id, self.said, None, whole=True, rewritten=self.rewritten)
+        reading = line._read(None, 0)
+        return line.after(None, [], reading=reading) if reading.trust > trust else None
 
-    def _is_known(self, followed: Followed) -> bool:
-        """Return whether all of a history is stored, or was forgotten, but for the question that ends it."""
-        return len(followed.new) <= len(self.said) - self._asked
-
-    def after(self, record: Record | None, ids: Sequence[str | None], at: Position | None = None) -> Followed:
+    def after(
+        self, record: Record | None, ids: Sequence[str | None], at: Position | None = None,
+        reading: Reading | None = None,
+    ) -> Followed:  # fmt: skip
         """Return the result for a history that is known up to a message.
 
         Args:
             record: the newest message that is known. None: none is.
             ids: the ids of the messages up to there.
             at: the position where the new ones come, if that is another one.
+            reading: what is known after that message. None: it is read.
         """
         ids = [*ids]
-        known = self._known_after(record, len(ids))
+        known = (reading or self._read(record, len(ids))).known
         for index, found in known:
             ids += [*[None] * (index - len(ids)), found.message.id]
         record = known[-1][1] if known else record
@@ -314,6 +336,8 @@ class Line:
         old = [index for index in new if index < self._asked]
         if not old or self.start is not None or self.live.epoch <= 0:
             return (), None
+        if not (self.whole or record is not None or self._nothing_left):
+            return (), None  # it need not be the beginning
         gap = max((gap for gap, _ in self._ahead(record)), key=len, default=[])
         count = len(gap) if record is not None else forgotten_first(self.live, self.live.path, len(gap))
         if not count or (count > len(new) and not self.rewritten):
@@ -329,28 +353,38 @@ class Line:
         index = next((n for n in range(len(said) - 1, -1, -1) if said[n].role == "user"), len(said))
         return len(said) if any(one.role == "assistant" and not one.tool_calls for one in said[index:]) else index
 
-    def _known_after(self, record: Record | None, index: int) -> list[tuple[int, Record]]:
-        """Return the known messages of the history after another one, and their indexes.
-
-        Of several readings, the first one is taken in which everything is known or was forgotten but the question that
-        ends the history, or else the first of all.
-        """
-        known, best = list[tuple[int, Record]](), list[tuple[int, Record]]()
+    def _read(self, record: Record | None, index: int) -> Reading:
+        """Return what is known of the history after a message: of several readings the best, or the first of equals."""
+        known, best = list[tuple[int, Record]](), Reading([], -1)
         waiting = [self._next_known(record, index)]
-        for number in range(READINGS):
+        for _ in range(READINGS):
             while (step := next(waiting[-1], None)) is not None:
                 known.append(step)
                 waiting.append(self._next_known(step[1], step[0] + 1))
-            best = best if number else [*known]
-            at, newest = known[-1] if known else (index - 1, record)
-            old = range(at + 1, self._asked)
-            if not self._is_forgetful or len(self._forgotten_among(old, newest)[0]) == len(old):
-                return known
+            if not self._is_forgetful:
+                return Reading(known, SURE)
+            trust = self._trust(known, known[-1] if known else (index - 1, record))
+            best = Reading([*known], trust) if trust > best.trust else best
             waiting.pop()
-            if not known:
+            if best.trust == SURE or not known:
                 break
             known.pop()
         return best
+
+    def _trust(self, known: Sequence[tuple[int, Record]], end: tuple[int, Record | None]) -> int:
+        """Return how good a reading is: 0 if anything but the newest question is neither known nor forgotten.
+
+        It is `SURE` if answers that were written anew have kept their words, and else between.
+        """
+        old = range(end[0] + 1, self._asked)
+        if len(self._forgotten_among(old, end[1])[0]) < len(old):
+            return 0
+        return SURE - any(_likeness(self.said[at], one.message) < KEPT_WORDS for at, one in known)
+
+    @cached_property
+    def _nothing_left(self) -> bool:
+        """Whether all that was said on the line that was stored last was forgotten."""
+        return not any(one is not None for _, one in self.along(newest_path(self.live), 0))
 
     @cached_property
     def _is_forgetful(self) -> bool:
@@ -366,6 +400,8 @@ class Line:
         message = self.said[index] if index < len(self.said) else None
         if message is None or (message.role == "user" and message.id is not None):
             return
+        if record is None and not self.whole:
+            return  # it need not be the beginning
         forgetful = self._is_forgetful and index < self._asked
         most = ALL if forgetful else 0 if message.role == "user" else BRANCHES_SEARCHED
         alike, longest, seen = list[tuple[float, int, Record]](), 0, set[tuple[int, Position]]()
@@ -457,7 +493,7 @@ def _words(message: Message) -> set[str]:
 def _likeness(one: Message, other: Message) -> float:
     """Return the share of the words of two messages that are in both."""
     ours, theirs = _words(one), _words(other)
-    return len(ours & theirs) / (len(ours | theirs) or 1)
+    return len(ours & theirs) / len(ours | theirs) if ours | theirs else 1.0
 
 
 def newest_path(live: LiveSession) -> Path:
