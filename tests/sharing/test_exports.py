@@ -92,6 +92,20 @@ def test_chats_of_claude(store: Store) -> None:
     assert texts(said(store, old.session_id)) == ["An old export", "has no blocks."]
 
 
+def test_calls_and_results_without_ids_belong_together(store: Store, tmp_path: Path) -> None:
+    blocks = [
+        {"type": "tool_use", "id": None, "name": name, "input": {}}
+        if name
+        else {"type": "tool_result", "content": None}
+        for name in ("one", "", "two", "")
+    ]
+    chat = [{"uuid": "a", "sender": "human", "text": "hi"}, {"uuid": "b", "sender": "assistant", "content": blocks}]
+    import_sessions(store, write(tmp_path, [{"uuid": "c", "chat_messages": chat}]))
+    _, *rest = said(store, "c")
+    assert [(call.id, call.name) for one in rest for call in one.tool_calls] == [("b#1", "one"), ("b#3", "two")]
+    assert [one.tool_call_id for one in rest if one.role == "tool"] == ["b#1", "b#3"]
+
+
 def test_a_parent_may_come_later_in_the_file_of_claude(store: Store, tmp_path: Path) -> None:
     above = {"b": "a", "d": "c", "c": "b", "a": "0000", "e": "b"}
     chat = [{"uuid": id_, "sender": "human", "text": id_, "parent_message_uuid": up} for id_, up in above.items()]
