@@ -5,6 +5,7 @@ import binascii
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -200,23 +201,38 @@ def _by_session(lines: Iterable[NumberedLine]) -> Iterator[tuple[int, SessionLin
 def _import_session(
     job: Job, file: ExportFile, target: Target, spaces: Sequence[str], lines: Iterable[NumberedLine], passed: int
 ) -> Imported:
-    key, number = job.store.create_session(*target), 0
+    key = job.store.create_session(*target)
     session = SessionImport(job.store, key, f"import {os.path.basename(file.name)}", job.draft)
-    try:
-        for batch in pages(lines, BATCH):
-            number = batch[0].number
-            stored = session.look_up([one.line.id for one in batch if isinstance(one.line, MessageLine)])
-            for number, line in batch:  # noqa: B007 -- an error tells it
-                passed += isinstance(line, MessageLine)
-                _add(session, line, stored)
-            job.advance(passed, file.messages)
+    last = 0
+    for batch in pages(lines, BATCH):
+        _add_lines(session, file.name, batch)
+        last = batch[-1].number
+        passed += sum(isinstance(one.line, MessageLine) for one in batch)
+        job.advance(passed, file.messages)
+    with _located(file.name, [last]):
         session.finish(spaces)
-    except (ValueError, UnknownReferenceError, RecursionError) as error:  # a name that is taken is the file's fault
-        raise file_error(file.name, number, error) from None
+    return imported(session, target, FORMAT)
+
+
+def _add_lines(session: SessionImport, name: str, lines: Sequence[NumberedLine]) -> None:
+    read: list[int] = [lines[0].number]
+    with _located(name, read):
+        stored = session.look_up([one.line.id for one in lines if isinstance(one.line, MessageLine)])
+        for number, line in lines:
+            read.append(number)
+            _add(session, line, stored)
+
+
+@contextmanager
+def _located(name: str, read: Sequence[int]) -> Iterator[None]:
+    """Add the file and the line that was read last to an error. A name that is taken is an error of the file, too."""
+    try:
+        yield
+    except (ValueError, UnknownReferenceError, RecursionError) as error:
+        raise file_error(name, read[-1], error) from None
     except StoreError as error:
         kept = StoreUnavailableError if isinstance(error, StoreUnavailableError) else StoreError
-        raise kept(f"{file.name!r}, line {number}: {error}") from error
-    return imported(session, target, FORMAT)
+        raise kept(f"{name!r}, line {read[-1]}: {error}") from error
 
 
 def _add(session: SessionImport, line: Line, stored: Mapping[str, Record]) -> None:

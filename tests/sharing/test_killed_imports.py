@@ -88,6 +88,15 @@ def test_an_import_that_fails_stores_nothing(file: Path, tmp_path: Path, cause: 
         assert raw(database, "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM texts)") == [(0, 0)]
 
 
+def test_an_error_of_the_callers_progress_is_no_error_of_the_file(file: Path, tmp_path: Path) -> None:
+    def stop(done: int, total: int) -> None:
+        if done:
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="^mine$"):
+        import_sessions(tmp_path / "chat.db", file, progress=stop)
+
+
 class Away(SQLiteStore):
     """A store that cannot be reached when messages are written, as a server that restarts."""
 
