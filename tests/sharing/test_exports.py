@@ -240,6 +240,7 @@ CLAUDE_PARTS: list[tuple[Any, str]] = [
     ({"chat_messages": [3]}, 'conversation 1: message 1: 3 is not a message; expected an object with "uuid"'),
     ({"chat_messages": [{"uuid": "a", "sender": "human", "text": "a"}] * 2}, "two messages have the uuid 'a'"),
     ({"chat_messages": [{"uuid": "a", "sender": "human", "files": 3}]}, "or files 3 are invalid; expected lists"),
+    ({"chat_messages": [{"uuid": "a", "sender": "human", "content": [{"type": []}]}]}, 'expected a block with "type"'),
     ({"chat_messages": [], "created_at": "soon"}, "'soon' is not a time; expected ISO 8601 text"),
     ({"chat_messages": [], "created_at": True}, "True is not a time"),
 ]

@@ -93,7 +93,7 @@ def test_an_error_of_the_callers_progress_is_no_error_of_the_file(file: Path, tm
         if done:
             raise ValueError("mine")
 
-    with pytest.raises(ValueError, match="^mine$"):
+    with pytest.raises(ValueError, match=r"^mine$"):
         import_sessions(tmp_path / "chat.db", file, progress=stop)
 
 

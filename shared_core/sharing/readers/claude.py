@@ -155,7 +155,7 @@ def _api_blocks(blocks: Sequence[Any], key: str) -> Iterator[Any]:
     """Yield blocks as the Messages API has them; calls and results without ids, as in older exports, get some."""
     call = ""
     for number, block in enumerate(blocks, 1):
-        kind = block.get("type") if isinstance(block, dict) else None
+        kind = str(block.get("type")) if isinstance(block, dict) else ""
         if kind not in FIELDS:
             yield from [] if kind in IGNORED else [block]
             continue
