@@ -105,6 +105,10 @@ def test_without_anything_to_take_nothing_is_stashed(call: Call) -> None:
     call("add", "--role", "system", "Be brief.")
     assert call("stash", "push") == (0, "nothing to stash\n", "")
     assert call("stash", "push", "--json")[1] == "null\n"
+    for args, none in (("stash list", "nothing is stashed"), ("tag", "there are no tags yet"), ("reflog", "no branch")):
+        code, out, err = call(*args.split())
+        assert (code, out, err.startswith(f"infinite-memory: note: {none}")) == (0, "", True)
+        assert call(*args.split(), "--json")[1:] == ("[]\n", "")
 
 
 def test_a_branch_that_is_gone_meanwhile_is_not_checked_out(call: Call) -> None:

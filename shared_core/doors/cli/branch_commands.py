@@ -132,7 +132,7 @@ def tag(
     with options.open() as memory:
         if name is None:
             newest = ends(memory, memory.tags())
-            options.answer(_records(newest), end_lines(newest, Lines.of(full)))
+            options.answer(_records(newest), end_lines(newest, Lines.of(full)), "there are no tags yet")
         elif delete:
             memory.delete_tag(name)
             answer_change(options, memory, f"deleted {name!r}")
@@ -194,7 +194,7 @@ def reflog(
         + " -> ".join(lines.id(end) or "-" for end in dict.fromkeys((move.before, move.after)))
         for move in moves
     )
-    options.answer([move.to_dict() for move in moves], map(lines.cut, texts))
+    options.answer([move.to_dict() for move in moves], map(lines.cut, texts), "no branch was moved yet")
 
 
 @with_options
@@ -337,7 +337,8 @@ def stash(
     with options.open() as memory:
         if verb == "list":
             lines, stashes = Lines.of(full), memory.stashes()
-            options.answer([one.to_dict() for one in stashes], (lines.cut(stash_line(one)) for one in stashes))
+            shown = (lines.cut(stash_line(one)) for one in stashes)
+            options.answer([one.to_dict() for one in stashes], shown, "nothing is stashed")
         elif verb == "drop":
             memory.stash_drop(number)
             answer_change(options, memory, f"dropped stash {number}")

@@ -271,13 +271,17 @@ class CommonOptions(SessionOptions):
 
     as_json: Annotated[bool, typer.Option("--json", help="Write the answer as JSON.")] = False
 
-    def answer(self, data: Any, lines: Iterable[str]) -> None:
-        """Write plain data as JSON, or these lines, to stdout."""
+    def answer(self, data: Any, lines: Iterable[str], none: str = "") -> None:
+        """Write plain data as JSON, or these lines, to stdout; `none`: what is noted where there are none."""
         if self.as_json:
             write_json(data)
             return
+        empty = True
         for line in lines:
             typer.echo(printable(line))
+            empty = False
+        if empty and none:
+            say(f"note: {none}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,8 @@ def status(options: BranchOptions) -> None:
             "store": options.shown_store, "session": memory.session_id, "user": memory.user_id, "title": title,
             "branch": memory.branch, "newest": newest[0].id if newest else None, **memory.stats(),
         }  # fmt: skip
-    options.answer(data, [table(data), *(lines.message(message) for message in newest)])
+    told = {name: value for name, value in data.items() if name != "segments"}  # of the tree, for programs
+    options.answer(data, [table(told), *(lines.message(message) for message in newest)])
 
 
 def forget_sessions(options: CommonOptions, *, dry_run: bool, confirm: Callable[[str], None] | None) -> None:
