@@ -50,7 +50,7 @@ def _problems(value: "type[BaseModel]", error: "ValidationError") -> Iterator[st
             yield f"there is no field {name!r}" + (f"; did you mean {near[0]!r}?" if near else _choices(fields))
         else:
             why = one["ctx"]["error"] if kind == "value_error" else one["msg"]
-            yield f"{shown(name, given)}: {why}{_advice(name, kind, given)}"
+            yield f"{shown(name, given) if name else short(given)}: {why}{_advice(name, kind, given)}"
 
 
 def _name(location: tuple[int | str, ...]) -> str:

@@ -215,8 +215,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         """Store messages at the head of the branch, in one transaction. They are durable when the method returns.
 
         A user message opens a turn. A reply joins the turn of the message before it in the list, even if that message
-        is stored already. Replies at the beginning of the list join `turn`. Adding a message again, with the same id
-        and content, changes nothing, whichever branch it is on.
+        is stored already. Replies at the beginning of the list join `turn`. Adding a message of this branch again, with
+        the same id and content, changes nothing.
 
         System messages of one call are the system prompt from then on: they replace the one before, which stays stored
         and is no longer sent. Adding the current one again changes nothing. A pinned system message is sent always.
@@ -232,11 +232,12 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             out.
 
         Raises:
-            DuplicateError: an id is already stored with other content.
+            DuplicateError: an id is already stored with other content, or on another branch.
             UnknownReferenceError: the branch has no such turn.
         """
         given = self._stripped(message_list(messages))
         with self._lock:
+            self._checkout.refuse_known_elsewhere(given)
             stored = self._checkout.writer.add(given, turn)
             self._indexes.note_stored()
             return stored

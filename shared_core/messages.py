@@ -552,4 +552,5 @@ def _text(text: str) -> str:
 def _list(items: Sequence[str], brackets: str) -> str:
     """Return the first items in brackets, and how many there are if that is more."""
     more = [f"… {len(items):,} in all"] if len(items) > SHOWN else []
-    return f"{brackets[0]}{', '.join([*items[:SHOWN], *more])}{brackets[1]}"
+    comma = "," if len(items) == 1 and brackets == "()" else ""
+    return f"{brackets[0]}{', '.join([*items[:SHOWN], *more])}{comma}{brackets[1]}"

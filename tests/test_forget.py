@@ -50,7 +50,7 @@ def test_ids_go_and_nothing_else(memory: InfiniteMemory) -> None:
     assert memory.forget(ids=["m7", "m2"]).to_dict() == {
         "ids": ["m2", "m7"],
         "dry_run": False,
-        "stay": [],
+        "stay": ["m3", "m6"],
         "scrubbed": True,
         "reason": None,
     }
@@ -123,6 +123,7 @@ def test_a_dry_run_does_nothing(memory: InfiniteMemory, store: CountingStore) ->
         assert (result_.dry_run, "m1" in result_.ids) == (True, True)
         assert result_.stay == (("m0",) if "ids" in selection else ()), "they may repeat what was said"
     assert (store.state(1, "main"), ids(memory.messages())) == (state, ids(history(6)))
+    assert memory.forget(ids=["m1"]).stay == ("m0",)
 
 
 def test_one_selection_is_needed_and_ids_must_exist(memory: InfiniteMemory) -> None:

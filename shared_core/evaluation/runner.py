@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
-from shared_core.errors import BudgetError, UnknownReferenceError
+from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.evaluation.questions import Question, raise_any, read_questions
 from shared_core.evaluation.result import FOREIGN, OWN, UNANSWERED, Answer, Evaluation, Outcome, Place
 from shared_core.memory import InfiniteMemory
@@ -24,7 +24,7 @@ from shared_core.recall.excerpts import EXCERPT_MARK
 from shared_core.records import MAIN
 from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
-from shared_core.stores import SQLiteStore, database_path, read_address
+from shared_core.stores import SQLiteStore, database_path, read_address, store_exists
 
 __all__ = ["evaluate", "foreign_questions", "small_talk", "texts_of"]
 
@@ -125,7 +125,7 @@ def _budget(setting: Setting, user: str | None) -> int:
 
 @contextmanager
 def _copy_of(store: str | Path | Store) -> Iterator[Store]:
-    """Provide a copy of a store, in the folder for temporary files. It is deleted when the block ends."""
+    """Provide a copy of a store, in the folder for temporary files, until the block ends; StoreError: there is none."""
     with TemporaryDirectory(prefix="infinite-memory-", ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "copy.db"
         if isinstance(store, Store) or isinstance(read_address(store), str):
@@ -134,6 +134,8 @@ def _copy_of(store: str | Path | Store) -> Iterator[Store]:
                 import_sessions(path, exported)
             exported.unlink()
         else:
+            if not store_exists(store):
+                raise StoreError(f"no store at {os.fspath(store)!r}")
             with closing(SQLiteStore.to_check(database_path(store))) as source:
                 source.backup(path)
         with closing(SQLiteStore(path, durability="process")) as copy:
@@ -152,7 +154,8 @@ def _place(
     if name not in branches:
         known = ", ".join(repr(one.session_id) for one in store.overview(user, limit=10)) or "none"
         of_user = f" of user {user!r}" if user is not None else ""
-        problems.append(f"{asked[0].where}: no session {session!r}{of_user} with a branch {name!r}; sessions: {known}")
+        cure = f"name one in the question's field session, or with session_id: {known}"
+        problems.append(f"{asked[0].where}: no session {session!r}{of_user} with a branch {name!r}; {cure}")
         return Place(user, session, name, 0, ())
     with InfiniteMemory(store, session_id=session, user_id=user, embedder="words") as memory:
         memory.checkout(name)

@@ -341,6 +341,8 @@ class Assembler:
         reasons = {candidate.reason for candidate in selection.candidates}
         if not reasons.isdisjoint((Reason.NO_ROOM, Reason.TOP_K)):
             stopped = "" if selection.recalled else NOTHING_FITS
+        off = next((name for name in ("top_k", "recall_tokens") if getattr(self, name) == 0), None)
+        stopped = stopped if off is None else f"nothing recalled: {off}=0 turns recall off"
         notes = [*notes, *trimming_notes(fixed, reaches_all=selection.window.reaches_all)]
         report = report_on(
             fixed, selection, orphans, reserve=reserve, pending=pending, degraded=tuple(notes), embedder=embedder,

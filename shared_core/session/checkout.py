@@ -254,6 +254,19 @@ class Checkout:
             raise UnknownReferenceError("there are no branches: nothing is stored yet")
         return self.live.key
 
+    def refuse_known_elsewhere(self, messages: Sequence[Message]) -> None:
+        """Raise DuplicateError if an id is that of a stored message which is not on the path: it would not be added."""
+        ids = [message.id for message in messages if message.id is not None]
+        if not ids or self.live.key is None:
+            return
+        self.live.sync()
+        for record in self.store.get(self.live.key, ids):
+            if not self.live.path.covers(record.position):
+                id_ = record.message.id
+                raise DuplicateError(
+                    f"message {id_!r} is stored on another branch; cherry_pick() it, or give it a new id", id=id_
+                )
+
     def position_of(self, reference: str | None) -> Position:
         """Return the position that a reference means. None: the position that is checked out.
 

@@ -28,8 +28,8 @@ class ForgetResult:
     Attributes:
         ids: the ids of the messages, in the order in which they were stored.
         dry_run: whether nothing was erased.
-        stay: with `dry_run` and `ids`, the ids of the other messages of their turns. They stay, and may repeat what was
-            said: pass their ids, too, to erase them.
+        stay: with `ids`, those of the other messages of their turns, which may repeat what was said: pass their ids,
+            too, to erase them.
         scrubbed: whether the bytes are gone from the files, too.
         reason: why they are not gone yet; `scrub()` tries again. None: they are gone.
     """
@@ -206,14 +206,14 @@ class ForgetVerbs:
                 keys = [one.key for one in live.store.sessions(live.user_id)] if user else [key]
                 return self._forget_sessions([one for one in keys if one is not None], dry_run=dry_run)
             records = select(live.store, key, ids=ids, before=limit) if key is not None else []
+            stay = _ids(_rest_of_turns(live.store, key, records)) if key is not None and ids is not None else ()
             if dry_run or key is None:
-                stay = _rest_of_turns(live.store, key, records) if key is not None and ids is not None else ()
-                return ForgetResult(_ids(records), dry_run, _ids(stay))
+                return ForgetResult(_ids(records), dry_run, stay)
             if not records:
                 return self.scrub()  # a new epoch would make every process rebuild its indexes for nothing
             result = forget(live.store, key, records)
             live.reset()
-            return result
+            return replace(result, stay=stay)
 
     def _forget_sessions(self, sessions: Iterable[int], *, dry_run: bool) -> ForgetResult:
         """Erase whole sessions, with damaged messages, each in a transaction of its own; then the bytes in the files.

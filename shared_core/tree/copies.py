@@ -254,14 +254,19 @@ def _stash(checkout: Checkout, since: str | None, note: str) -> Stash | None:
 
 
 def _before_newest_question(checkout: Checkout) -> Position | None:
-    """Return the position before the newest user message; None if a merge brought both in."""
+    """Return the position before the newest user message; None if there is none; ValueError if a merge brought both."""
     path, count = checkout.live.path, 8
     while True:
         entries = checkout.live.last(count)
         user = next((entry for entry in reversed(entries) if entry.message.role == "user"), None)
         if user is not None:
             before = path.at(user.order - 1)
-            return None if path.span_of(before).shift else before
+            if path.span_of(before).shift:
+                raise ValueError(
+                    "a merge brought in the newest turns: undo() takes the merge back, and since= can name a message "
+                    "that was said on this branch"
+                )
+            return before
         if len(entries) < count:
             return None
         count *= 2

@@ -165,6 +165,11 @@ def test_what_cannot_be_tried(store: Path, tries: Any, what: str) -> None:
         evaluate(store, [LOCKER], tries=tries)
 
 
+def test_a_store_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=r"no store at .*none\.db"):
+        evaluate(tmp_path / "none.db", [LOCKER])
+
+
 def test_json_has_every_figure(store: Path) -> None:
     found = ask(store, LOCKER, {"question": "Where is the zebra?", "ids": []}, tries={"top_k": [0]}).to_dict()
     assert found.keys() == {"questions", "sessions", "budget", "settings"}

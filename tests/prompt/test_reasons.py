@@ -164,6 +164,12 @@ def test_a_prompt_without_room_for_what_would_help_says_so() -> None:
     assert report.stopped == "nothing recalled: what may help does not fit"
 
 
+@pytest.mark.parametrize("name", ["top_k", "recall_tokens"])
+def test_a_report_says_that_recall_is_off(name: str) -> None:
+    report = asked([words("the locker code is 4093", 30), *FILLERS], "what is the locker code", **{name: 0}).report
+    assert report.stopped == f"nothing recalled: {name}=0 turns recall off"
+
+
 def test_what_is_not_worth_recalling() -> None:
     said = ["my locker is red", "what is the locker code", "my locker is red", "nothing here", *FILLERS]
     found = reasons(asked(said, "what is the locker code", max_tokens=45), Kind.RECALLED)

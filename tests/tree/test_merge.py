@@ -1,6 +1,7 @@
 """Merge, cherry-pick, rebase and stash in detail; their contract is in `test_verb_contract.py`."""
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -335,7 +336,8 @@ def test_a_stash_takes_a_long_turn_whole_and_nothing_that_a_merge_brought(memory
     parted(memory)
     memory.merge("side", "full")
     before = path(memory)
-    assert memory.stash() is None
+    with pytest.raises(ValueError, match=re.escape("undo() takes the merge back")):
+        memory.stash()
     assert path(memory) == before
 
 

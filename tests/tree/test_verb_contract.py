@@ -45,6 +45,7 @@ REFUSED: list[tuple[str, Verb, type[Exception], str]] = [
     ("add", lambda m: m.add([said("u8"), said("u1", "else")]), DuplicateError, "'u1'"),
     ("add", lambda m: m.add(said("r8"), turn="u2"), UnknownReferenceError, "'u2'"),
     ("add", lambda m: m.add(said("u8"), turn="u1"), ValueError, "turn='u1'"),
+    ("add", lambda m: m.add([said("u8"), said("u2")]), DuplicateError, "'u2' is stored on another branch"),
     ("add", lambda m: m.add("hello"), TypeError, "expected"),
     ("add", lambda m: lost(m).add(said("u8")), UnknownReferenceError, "'lost'"),
     ("fork", lambda m: m.fork("side"), DuplicateError, "'main', 'side', 'long', 'lost', 'v1'"),
@@ -203,7 +204,6 @@ ANEW = (1, 1)  # two branches are, where one goes on at another's end: that one'
 DONE: dict[str, Case] = {
     "add": Case(lambda m: m.add(said("u9")), f"{OURS} u9", messages(1)),
     "add what is known": Case(lambda m: m.add([said("u1"), said("r1")]), OURS),
-    "add what is known elsewhere": Case(lambda m: m.add(said("u2")), OURS),
     "add where others go on": Case(
         lambda m: (m.fork("new", "r3"), m.add(said("u9"))), OURS, messages(1, branches=(2, 1)), branch="new"
     ),
