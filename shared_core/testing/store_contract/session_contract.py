@@ -20,44 +20,48 @@ def _said(id_: str, hours: int, content: str, role: Role = "user") -> Draft:
     return draft(id_, role, content, created_at=NOON + timedelta(hours=hours))
 
 
+def _various(store: Store) -> list[Session]:
+    """Fill sessions of several users: the first with branches, a title and vectors, the second has forgotten much."""
+    names = [(None, "a"), ("ann", "a"), ("ann", "b"), ("ann", "empty"), ("ann", "aside"), ("\ue000", "\uf8ff")]
+    nobody, first, second, empty, aside, odd = [Session(store, name, user) for user, name in names]
+    nobody.append(MAIN, [_said("s1", 5, "rules", "system"), _said("u1", 6, " What\n\tis it? "), _said("u2", 6, "more")])
+    first.append(MAIN, [_said("u1", 1, "one"), _said("a1", 3, "two", "assistant"), _said("u2", 9, "three")])
+    first.append("side", [_said("u3", 2, "later, of an earlier time")], at=Position(0, 0))
+    first.merge(MAIN, Position(1, 1))
+    first.append(MAIN, [_said("a3", 4, "after the merge", "assistant")])
+    second.append(MAIN, [_said("a1", 7, "nobody asked", "assistant")])
+    aside.append("other", [_said("u1", 7, "")], at=ROOT)
+    odd.append(MAIN, [_said("u1", 7, "x\x01y \ue000" + "z" * 500), _said("u2", 8, "forgotten")])
+    odd.forget([Position(0, 1)])
+    empty.append(MAIN, drafts("u1"))
+    empty.forget([Position(0, 0)], branches=True)
+    give_title(store, first.key, "\ue000 trip")
+    renamed = Session(store, "renamed", "ann")
+    renamed.append(MAIN, drafts("u1"))
+    store.change(renamed.key, [Rename(MAIN, "other")])
+    for space in ("x", "y"):
+        store.keep(first.key, VectorRows(space, [(Position(0, depth), f"h{depth}", b"v") for depth in range(3)]))
+    store.keep(odd.key, VectorRows("x", [(Position(0, 0), "h", b"v")]))
+    return [first, odd, nobody, second, empty, aside, renamed]
+
+
 class SessionContract:
     """What a store says about its sessions, and what a new name changes."""
 
     def test_what_a_store_answers_its_own_way_is_what_it_would_by_default(self, store: Store) -> None:
         """Where a store overrides what `Store` does call by call, as to answer in one round trip, both say the same."""
-        names = [(None, "a"), ("ann", "a"), ("ann", "b"), ("ann", "empty"), ("ann", "aside"), ("\ue000", "\uf8ff")]
-        nobody, first, second, empty, aside, odd = sessions = [Session(store, name, user) for user, name in names]
-        nobody.append(
-            MAIN, [_said("s1", 5, "rules", "system"), _said("u1", 6, " What\n\tis it? "), _said("u2", 6, "more")]
-        )
-        first.append(MAIN, [_said("u1", 1, "one"), _said("a1", 3, "two", "assistant"), _said("u2", 9, "three")])
-        first.append("side", [_said("u3", 2, "later, of an earlier time")], at=Position(0, 0))
-        first.merge(MAIN, Position(1, 1))
-        first.append(MAIN, [_said("a3", 4, "after the merge", "assistant")])
-        second.append(MAIN, [_said("a1", 7, "nobody asked", "assistant")])
-        aside.append("other", [_said("u1", 7, "")], at=ROOT)
-        odd.append(MAIN, [_said("u1", 7, "x\x01y \ue000" + "z" * 500), _said("u2", 8, "forgotten")])
-        odd.forget([Position(0, 1)])
-        empty.append(MAIN, drafts("u1"))
-        empty.forget([Position(0, 0)], branches=True)
-        give_title(store, first.key, "\ue000 trip")
-        renamed = Session(store, "renamed", "ann")
-        renamed.append(MAIN, drafts("u1"))
-        store.change(renamed.key, [Rename(MAIN, "other")])
-        for space in ("x", "y"):
-            store.keep(first.key, VectorRows(space, [(Position(0, depth), f"h{depth}", b"v") for depth in range(3)]))
-        store.keep(odd.key, VectorRows("x", [(Position(0, 0), "h", b"v")]))
-        keys = [renamed.key, *(one.key for one in sessions)]
-        news, positions = {**dict.fromkeys(keys, (1, 3)), 999: (0, 9)}, [Position(0, 2), Position(0, 9), Position(0, 0)]
-        wanted = {first.key: positions, odd.key: positions, 999: positions, empty.key: []}
+        first, odd, *others = (one.key for one in _various(store))
+        positions = [Position(0, 2), Position(0, 9), Position(0, 0)]
+        news = {**dict.fromkeys((odd, *others, first), (1, 3)), 999: (0, 9)}
+        wanted = {first: positions, odd: positions, 999: positions, others[0]: []}
         asked: list[tuple[str, tuple[Any, ...]]] = [
             *(("overview", users) for users in ((), ("ann",), (None, "ann", None), ("nobody",))),
             *(("sessions_with", (user, message)) for user in ("ann", None, "nobody") for message in ("u1", "s1", "no")),
             *(("sessions_with", ("ann", fingerprint(said.message))) for said in (_said("u9", 0, "one"), *drafts("u8"))),
             *(("sessions_named", (name,)) for name in ("a", "no")),
             *(("main_news", given) for given in ((news, "x"), (news, "z"), (news,), ({},))),
-            *(("at", (wanted, dict.fromkeys(some, 0))) for some in ((), (first.key, 999), (odd.key,))),
-            ("at", ({}, {odd.key: 1})),
+            *(("at", (wanted, dict.fromkeys(some, 0))) for some in ((), (first, 999), (odd,))),
+            ("at", ({}, {odd: 1})),
         ]
         for name, given in asked:
             assert _sorted(getattr(store, name)(*given)) == _sorted(getattr(Store, name)(store, *given)), name
