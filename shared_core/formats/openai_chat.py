@@ -71,7 +71,7 @@ def check_chat(item: Mapping[str, Any]) -> None:
     check_parts(item.get("content"), CHAT_PARTS)
     beside = ("tool_calls", "function_call", "refusal", "audio")
     if "role" in item and "content" not in item and "text" not in item and not any(item.get(key) for key in beside):
-        raise ValueError('the message has no "content"')
+        raise ValueError('the message has no "content"; write its text, or None if it only calls tools')
 
 
 def _spoken(item: Mapping[str, Any]) -> str:

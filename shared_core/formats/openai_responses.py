@@ -143,7 +143,7 @@ def _check(item: Mapping[str, Any]) -> None:
         if item.get("role") not in ITEM_ROLES:
             raise ValueError(f"unknown role {short(item.get('role'))}; expected one of {', '.join(ITEM_ROLES)}")
         if item.get("content") is None:
-            raise ValueError('the message has no "content"')
+            raise ValueError('the message has no "content"; write its text')
         check_parts(item["content"], RESPONSES_PARTS)
     elif kind in CALLS:
         _need(item, "call_id", "name", CALLS[kind])
