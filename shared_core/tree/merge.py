@@ -276,7 +276,10 @@ def _join(checkout: Checkout, source: str, how: How, sides: _Sides) -> MergeResu
     note = f"merge {source}"
     if how == "full" or not behind:
         changes = if_unmoved(sides.epoch, sides.ours.head, lambda name: [Merge(name, sides.position, note)])
-        checkout.writer.write([], changes=changes)
+        if branch is None:
+            checkout.writer.write([], changes=changes)  # on a branch that it opens
+        else:
+            checkout.store.change(sides.session, changes(branch))
         checkout.stand(checkout.live.head)
         return MergeResult("full", source, sides.base)
     if branch is not None:
