@@ -175,7 +175,11 @@ def check(sent: Sent, state: Sequence[BaseMessage], report: ContextReport, budge
     question = max(place for place, message in enumerate(body) if isinstance(message, HumanMessage))
     assert typed(body[question]) == state[asked].text, "law 2"
     now = body[question + 1 :]
-    groups = grouped(repaired(state[asked + 1 :]))
+    newest = max((place for place, message in enumerate(state) if isinstance(message, AIMessage)), default=0)
+    newest = max(
+        newest, asked + 1
+    )  # before it, calls stay open where LangChain adds no results of those that are cut off
+    groups = grouped(repaired([*without_open_calls(state[asked + 1 : newest]), *state[newest:]]))
     kept = max(count for count in range(len(groups) + 1) if bare(now) in as_sent(groups[len(groups) - count :]))
     assert kept >= min(1, len(groups)), "law 2: the newest group"
     past, window = repaired(without_open_calls(state[:asked]), pending=False), body[:question]
