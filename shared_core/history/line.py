@@ -339,7 +339,9 @@ class Line:
         if not (self.whole or record is not None or self._nothing_left):
             return (), None  # it need not be the beginning
         gap = max((gap for gap, _ in self._ahead(record)), key=len, default=[])
-        count = len(gap) if record is not None else forgotten_first(self.live, self.live.path, len(gap))
+        count = len(gap)
+        if record is None:  # of a session that was forgotten as a whole, the history may hold less
+            count = min(forgotten_first(self.live, self.live.path, count), len(old))
         if not count or (count > len(new) and not self.rewritten):
             return (), None
         left_out = [index for index in old[:count] if self.said[index].id is None]
