@@ -97,6 +97,8 @@ class Assembler:
         Unless `recall_tokens` is a number, the newest turn takes what it needs first, unless that is nearly everything:
         questions are most often about the newest turn.
         """
+        if self.top_k == 0:
+            return 0
         if isinstance(self.recall_tokens, int):
             return min(self.recall_tokens, fixed.room)
         left = fixed.room - (turns[0].tokens if turns else 0)

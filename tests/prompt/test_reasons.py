@@ -168,6 +168,7 @@ def test_a_prompt_without_room_for_what_would_help_says_so() -> None:
 def test_a_report_says_that_recall_is_off(name: str) -> None:
     report = asked([words("the locker code is 4093", 30), *FILLERS], "what is the locker code", **{name: 0}).report
     assert report.stopped == f"nothing recalled: {name}=0 turns recall off"
+    assert all(line.score is None for line in report.lines), "nothing is searched for"
 
 
 def test_what_is_not_worth_recalling() -> None:
