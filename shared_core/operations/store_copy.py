@@ -44,10 +44,10 @@ class CopyResult:
         vectors: how many vectors were stored.
     """
 
-    sessions: int = 0
-    messages: int = 0
-    forgotten: int = 0
-    vectors: int = 0
+    sessions: int
+    messages: int
+    forgotten: int
+    vectors: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON data."""
@@ -92,8 +92,12 @@ def copy_store(
     if progress is not None:
         advance.total = sum(copy.missing() for copy in copies)
     _run(copies, jobs)
-    counts = [(copy.messages, copy.forgotten, copy.vectors) for copy in copies]
-    return CopyResult(len(copies), *map(sum, zip(*counts, strict=True)))
+    return CopyResult(
+        len(copies),
+        sum(copy.messages for copy in copies),
+        sum(copy.forgotten for copy in copies),
+        sum(copy.vectors for copy in copies),
+    )
 
 
 def _sessions(store: Store, users: Collection[str | None] | None) -> list[SessionKey]:
@@ -112,7 +116,8 @@ def _prepare(target: Store, origin: str, found: Sequence[SessionKey], there: Seq
         copy, named = copies.get(key.key), target.session(key.user_id, key.session_id)
         if copy is not None:
             _mark_of_copy(target, copy.key, origin, key)
-            renamed |= {copy.key: key.session_id} if copy.session_id != key.session_id else {}
+            if copy.session_id != key.session_id:
+                renamed[copy.key] = key.session_id
         if named is not None and named not in ours:
             _mark_of_copy(target, named, origin, key)
     for session in renamed:  # two may swap their names
