@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 from shared_core import InfiniteMemory
 from shared_core.store import Store
 from tests.openai_proxy.response_shapes import call_item, response
-from tests.openai_proxy.servers import completion, proxied
+from tests.openai_proxy.servers import proxied
 
 TURNS = 40 if os.environ.get("SOAK") else 12
 TOOL = "weather"
@@ -23,43 +23,17 @@ def answer(turn: int) -> tuple[str, str]:
     return f"{thought}Answer {turn}.  \n", f"Answer {turn}."
 
 
-def script(body: dict[str, Any], *, chat: bool) -> Any:
-    """Answer in every second turn with a call first."""
-    newest = (body["messages"] if chat else body["input"])[-1]
-    if newest.get("role") == "user":
-        turn = int(newest["content"].split()[-1])
-        if turn % 4 == 0:
-            function = {"name": TOOL, "arguments": CALLED}
-            call = {"id": f"call-{turn}", "type": "function", "function": function}
-            item = call_item(TOOL, CALLED, f"call-{turn}")
-            return JSONResponse(
-                completion({"content": None, "tool_calls": [call]}, "tool_calls") if chat else response([item])
-            )
-    else:
-        turn = int(newest.get("tool_call_id", newest.get("call_id", "-0")).split("-")[1])
-    return answer(turn)[0]
-
-
-def chat_turn(http: httpx.Client, said: list[dict[str, Any]], turn: int, headers: dict[str, str]) -> None:
-    """Ask by chat completions, answer a call, and note the answers as this client writes them."""
-    said.append({"role": "user", "content": f"Question {turn}"})
-    while said[-1]["role"] != "assistant":
-        body = {"model": "m", "messages": said}
-        told = http.post("/chat/completions", json=body, headers=headers).raise_for_status().json()
-        message = told["choices"][0]["message"]
-        if message.get("tool_calls"):
-            call = message["tool_calls"][0]
-            call["function"]["arguments"] = SENT_AGAIN
-            said += [
-                {"role": "assistant", "content": "", "tool_calls": [call]},
-                {"role": "tool", "tool_call_id": call["id"], "content": "sunny"},
-            ]
-        else:
-            said.append({"role": "assistant", "content": [{"type": "text", "text": answer(turn)[1]}]})
+def script(body: dict[str, Any]) -> Any:
+    """Answer in every fourth turn with a call first."""
+    newest = body["input"][-1]
+    if newest.get("role") != "user":
+        return answer(int(newest["call_id"].split("-")[1]))[0]
+    turn = int(newest["content"].split()[-1])
+    return answer(turn)[0] if turn % 4 else JSONResponse(response([call_item(TOOL, CALLED, f"call-{turn}")]))
 
 
 def responses_turn(http: httpx.Client, said: list[dict[str, Any]], turn: int, headers: dict[str, str]) -> None:
-    """Ask by responses, as `chat_turn` does."""
+    """Ask, answer a call, and note the answers as this client writes them."""
     said.append({"role": "user", "content": f"Question {turn}"})
     while said[-1].get("role") != "assistant":
         body = {"model": "m", "input": said, "store": False}
@@ -82,17 +56,13 @@ def shape(store: Store, user: str | None = None) -> list[tuple[int, list[str]]]:
     return found
 
 
-@pytest.mark.parametrize("api", ["chat", "responses"])
 @pytest.mark.parametrize("named", [True, False])
-def test_a_conversation_stays_one_line_through_the_proxy(store: Store, api: str, *, named: bool) -> None:
+def test_a_conversation_of_responses_stays_one_line(store: Store, *, named: bool) -> None:
     headers = {"x-session-id": "talk"} if named else {}
     said: list[dict[str, Any]] = []
-    with (
-        proxied(lambda body: script(body, chat=api == "chat"), store) as (url, _),
-        httpx.Client(base_url=url, timeout=60) as http,
-    ):
+    with proxied(script, store) as (url, _), httpx.Client(base_url=url, timeout=60) as http:
         for turn in range(TURNS):
-            (chat_turn if api == "chat" else responses_turn)(http, said, turn, headers)
+            responses_turn(http, said, turn, headers)
     assert shape(store) == [(2 * TURNS + 2 * (TURNS // 4), ["main"])]
     with InfiniteMemory(store, session_id=store.overview(None)[0].session_id) as memory:
         messages = memory.messages()
