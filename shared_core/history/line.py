@@ -1,6 +1,5 @@
 """The line of a history: where the conversation says what the history says, and which messages are new there."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,7 +7,14 @@ from typing import NamedTuple
 
 from shared_core.history.followed import Followed, FollowedHistory
 from shared_core.history.forms import Forms
-from shared_core.history.normal_form import normal_form, says_the_same, whatever_is_answered
+from shared_core.history.normal_form import (
+    KEPT_WORDS,
+    likeness,
+    normal_form,
+    says_the_same,
+    whatever_is_answered,
+    words_of,
+)
 from shared_core.messages import Message
 from shared_core.queries import InTurn
 from shared_core.records import ALL, MAIN, Position, Record
@@ -24,11 +30,6 @@ FIRST_LOOK = 4
 
 LONGEST_LOOK = 512
 """How many messages are read at a time, at most."""
-
-KEPT_WORDS = 0.5
-"""The share of words that an answer that was written anew has in common with the stored one, if nothing else tells."""
-
-_WORD = re.compile(r"\w+")
 
 SURE = 2
 """The trust in a reading of a history in which all that is old is known, or was forgotten, beyond doubt."""
@@ -232,13 +233,13 @@ class Line:
         An answer that was asked for again stands beside the first one, and the client may go on after either.
         """
         message, turn_id = self.said[index], record.message.turn_id
-        if turn_id is None or not self._is_forked or _words(message) <= _words(record.message):
+        if turn_id is None or not self._is_forked or words_of(message) <= words_of(record.message):
             return True
         assert self.live.key is not None
         form = whatever_is_answered(normal_form(record.message))
         found = self.live.store.find(self.live.key, InTurn(turn_id))
         others = [one for one in found if whatever_is_answered(normal_form(one.message)) == form]
-        return all(_likeness(message, one.message) <= _likeness(message, record.message) for one in others)
+        return all(likeness(message, one.message) <= likeness(message, record.message) for one in others)
 
     @cached_property
     def _is_forked(self) -> bool:
@@ -381,7 +382,7 @@ class Line:
         old = range(end[0] + 1, self._asked)
         if len(self._forgotten_among(old, end[1])[0]) < len(old):
             return 0
-        return SURE - any(_likeness(self.said[at], one.message) < KEPT_WORDS for at, one in known)
+        return SURE - any(likeness(self.said[at], one.message) < KEPT_WORDS for at, one in known)
 
     @cached_property
     def _nothing_left(self) -> bool:
@@ -429,7 +430,7 @@ class Line:
         Of what was forgotten there, the client has all, or lacks some: then the two share words.
         """
         for at in range(index, min(index + gap + 1, len(self.said))):
-            alike = _likeness(self.said[at], record.message)
+            alike = likeness(self.said[at], record.message)
             if (at == index + gap or alike >= KEPT_WORDS) and self._stands_for(at, record):
                 yield at, alike
 
@@ -486,16 +487,6 @@ class Line:
     def _position_before(self, record: Record) -> Position:
         path = self.live.path_to(record.position)
         return path.at(path.index_of(record.position) - 1)
-
-
-def _words(message: Message) -> set[str]:
-    return {*_WORD.findall(normal_form(message)[1])}
-
-
-def _likeness(one: Message, other: Message) -> float:
-    """Return the share of the words of two messages that are in both."""
-    ours, theirs = _words(one), _words(other)
-    return len(ours & theirs) / len(ours | theirs) if ours | theirs else 1.0
 
 
 def newest_path(live: LiveSession) -> Path:

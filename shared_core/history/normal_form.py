@@ -11,6 +11,10 @@ from shared_core.messages import Message
 NormalForm: TypeAlias = tuple[str, str, tuple[tuple[str, str, str], ...], str | None]
 """Role, text, tool calls, and the id of the call that is answered."""
 
+KEPT_WORDS = 0.5
+"""The share of its words that an answer has kept if it was written anew, where nothing else tells which one it is."""
+
+_WORD = re.compile(r"\w+")
 _THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
 
 
@@ -47,6 +51,17 @@ def whatever_is_answered(form: NormalForm) -> NormalForm:
     """Return the form of a message; of an answer, without what it says: clients may write it anew."""
     role, _, calls, answered = form
     return (role, "", tuple((id_, name, "") for id_, name, _ in calls), answered) if role == "assistant" else form
+
+
+def words_of(message: Message) -> set[str]:
+    """Return the words of a message, without marks."""
+    return {*_WORD.findall(normal_form(message)[1])}
+
+
+def likeness(one: Message, other: Message) -> float:
+    """Return the share of the words of two messages that are in both; 1 if neither has any."""
+    ours, theirs = words_of(one), words_of(other)
+    return len(ours & theirs) / len(ours | theirs) if ours | theirs else 1.0
 
 
 def fingerprint(message: Message) -> int | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from shared_core.history.normal_form import fingerprint, normal_forms, whatever_is_answered
+from shared_core.history.normal_form import KEPT_WORDS, fingerprint, normal_forms, whatever_is_answered, words_of
 from shared_core.messages import Message
 from shared_core.queries import After, Says
 from shared_core.records import SessionKey
@@ -17,9 +17,6 @@ LOOKED_FOR = 8
 
 READ_FIRST = 16
 """How many messages are read to tell how a conversation begins."""
-
-KEPT_WORDS = 0.5
-"""The share of the words of a first answer that the stored one has, if the client wrote it anew."""
 
 COMPARED = 64
 """How many messages at the end of a history are looked up in each conversation that begins like it."""
@@ -54,8 +51,8 @@ def _begins_like(first: Sequence[Message], said: Sequence[Message]) -> bool:
     ours, theirs = normal_forms(first[: len(said)]), normal_forms(said)
     if [*map(whatever_is_answered, ours)] != [*map(whatever_is_answered, theirs)]:
         return False
-    words = set(theirs[-1][1].split())
-    return len(words & {*ours[-1][1].split()}) >= KEPT_WORDS * len(words)
+    words = words_of(said[-1])
+    return len(words & words_of(first[len(said) - 1])) >= KEPT_WORDS * len(words)
 
 
 def _ends_in(store: Store, session: int, said: Sequence[Message]) -> bool:
