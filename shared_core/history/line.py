@@ -17,7 +17,7 @@ from shared_core.history.normal_form import (
 )
 from shared_core.messages import Message
 from shared_core.queries import InTurn
-from shared_core.records import ALL, MAIN, Position, Record
+from shared_core.records import ALL, Position, Record
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
 from shared_core.session.turns import is_prompt
@@ -500,21 +500,6 @@ def newest_path(live: LiveSession) -> Path:
     return live.path_to(
         next((end for end in ends if end.segment == segment and end.depth >= depth), newest[0].position)
     )
-
-
-def end_of(live: LiveSession, branch: str, position: Position | None) -> Position | None:
-    """Return where a branch ends, if a position is on its path; else where another such branch does, or None.
-
-    The branch may have another name by now, because another line was made `main`.
-    """
-    if live.key is None or position is None:
-        return None
-    end = live.store.state(live.key, branch).head
-    if end is not None and live.path_to(end).covers(position):
-        return end
-    ends = {other.name: other.head for other in live.store.branches(live.key)}
-    heads = [ends.pop(MAIN), *reversed(ends.values())]
-    return next((head for head in heads if live.path_to(head).covers(position)), None)
 
 
 def forgotten_first(live: LiveSession, path: Path, gap: int) -> int:

@@ -8,11 +8,11 @@ from typing import Literal
 from shared_core.errors import StaleHeadError
 from shared_core.history.followed import Followed, FollowedHistory
 from shared_core.history.forms import families, saying
-from shared_core.history.line import CHECKED, Line, end_of, newest_path
+from shared_core.history.line import CHECKED, Line, newest_path
 from shared_core.history.normal_form import NormalForm, fingerprint, normal_forms, whatever_is_answered
 from shared_core.messages import Message
 from shared_core.queries import InTurn
-from shared_core.records import Position, Record
+from shared_core.records import MAIN, Position, Record
 from shared_core.session.checkout import Checkout, if_unmoved, no_changes
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
@@ -298,6 +298,21 @@ class Matcher:
             return False
         known = saying(self.live, [following.message]).get(fingerprint(following.message), [])
         return following.position not in {one.position for one in known}
+
+
+def end_of(live: LiveSession, branch: str, position: Position | None) -> Position | None:
+    """Return where a branch ends, if a position is on its path; else where another such branch does, or None.
+
+    The branch may have another name by now, because another line was made `main`.
+    """
+    if live.key is None or position is None:
+        return None
+    end = live.store.state(live.key, branch).head
+    if end is not None and live.path_to(end).covers(position):
+        return end
+    ends = {other.name: other.head for other in live.store.branches(live.key)}
+    heads = [ends.pop(MAIN), *reversed(ends.values())]
+    return next((head for head in heads if live.path_to(head).covers(position)), None)
 
 
 def overlap(old: Sequence[NormalForm], said: Sequence[NormalForm]) -> int:

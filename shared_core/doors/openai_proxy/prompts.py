@@ -232,15 +232,9 @@ class Prompts:
             history = _followed(memory, request, after, named=named and not edited)
             self._note(request, user, session, stored, history)
             try:
-                context = self._context_of(memory, request, history)
-                written = _written(context, request, history)
-                longer = _longer(memory, context, written)
-                if context.tokens + sum(longer.values()) > context.report.budget:
-                    context = self._context_of(memory, request, history, sum(longer.values()))
-                    written = _written(context, request, history)
+                context, sent = self._built(memory, request, history)
             except BudgetError as error:
                 return replace(_over_limit(request, error), user=user, session=session, history=history)
-            sent = _sent(request, written, longer)
         return Prompted(
             sent, user, session, history, (), context.report.to_dict() if report else None,
             self._noted(request, context, user, session),
@@ -273,6 +267,18 @@ class Prompts:
             return None
         model = request.body.get("model")
         return self._ring.note(user, session, model if isinstance(model, str) else None, context.report)
+
+    def _built(
+        self, memory: InfiniteMemory, request: ApiRequest, history: FollowedHistory
+    ) -> tuple[Context, tuple[Any, ...]]:  # fmt: skip
+        """Return the prompt for a request, and its entries, with room for answers that the client made longer."""
+        context = self._context_of(memory, request, history)
+        written = _written(context, request, history)
+        longer = _longer(memory, context, written)
+        if context.tokens + sum(longer.values()) > context.report.budget:
+            context = self._context_of(memory, request, history, sum(longer.values()))
+            written = _written(context, request, history)
+        return context, _sent(request, written, longer)
 
     def _context_of(
         self, memory: InfiniteMemory, request: ApiRequest, history: FollowedHistory, kept_free: int = 0
@@ -364,7 +370,7 @@ def _make_main(memory: InfiniteMemory) -> None:
     memory.make_main()
     lines = {branch.name: branch.head for branch in memory.branches()}
     name = name or next(iter(lines.keys() - before), None)
-    end = None if name is None else lines.pop(name)
+    end = None if name is None else lines.pop(name, None)
     if name is not None and end is not None:
         path_to = memory._checkout.live.path_to
         if any(path_to(head).covers(end) for head in lines.values()):
