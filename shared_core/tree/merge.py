@@ -83,13 +83,14 @@ def conflicts(ours: Sequence[Message], theirs: Sequence[Message]) -> list[Confli
         for key, said in own.items():
             answer = other.get(key)
             if answer is not None and _words(said.text) != _words(answer.text):
+                about = said.about or _shared_words(said.text, answer.text)
                 texts = _clipped(said.text), _clipped(answer.text)
-                found[Conflict(_clipped(said.about), said.ids, answer.ids, *texts)] = None
+                found[Conflict(about, said.ids, answer.ids, *texts)] = None
     return list(found)
 
 
 class _Said(NamedTuple):
-    """What one branch says of a subject, and the ids of the messages that say it."""
+    """What one branch says of a subject, and the ids of the messages that say it; "": the text itself tells of what."""
 
     about: str
     ids: tuple[str, ...]
@@ -115,17 +116,21 @@ def _answers(messages: Iterable[Message]) -> dict[object, _Said]:
 
 
 def _statements(messages: Iterable[Message]) -> dict[object, _Said]:
-    """Return the sentences that people and assistants say, by their words but one, once for each word left out."""
+    """Return the sentences that people and assistants say, by a hash of all words but one, for each word left out."""
     found: dict[object, _Said] = {}
     for message in messages:
         sentences = SENTENCE.split(message.content) if message.role in ("user", "assistant") else ()
         for sentence in sentences:
-            words = _words(sentence)
+            words, said = _words(sentence), _Said("", (message.id or "",), sentence)
             if len(words) in COMPARED and not sentence.rstrip().endswith("?"):
-                for index in range(len(words)):
-                    frame = (*words[:index], "…", *words[index + 1 :])
-                    found[frame] = _Said(" ".join(frame), (message.id or "",), sentence)
+                found |= {hash((*words[:index], "", *words[index + 1 :])): said for index in range(len(words))}
     return found
+
+
+def _shared_words(one: str, other: str) -> str:
+    """Return what two sentences share that differ in one word."""
+    pairs = zip(_words(one), _words(other), strict=False)
+    return _clipped(" ".join(word if word == own else "…" for word, own in pairs))
 
 
 def _words(text: str) -> list[str]:
