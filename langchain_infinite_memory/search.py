@@ -28,7 +28,9 @@ from langchain_infinite_memory.sessions import SessionKey, alent, lent, unnamed
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import Hits, ThreadMemory, hits_steps
 from shared_core.arguments import instance, whole_number
+from shared_core.doors.interop.content import text_tokens
 from shared_core.messages import Message
+from shared_core.plugins.base import OVERHEAD
 from shared_core.plugins.calls import arun_steps, run_steps
 from shared_core.pool import SessionPool
 from shared_core.prompt.hits import Hit
@@ -238,14 +240,23 @@ def _room(max_tokens: int | None, settings: Mapping[str, Any]) -> int | None:
 def _answer(hits: Hits, top_k: int, template: RecallTemplate, room: int | None) -> str:
     current = [message.turn_id for message in hits.newest if message.role != "assistant" or message.tool_calls]
     best = [hit.message for hit in hits.found if hit.message.turn_id not in current][:top_k]
-    if room is not None:
-        best = best[: max(1, room // FEWEST_CHARACTERS)]
+    characters = SHOWN_CHARACTERS
+    while room is not None and best and _size(best, characters) > room:
+        if characters > FEWEST_CHARACTERS:
+            characters //= 2
+        elif len(best) == 1:
+            break
+        else:
+            best.pop()
     if not best:
         return NOTHING
-    # A character takes a token at most, but for the rarest.
-    characters = SHOWN_CHARACTERS if room is None else min(SHOWN_CHARACTERS, room // len(best))
     in_time = sorted(best, key=lambda message: message.created_at.timestamp() if message.created_at else 0.0)
     return template.render([_shortened(message, characters) for message in in_time])
+
+
+def _size(messages: Sequence[Message], characters: int) -> int:
+    """Return an upper estimate of what messages take in an answer."""
+    return sum(text_tokens(message.content[:characters]) + OVERHEAD for message in messages)
 
 
 def _shortened(message: Message, characters: int) -> Message:

@@ -157,6 +157,17 @@ def test_the_turn_that_is_going_on_is_not_found_and_long_texts_are_cut(pool: Ses
     assert answer == RecallTemplate().render([message.replace(content=short[str(message.id)]) for message in said])
 
 
+@pytest.mark.parametrize(("words", "shown"), [(1, 5), (400, 4)])
+def test_the_answer_of_the_tool_takes_at_most_a_quarter_of_the_budget(words: int, shown: int) -> None:
+    with SessionPool(max_tokens=1_000, reserve_tokens=200, token_counter="characters/4", embedder="words") as pool:
+        with pool.use("1") as memory:
+            for number in range(6):
+                memory.add([Message.user(f"zebra {number} " + "grass " * words), Message.assistant("noted")])
+        answer = recall_tool(pool, session_id="1").invoke({"query": "zebra"})
+    assert answer.count("zebra") == shown
+    assert len(answer) / 4 < 250
+
+
 class Model(GenericFakeChatModel):
     def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
         return self
