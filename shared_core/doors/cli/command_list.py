@@ -12,7 +12,7 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "chat": ("chat", "Chat with a model that remembers."),
         "add": ("message_commands", "Store a message at the end of a branch."),
         "search": ("message_commands", "List the messages that match a query, best first."),
-        "explain": ("message_commands", "Show the prompt that a model would get for a question, and why."),
+        "explain": ("message_commands", "Show how the prompt for a question is made up, and why."),
         "log": ("message_commands", "Print the conversation on a branch, oldest message first."),
         "show": ("message_commands", "Print a message whole."),
         "status": ("session_commands", "Say where you are, and how much is stored."),

@@ -256,16 +256,17 @@ def _next(options: CommonOptions, results: Sequence[ImportResult]) -> Iterator[s
     there = [result for result in results if result.new]
     if not there:
         return
-    about = next((result.title for result in there if result.title), "What did we talk about?")
+    title = next((result.title for result in there if result.title), None)
+    about = ["explain", "What did we talk about?", "--prompt"] if title is None else ["search", title]
     where = [] if options.store == os.environ.get(STORE, DEFAULT_STORE) else ["--store", options.shown_store]
     where += [] if options.user is None else ["--user", options.user]
     if len(there) > 1:
         scope = ["--scope", "user"] if options.user is None else []
-        commands = [["sessions", *where], ["search", about, *scope, *where]]
+        commands = [["sessions", *where], [*about, *scope, *where]]
     else:
         (session,) = (result.session_id for result in there)
         where += [] if options.user is None and session == DEFAULT_SESSION else ["--session", session]
-        commands = [["log", *where], ["explain", about, *where]]
+        commands = [["log", *where], [*about, *where]]
     for command in commands:
         yield printable(f"next: infinite-memory {shlex.join(command)}")
 

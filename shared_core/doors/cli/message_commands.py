@@ -108,10 +108,10 @@ def explain(
         bool, typer.Option("--prompt", help="Print the prompt. With --full, the report follows.")
     ] = False,
 ) -> None:
-    """Show the prompt that a model would get for a question, and why.
+    """Show how the prompt for a question is made up, and why.
 
-    A report shows how the token budget is used and which messages are recalled. No model is asked, and nothing is
-    stored; chat talks to a model.
+    A report shows how the token budget is used and which messages are recalled. No model is asked, so there is no
+    answer, and nothing is stored. --prompt prints the prompt, search lists what was said, and chat talks to a model.
 
     Examples:
       infinite-memory explain "Which hotel did we like?"
