@@ -279,7 +279,8 @@ class ContextReport(_LinesLater):
     def _warnings(self) -> list[str]:
         notes: list[str] = [*self.degraded]
         if self.pending:
-            notes.append(f"{counted(self.pending, 'message')} without a vector yet, ranked by words alone")
+            missing = f"{counted(self.pending, 'message')} without a vector yet"
+            notes.append(f"{missing}, ranked by words alone: index() embeds them")
         if self.over_budget:
             notes.append("the prompt is larger than the budget")
         return notes

@@ -128,7 +128,7 @@ class Verdict:
     def why(self) -> str:
         """Why recall stops, as a sentence for the report."""
         if self.chance < OPEN:
-            return f"nothing recalled: the best match is {self.chance:.0%} likely to help, {OPEN:.0%} is needed"
+            return f"nothing recalled: the chat is {self.chance:.0%} likely to hold an answer, {OPEN:.0%} is needed"
         return f"recalled is what is at least {self.price:.1%} likely to help"
 
 

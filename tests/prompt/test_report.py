@@ -65,7 +65,7 @@ def test_what_is_wrong_is_noted() -> None:
     report = ContextReport(5, 0, LINES, pending=2, degraded=(Note("one\nthing"),))
     assert [line for line in report.render(width=120).splitlines() if line.startswith("! ")] == [
         "! one thing",
-        "! 2 messages without a vector yet, ranked by words alone",
+        "! 2 messages without a vector yet, ranked by words alone: index() embeds them",
         "! the prompt is larger than the budget",
     ]
 
