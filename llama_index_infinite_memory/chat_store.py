@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Self
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.storage.chat_store import BaseChatStore
+from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 from llama_index.core.storage.chat_store.loading import RECOGNIZED_CHAT_STORES
 from pydantic import PrivateAttr, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
@@ -168,6 +168,26 @@ class InfiniteChatStore(BaseChatStore):
             os.makedirs(os.path.dirname(os.path.abspath(persist_path)), exist_ok=True)
         with (open if fs is None else fs.open)(persist_path, "w") as file:
             json.dump({"store": said, "class_name": "SimpleChatStore"}, file)
+
+    @classmethod
+    def from_persist_path(
+        cls, persist_path: str = DEFAULT_PERSIST_PATH, fs: Any = None, *, store: StoreLike = None,
+        user_id: str | None = None,
+    ) -> Self:  # fmt: skip
+        """Return a chat store with the conversations of a JSON file that `persist` or `SimpleChatStore` wrote.
+
+        What is kept in a database needs no such file: open it by `InfiniteChatStore(path)`.
+
+        Args:
+            persist_path: the file; without it, the chat store is empty, as LlamaIndex's is.
+            fs: an fsspec file system that it is in; None: this machine's.
+            store: where they are kept from now on, as for `InfiniteChatStore`.
+            user_id: the user whose conversations these are.
+        """
+        loaded = cls(store, user_id=user_id)
+        for key, messages in SimpleChatStore.from_persist_path(persist_path, fs).store.items():
+            loaded.set_messages(key, messages)
+        return loaded
 
     def close(self) -> None:
         """Let go of the store; closing twice is allowed."""

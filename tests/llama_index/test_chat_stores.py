@@ -74,6 +74,9 @@ def test_the_chat_store_of_a_buffer_writes_what_a_simple_one_reads(place: str, t
     read = SimpleChatStore.from_persist_path(path)
     assert read.store == {"dora": TALK[:2], "other": [user("hi")]}
     assert ours(chat_store=read, chat_store_key="dora").get_all() == TALK[:2]
+    with closing(InfiniteChatStore.from_persist_path(path, store=tmp_path / "b.db")) as loaded:
+        assert {key: loaded.get_messages(key) for key in loaded.get_keys()} == read.store
+    assert InfiniteChatStore.from_persist_path(str(tmp_path / "none.json")).get_keys() == []
 
 
 # Ours, for LlamaIndex's memories
