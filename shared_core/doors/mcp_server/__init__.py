@@ -1,1 +1,1 @@
-"""The MCP server: the verbs of a memory as tools, and conversations as resources."""
+"""The MCP server: the verbs of a memory as tools."""
