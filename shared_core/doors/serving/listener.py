@@ -1,8 +1,10 @@
 """The server itself: uvicorn, with a socket, limits, and time to end what has begun."""
 
 import asyncio
+import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 
@@ -12,6 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from shared_core.doors.serving.health import READY, not_ready
 
 __all__ = ["listener", "server_for", "url_of"]
+
+logger = logging.getLogger(__name__)
 
 MOST_HEADER_BYTES = 64 * 2**10
 """The bytes of the headers of a request."""
@@ -71,7 +75,7 @@ def server_for(
         drain: the seconds before that in which it goes on serving and says at `/readyz` that it is not ready, so that
             whoever distributes requests sends it no more.
         most_connections: how many connections may be open at a time. None: as `MOST_CONNECTIONS` says.
-        at_end: is called in a thread when all requests have ended; it has `END_SECONDS`.
+        at_end: is called in a thread when all requests have ended; the process waits `END_SECONDS` for it.
     """
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, proxy_headers=False, lifespan="on",
@@ -112,7 +116,16 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(0.05)
         await super().shutdown(sockets)
         if self._at_end is not None:
-            await asyncio.wait([asyncio.ensure_future(asyncio.to_thread(self._at_end))], timeout=END_SECONDS)
+            ending = threading.Thread(target=_end, args=[self._at_end], daemon=True)  # asyncio waits for its own
+            ending.start()
+            await asyncio.to_thread(ending.join, END_SECONDS)
+
+
+def _end(last: Callable[[], None]) -> None:
+    try:
+        last()
+    except Exception as error:  # of an exporter, which may raise anything; its message may hold an address
+        logger.warning("the server ended without its last export: %s", type(error).__name__)
 
 
 def _open_files() -> int:
