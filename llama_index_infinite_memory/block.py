@@ -92,6 +92,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         super().__init__(**{name: settings.pop(name) for name in [*settings] if name in type(self).model_fields})
         if settings.get("summarizer") is not None:
             raise TypeError("summarizer: a block recalls and does not summarize; InfiniteChatMemoryBuffer does both")
+        if "embedder" in settings:
+            raise TypeError("embedder: write embed_model=, which takes one, too")
         settings |= {"embedder": engine_embedder(embed_model), "strippers": strippers} | engine_models(settings)
         settings["recall_template"] = self._template = settings.get("recall_template") or UNDATED
         self._pool = SessionPool(store, **settings)

@@ -243,6 +243,8 @@ def test_it_is_one_object_for_good(made: Make) -> None:
 def test_what_is_wrong_is_said_at_once(made: Make) -> None:
     with pytest.raises(TypeError, match="no_such"):
         made(no_such=1)
+    with pytest.raises(TypeError, match="write embed_model="):
+        made(embedder="static")
     with pytest.raises(ValueError, match="max_tokens"):
         made(max_tokens=0)
     with pytest.raises(ValueError, match="recall"):
