@@ -7,7 +7,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, Self
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -30,10 +30,13 @@ DEFAULT_PERSIST_PATH = "chat_store.json"
 IN_USE = 64
 """The number of conversations that stay ready to use, those used last."""
 
-SETTINGS = Settings(embed_model="words")
-"""Nothing is asked here; the buffer that asks embeds what it finds."""
-
 _stores: "weakref.WeakValueDictionary[str, InfiniteChatStore]" = weakref.WeakValueDictionary()
+
+
+@cache
+def _settings() -> Settings:
+    """Return the settings of all conversations: nothing is asked here; the buffer that asks embeds what it finds."""
+    return Settings(embed_model="words")
 
 
 class InfiniteChatStore(BaseChatStore):
@@ -217,7 +220,7 @@ class InfiniteChatStore(BaseChatStore):
         with self._lock:
             found = self._conversations.pop(key, None)
             if found is None:
-                found = Conversation(self.opened, session_id=key, user_id=self.user_id, settings=SETTINGS)
+                found = Conversation(self.opened, session_id=key, user_id=self.user_id, settings=_settings())
             self._conversations[key] = found
             if len(self._conversations) > IN_USE:
                 self._conversations.popitem(last=False)  # another thread may still use it
@@ -241,9 +244,14 @@ class InfiniteChatStore(BaseChatStore):
             store: the store, if the file was moved, or was none.
 
         Raises:
-            ValueError: it is the chat store of another user.
+            ValueError: it is the chat store of another user, or no such data.
             StoreError: its file is gone or cannot be opened, or it had none and is closed.
         """
+        if "attached" not in data:
+            raise ValueError(
+                "this is not what to_dict() of this class returned; of another chat store, pass "
+                "InfiniteChatMemoryBuffer.from_defaults(chat_store=it)"
+            )
         found = _stores.get(data["attached"])
         if isinstance(found, cls) and found._opened is not None:
             if found.user_id != data["user_id"]:

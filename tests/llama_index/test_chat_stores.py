@@ -191,6 +191,8 @@ def test_copies_and_json_lead_back_to_it(tmp_path: Path) -> None:
     (tmp_path / "a.db").unlink()
     with pytest.raises(StoreError, match=r"a\.db' is gone"):
         InfiniteChatStore.from_dict(data)
+    with pytest.raises(ValueError, match=r"from_defaults\(chat_store="):
+        InfiniteChatStore.from_dict(SimpleChatStore().to_dict())
 
 
 def test_many_keys_share_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
