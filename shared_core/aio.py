@@ -101,6 +101,12 @@ class AsyncInfiniteMemory:
         def __getattr__(self, name):
             raise missing_method(self, name)
 
+        def __enter__(self):
+            raise TypeError("AsyncInfiniteMemory opens in an event loop: use it with `async with`")
+
+        def __exit__(self, *exc_info):
+            pass
+
     def __repr__(self) -> str:
         return f"AsyncInfiniteMemory({self._memory or 'not open yet'!r})"
 

@@ -70,6 +70,8 @@ def test_the_first_call_opens_the_memory(tmp_path: Path) -> None:
         assert {message.content async for message in memory.messages()} == set("01234")
         assert repr(memory) == "AsyncInfiniteMemory(<InfiniteMemory: conversation 'trip', on branch 'main'>)"
         await memory.close()
+        with pytest.raises(TypeError, match="use it with `async with`"), memory:  # type: ignore[attr-defined]
+            pass
         async with AsyncInfiniteMemory(path, session_id="trip") as again:
             assert len([message async for message in again.messages()]) == 5
 
