@@ -62,6 +62,7 @@ def test_what_is_not_to_be_told_is_left_out(call: Call) -> None:
     less = Path("less.jsonl").read_text()
     assert ("a secret" in less, "Ann" in less, "Eve asks" in less) == (False, False, True)
     assert call("export", "chat.md")[0] == 0
+    assert call("export", "chat.pdf")[2].endswith("note: 'chat.pdf' holds jsonl; --format chooses another form\n")
     assert Path("chat.md").read_text().startswith("# default\n\n## user, 2024-05-01 12:00\n")
 
 

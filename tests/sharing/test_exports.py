@@ -345,7 +345,7 @@ def test_a_file_in_no_known_format_says_what_it_looks_like(tmp_path: Path, store
         with pytest.raises(InputFileError) as caught:
             import_sessions(store, write(tmp_path, data))
         assert expected in str(caught.value)
-        assert str(caught.value).endswith("messages in the OpenAI format")
+        assert str(caught.value).endswith('messages in the OpenAI format: [{"role": "user", "content": "…"}]')
 
 
 def parts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ __all__ = ["in_words"]
 
 OPTIONS = {
     "before": "--before", "embedder": "--embedder", "how": "--how", "ids": "ID", "limit": "--limit",
-    "max_tokens": "--max-tokens", "placement": "--placement", "prompt": "--prompt",
+    "max_tokens": "--max-tokens", "placement": "--placement", "port": "--port", "prompt": "--prompt",
     "reserve_tokens": "--reserve-tokens", "role": "--role", "session": "--session", "session_id": "--session",
     "since": "--since", "store": "--store", "summarizer": "--model", "system": "--system", "top_k": "--top-k",
     "until": "--until", "user_id": "--user", "vectors": "--vectors",

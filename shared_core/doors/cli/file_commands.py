@@ -192,6 +192,8 @@ def export_file(
     else:
         with options.open() as memory, progress("writing", memory.stats()["messages"]) as advance:
             written = memory.export(file, format=format, branch=branch, progress=advance, **settings)
+    if format is None and Path(file).suffix.lower() not in {*SUFFIXES, ".jsonl", ""}:
+        say(f"note: {file!r} holds jsonl; --format chooses another form")
     data = {"file": file, "store": options.shown_store, "messages": written, "bytes": os.path.getsize(file)}
     text = f"{options.shown_store} -> {file}: {counted(written, 'message')}, {data['bytes']:,} bytes"
     options.answer(data, [printable(text)])

@@ -1,6 +1,7 @@
 """The server itself: uvicorn, with a socket, limits, and time to end what has begun."""
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -53,7 +54,8 @@ def listener(host: str, port: int) -> socket.socket:
         opened.listen(BACKLOG)
     except OSError as error:
         opened.close()
-        raise OSError(f"cannot listen at {host}, port {port}: {error.strerror}") from error
+        cure = "; port=0 takes a free one" if error.errno == errno.EADDRINUSE else ""
+        raise OSError(f"cannot listen at {host}, port {port}: {error.strerror}{cure}") from error
     return opened
 
 

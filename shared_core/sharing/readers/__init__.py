@@ -255,7 +255,7 @@ _FORMATS: Mapping[str, _Format] = {
         "LlamaIndex's SimpleChatStore", lambda document: is_simple_chat_store(document.whole), _llama_index
     ),
     "anthropic": _Format("messages of the Anthropic API", _is_of_anthropic, _messages),
-    "openai": _Format("messages in the OpenAI format", _is_message_list, _messages),
+    "openai": _Format('messages in the OpenAI format: [{"role": "user", "content": "…"}]', _is_message_list, _messages),
 }
 """Name -> format, in the order in which they are tried: each fits nothing that an earlier one fits."""
 
