@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 
 from langchain_infinite_memory.middleware import InfiniteMemoryMiddleware
 from tests.langchain.agents import Model, agent, ask, config, memory, reply, sqlite_saver, stored
-from tests.langchain.random_histories import sent_objections
+from tests.langchain.random_histories import PROVIDERS, objections, sent_objections
 
 KILLS = int(os.environ.get("KILLS", "6"))
 
@@ -24,7 +24,7 @@ def opened(folder: Path) -> Iterator[tuple[Any, InfiniteMemoryMiddleware]]:
     """What a process has: an agent whose model notes what a provider would refuse, and its memory."""
 
     def answer(messages: Sequence[BaseMessage]) -> AIMessage:
-        for problem in sent_objections(messages):
+        for problem in sent_objections(messages) if PROVIDERS else objections(messages, window=True):
             with (folder / "refused.txt").open("a") as file:
                 file.write(f"{problem}\n")
         return reply(messages)
