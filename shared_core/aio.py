@@ -195,7 +195,7 @@ class AsyncInfiniteMemory:
         try:
             await asyncio.shield(opening)
         except asyncio.CancelledError:  # no block is entered that would close it, and its thread goes on
-            await asyncio.wait([opening])
+            await asyncio.gather(opening, return_exceptions=True)  # nobody waits for its error
             await self.close()
             raise
         return self

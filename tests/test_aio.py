@@ -78,15 +78,20 @@ def test_the_first_call_opens_the_memory(tmp_path: Path) -> None:
     asyncio.run(use())
 
 
-def test_a_memory_whose_opening_is_cancelled_is_closed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_memory_whose_opening_is_cancelled_is_closed(tmp_path: Path, *, fails: bool) -> None:
     opening, go_on = threading.Event(), threading.Event()
+    told: list[dict[str, Any]] = []
 
     def strippers() -> Iterator[Stripper]:
         opening.set()
         assert go_on.wait(10)
+        if fails:
+            raise ValueError("no strippers")
         yield PASTED_CONTEXT
 
     async def use() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
         memory = AsyncInfiniteMemory(tmp_path / "a.db", strippers=strippers())
         entering = asyncio.ensure_future(memory.__aenter__())
         while not opening.is_set():
@@ -96,9 +101,12 @@ def test_a_memory_whose_opening_is_cancelled_is_closed(tmp_path: Path) -> None:
         go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await entering
-        assert str(memory._memory).endswith("closed")
+        assert memory._memory is None if fails else str(memory._memory).endswith("closed")
+        del entering
+        gc.collect()
 
     asyncio.run(use())
+    assert told == [], "nobody waits for an error"
 
 
 async def tour(memory: Any) -> list[Any]:
