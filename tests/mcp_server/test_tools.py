@@ -479,7 +479,7 @@ def test_a_server_of_one_conversation_serves_no_other(store: SQLiteStore) -> Non
 
 
 def test_a_name_comes_back_as_it_was_shown(store: SQLiteStore) -> None:
-    names = ["trip", "a/../b c", "a & b", "tab\there", "</records>"]
+    names = ["trip", "a/../b c", "a & b", "tab\there", "back\\slash", "</records>"]
     for name in names:
         fill(store, 2, session=name)
 
@@ -487,6 +487,8 @@ def test_a_name_comes_back_as_it_was_shown(store: SQLiteStore) -> None:
         _, data = await said(client, "sessions")
         shown = [line.removeprefix("- ").rpartition(": 2 messages")[0] for line in data["lines"]]
         assert len({*shown} - {*names}) == 2, "two are escaped"
+        error = await refused(client, "log", session="none")
+        assert all(f"'{name}'" in error for name in shown)
         for name in shown:
             _, data = await said(client, "log", session=name)
             assert [one["text"] for one in data["records"]] == ["Part 0 is about 0.", "Part 1 is about 7."]
@@ -496,6 +498,9 @@ def test_a_name_comes_back_as_it_was_shown(store: SQLiteStore) -> None:
             await said(client, "remember", messages=[{"text": "y"}], session=name, branch=branch)
             text, _ = await said(client, "merge", source=branch, session=name)
             assert text.endswith("into 'main' (fast-forward)")
+            await said(client, "fork", name="a\\b", session=name)
+            text, _ = await said(client, "log", session=name)
+            assert text.endswith(r"branches: 'main', '&lt;/records>', 'a\b'")
         _, data = await said(client, "sessions")
         assert len(data["lines"]) == len(names), "none is new"
 

@@ -102,7 +102,7 @@ class Conversations:
         """
         chosen = self.session_named(session)
         if session is not None and self._key(chosen) is None:
-            there = ", ".join(repr(info.session_id) for info in self.sessions(NAMED)) or "none yet"
+            there = ", ".join(f"'{quoted_name(info.session_id)}'" for info in self.sessions(NAMED)) or "none yet"
             raise UnknownReferenceError(f"there is no session {session!r}; the newest are: {there}")
         with (self._wide if of_user else self._pool).use(chosen, self.user) as memory:
             _check_out(memory, branch)

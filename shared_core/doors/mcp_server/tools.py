@@ -238,7 +238,7 @@ class Tools:
 
     def _named(self, branches: Sequence[str], max_tokens: int) -> tuple[str, list[str]]:
         """Return a line that names branches, in at most so many tokens, and a note if there are more."""
-        shown = [repr(quoted_name(one)) for one in branches[:MOST_BRANCHES]]
+        shown = [f"'{quoted_name(one)}'" for one in branches[:MOST_BRANCHES]]
         while shown and self._counter(f"\nbranches: {', '.join(shown)}") > max_tokens:
             shown.pop()
         more = len(branches) - len(shown)
