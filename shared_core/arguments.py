@@ -110,7 +110,11 @@ def texts(name: str, values: Any) -> Sequence[str]:
         raise ValueError(f"{shown(name, values)}: expected a list; write {name}=[{values!r}]")
     if not isinstance(values, Iterable) or isinstance(values, Mapping | bytes):
         raise ValueError(f"{shown(name, values)}: expected a list of texts")
-    return [name_text(name, value) for value in values]
+    listed = list(values)
+    for value in listed:
+        if not isinstance(value, str):
+            raise ValueError(f"{shown(name, value)}: expected the id of a message: pass message.id")
+    return [name_text(name, value) for value in listed]
 
 
 def session_names(session_id: Any, user_id: Any) -> None:
