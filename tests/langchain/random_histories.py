@@ -78,16 +78,16 @@ class Talk:
         self.number += 1
         return f"call_{self.number}"
 
-    def call(self, odd: str | None = "") -> None:
-        """Ask for tools, some of them in a broken way; `odd` is the id of the first call, None or another's."""
+    def call(self) -> None:
+        """Ask for tools, some of them in a broken way."""
         calls, invalid = [], []
         for place in range(self.draw(st.integers(1, 3))):
-            call_id = odd if place == 0 and odd != "" else self._new_id()
+            call_id = self._new_id()
             if self.draw(st.integers(0, 3)) == 0:
                 invalid.append({"name": "tool", "args": '{"x": ', "id": call_id, "error": "cut off"})
             else:
                 calls.append({"name": "tool", "args": {"x": place}, "id": call_id})
-            self.open += [call_id] if call_id is not None else []
+            self.open.append(call_id)
         self._add(AIMessage, tool_calls=calls, invalid_tool_calls=invalid)
 
     def result(self) -> None:
