@@ -104,10 +104,10 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
 
         Raises:
             TypeError: one cannot be stored, such as a `RemoveMessage`.
-            DuplicateError: an id is already stored with other content.
+            DuplicateError: an id is stored, or given twice, with other content.
         """
-        read = enumerate(map(to_message, messages))
-        given, store = {one.id or index: one for index, one in read}.values(), self.pool.store
+        read, store, first = map(to_message, messages), self.pool.store, dict[str | None, Message]()
+        given = [one for one in read if one.id is None or first.setdefault(one.id, one) is one or first[one.id] != one]
         session = store.session(self.user_id, self.session_id)
         ids = [message.id for message in given if message.id is not None]
         erased = set() if session is None or not ids else store.are_forgotten(session, ids)

@@ -120,6 +120,8 @@ def test_a_known_id_is_stored_once() -> None:
     assert said(history) == ["human: hello", "ai: hi", "human: ok", "human: ok"]
     with pytest.raises(DuplicateError, match="'q'"):
         history.add_messages([HumanMessage("another", id="q")])
+    with pytest.raises(DuplicateError, match="'b' is given twice"):
+        history.add_messages([AIMessage("one", id="b"), AIMessage("two", id="b")])
     assert len(history.messages) == 4
 
 
