@@ -221,3 +221,17 @@ def test_an_answer_that_was_edited_is_sent_as_the_client_says_it_within_the_limi
                     assert before[-2:] == newest
             prompts.keep(prompt, [Message.assistant(f"Answer {number}.")])
             said.append({"role": "assistant", "content": f"Answer {number}, edited" + " word" * length})
+
+
+def test_an_answer_that_was_made_longer_is_sent_as_it_is_stored_where_a_long_question_leaves_no_room() -> None:
+    with closing(SQLiteStore(":memory:")) as store:
+        prompts = Prompts(SessionPool(store, embedder=HashingEmbedder(), max_tokens=500, reserve_tokens=100))
+        said: list[Answer] = []
+        for question in ("Hello?", "word " * 300):
+            said.append({"role": "user", "content": question})
+            request = prompts.read(read_chat_request({"messages": said}), user=None, session="talk", shared=False)
+            prompt = prompts.prompt(request, user=None, session="talk", report=False)
+            prompts.keep(prompt, [Message.assistant("Hi.")])
+            said.append({"role": "assistant", "content": "Hi, edited" + " word" * 150})
+        assert prompt.header is None
+        assert prompt.messages == (said[0], {"role": "assistant", "content": "Hi."}, said[2])

@@ -276,7 +276,10 @@ class Prompts:
         written = _written(context, request, history)
         longer = _longer(memory, context, written)
         if context.tokens + sum(longer.values()) > context.report.budget:
-            context = self._context_of(memory, request, history, sum(longer.values()))
+            try:
+                context = self._context_of(memory, request, history, sum(longer.values()))
+            except BudgetError:  # what must be sent leaves no room for them
+                return context, _sent(request, written)
             written = _written(context, request, history)
         return context, _sent(request, written, longer)
 
