@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shared_core.errors import DuplicateError, StoreError, UnknownReferenceError
+from shared_core.messages import storable
 from shared_core.operations.salvage import Piece, Salvage, free_name, tried
 from shared_core.records import Restored, SessionKey
 from shared_core.store import Store
@@ -129,6 +130,7 @@ class _Reading:
         found = tried(self._note, "the names of sessions", self._source.sessions)
         if found is None:
             found = [one for key in keys for one in self._named(key)]
+        found = [one for one in found if all(storable(name) == name for name in (one.session_id, one.user_id or ""))]
         names = {one.session_id for one in found}
         for key in sorted({*keys} - {one.key for one in found}):
             lost = SessionKey(key, None, free_name(key, names))

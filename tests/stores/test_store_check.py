@@ -154,6 +154,18 @@ def test_a_damage_is_named_and_the_rest_recovered(
             assert memory.newest(1)[0].content == "and on"
 
 
+def test_a_session_whose_name_is_no_text_any_more_is_recovered_under_another(tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "chat.db"), None)
+    fill(place)
+    place.spoil("UPDATE sessions SET session_id = CAST(x'64ff' AS TEXT) WHERE user_id = 'ann'")
+    found, target = place.recovered()
+    assert place.check() == found
+    ((what, name),) = [(one.what, one.session) for one in found.damages]
+    assert what.startswith("the name of session number")
+    with closing(target):
+        assert {id_ for _, id_ in target.stored(target.session(None, str(name)) or 0)} == ALL_OF_ANN
+
+
 def test_a_session_whose_name_is_lost_is_recovered_under_another(place: Place) -> None:
     fill(place)
     with place.opened() as store:
