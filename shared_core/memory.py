@@ -232,13 +232,13 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             out.
 
         Raises:
-            DuplicateError: an id is already stored with other content, or on another branch.
+            DuplicateError: an id is already stored with other content; or all messages are stored already, and not all
+                of them on this branch.
             UnknownReferenceError: the branch has no such turn.
         """
         given = self._stripped(message_list(messages))
         with self._lock:
-            self._checkout.refuse_known_elsewhere(given)
-            stored = self._checkout.writer.add(given, turn)
+            stored = self._checkout.writer.add(given, turn, on_branch=True)
             self._indexes.note_stored()
             return stored
 

@@ -213,7 +213,7 @@ def test_the_text_names_what_is_missing_and_what_could_not_be_done(store: Path) 
     lines = str(found).splitlines()
     assert "Not all of the evidence is in the prompt of 12:" in lines
     assert "question 10: What is the code of my locker?" in lines
-    assert "  'm3' beyond top_k better matches; 'never said 9' is in no part of the prompt" in lines
+    assert "  'm3' is not recalled, nor is anything else; 'never said 9' is in no part of the prompt" in lines
     assert "... and 2 more" in lines
     with pytest.warns(RuntimeWarning):
         broken = ask(store, LOCKER, tries={"embedder": [Broken()]})

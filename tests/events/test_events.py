@@ -260,4 +260,4 @@ def test_an_event_as_plain_data() -> None:
         "name": "search", "session_id": "s", "time_ns": 5, "seconds": 0.5, "ids": ["a"], "index_cached": False,
         "tokens": {},
     }  # fmt: skip
-    assert repr(event).startswith("MemoryEvent(name='search', session_id='s', time_ns=5, seconds=0.5, ids=('a')")
+    assert repr(event).startswith("MemoryEvent(name='search', session_id='s', time_ns=5, seconds=0.5, ids=('a',)")
