@@ -29,6 +29,7 @@ def test_it_quotes_the_line_that_answers(subtests: pytest.Subtests) -> None:
         ([("system", "Be brief.\nAll open at six."), ("user", "When do you open?")], "It says: All open at six."),
         ([("assistant", "The locker code is 1."), *SAID, ("user", QUESTION)], CODE),
         ([("user", "My code is 1."), ("user", "My code is 2."), ("user", "My code?")], "You said: My code is 2."),
+        ([("user", "To Brac?"), ("assistant", "At 07:45."), ("user", "To Brac?")], "I said: At 07:45."),
         ([*SAID, ("user", "How is the weather?")], "I was shown 3 messages, and nothing matches."),
         ([("user", QUESTION), ("user", QUESTION)], NOTHING),
         ([("assistant", f"You said: {QUESTION[:-1]}"), ("user", QUESTION)], NOTHING),

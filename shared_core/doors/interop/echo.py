@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from math import log
 from typing import NamedTuple
 
@@ -41,8 +42,9 @@ def echo(shown: Shown) -> str:
     """Return the answer to the newest user message of a prompt.
 
     A question is answered with the line that shares most words with it, rare words first: a line of a recalled record,
-    of an earlier message, of an instruction or of text that was retrieved. Questions and earlier answers of this
-    function are never quoted. If nothing matches, or nothing is asked, the answer says how many messages were shown.
+    of an earlier message, of an instruction or of text that was retrieved; if none does, with what answered the same
+    question before. Questions and earlier answers of this function are never quoted. If nothing matches, or nothing is
+    asked, the answer says how many messages were shown.
     """
     number = f"{len(shown)} message{'s' * (len(shown) != 1)}"
     asked = next((index for index in reversed(range(len(shown))) if shown[index][0] == "user"), None)
@@ -52,7 +54,7 @@ def echo(shown: Shown) -> str:
     if not _ASKS.search(question):
         return f"Noted. I was shown {number}."
     said = [_Line(role, line) for index, (role, text) in enumerate(shown) if index != asked for line in _lines(text)]
-    best = _best(question, [*beside, *said])
+    best = _best(question, [*beside, *said]) or _answer_before(question, [*beside, *said])
     if best is None:
         return f"I was shown {number}, and nothing matches."
     return f"{_OPENINGS.get(best.speaker, f'{best.speaker} said')}: {best.text}"
@@ -93,6 +95,11 @@ def _best(question: str, lines: Sequence[_Line]) -> _Line | None:
         return sum(log(1 + len(found) / occurrences[word]) for word in found[line]), _RANKS.get(line.speaker, 0)
 
     return max(reversed(found), key=score, default=None)  # of equal ones the newest
+
+
+def _answer_before(question: str, lines: Sequence[_Line]) -> _Line | None:
+    after = (line for asked, line in pairwise(lines) if asked.text == question)
+    return next((line for line in after if line.speaker == "assistant" and not _is_echo(line)), None)
 
 
 def _is_echo(line: _Line) -> bool:
