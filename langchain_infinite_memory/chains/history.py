@@ -67,6 +67,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         self.pool = open_pool(store, **settings)
         self._owns_pool = self.pool is not store
         self._sent: list[BaseMessage] | None = None
+        self._cleared = False
 
     # What is stored
 
@@ -100,7 +101,9 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
             return [from_message(message) for message in memory.messages(replaced=True)]
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Store messages in one transaction, durable on return. One that was erased is stored under another id.
+        """Store messages in one transaction, durable on return. What was forgotten is not stored again.
+
+        After `clear`, this object stores it, under another id: to clear and add the rest again is a usual way to trim.
 
         Raises:
             TypeError: one cannot be stored, such as a `RemoveMessage`.
@@ -110,7 +113,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         given = [one for one in read if one.id is None or first.setdefault(one.id, one) is one or first[one.id] != one]
         session = store.session(self.user_id, self.session_id)
         ids = [message.id for message in given if message.id is not None]
-        erased = set() if session is None or not ids else store.are_forgotten(session, ids)
+        erased = store.are_forgotten(session, ids) if self._cleared and session is not None and ids else ()
         with lent(self.pool, self.session_id, self.user_id) as memory:
             memory.add([_under_another_id(one) if one.id in erased else one for one in given])
         self._sent = None
@@ -119,7 +122,7 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         """Erase the session, with all its branches."""
         with lent(self.pool, self.session_id, self.user_id) as memory:
             memory.forget(session=True)
-        self._sent = None
+        self._sent, self._cleared = None, True
 
     # The prompt
 

@@ -365,4 +365,7 @@ def test_what_is_added_again_after_clearing_is_stored(tmp_path: Path) -> None:
     for message in kept:
         history.add_message(message)
     assert history.messages == kept
+    with closing(InfiniteChatMessageHistory("s", store=tmp_path / "chat.db")) as other:
+        other.add_messages([HumanMessage("one", id="h1"), HumanMessage("four", id="h3")])
+        assert said(other) == ["ai: two", "human: three", "human: four"], "what another object forgot stays forgotten"
     history.close()
