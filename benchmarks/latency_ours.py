@@ -68,7 +68,7 @@ class Adapted(Way):
 
     def settle(self) -> None:
         """See `Ours.settle`."""
-        self.memory._conversation.engine.index()
+        self.memory.conversation.engine.index()
 
     def close(self) -> None:
         """Close the file."""

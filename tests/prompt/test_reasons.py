@@ -166,7 +166,8 @@ def test_a_prompt_without_room_for_what_would_help_says_so() -> None:
 
 @pytest.mark.parametrize("name", ["top_k", "recall_tokens"])
 def test_a_report_says_that_recall_is_off(name: str) -> None:
-    report = asked([words("the locker code is 4093", 30), *FILLERS], "what is the locker code", **{name: 0}).report
+    off: dict[str, Any] = {name: 0}
+    report = asked([words("the locker code is 4093", 30), *FILLERS], "what is the locker code", **off).report
     assert report.stopped == f"nothing recalled: {name}=0 turns recall off"
     assert all(line.score is None for line in report.lines), "nothing is searched for"
 

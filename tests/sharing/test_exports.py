@@ -93,7 +93,7 @@ def test_chats_of_claude(store: Store) -> None:
 
 
 def test_calls_and_results_without_ids_belong_together(store: Store, tmp_path: Path) -> None:
-    blocks = [
+    blocks: list[dict[str, Any]] = [
         {"type": "tool_use", "id": None, "name": name, "input": {}}
         if name
         else {"type": "tool_result", "content": None}

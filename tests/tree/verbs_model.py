@@ -256,7 +256,7 @@ class Model:
             return None
         base = path[user - 1] if user else self.root
         if base is not self.root and set(base.path) != set(path[:user]):
-            return None
+            raise ValueError("a merge brought it in")
         return self.put(base)
 
     def put(self, base: Node) -> list[str]:
