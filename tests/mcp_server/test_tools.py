@@ -27,13 +27,11 @@ READS = {"search", "recall", "read", "log", "sessions"}
 Talk = Callable[[Client], Awaitable[None]]
 
 
-def talk(
-    store: Any, steps: Talk, *, user: str | None = "ann", session: str | None = None, branches: bool = True
-) -> None:
+def talk(store: Any, steps: Talk, *, user: str | None = "ann", session: str | None = None) -> None:
     """Let a client talk to a server of the store."""
 
     async def run() -> None:
-        with served(store, user=user, session=session, branches=branches) as server:
+        with served(store, user=user, session=session) as server:
             async with Client(server) as client:
                 await steps(client)
 
@@ -51,7 +49,7 @@ def fill(store: Any, count: int, *, session: str = "default", user: str | None =
 def test_every_tool_says_whether_it_changes_anything(store: SQLiteStore) -> None:
     async def steps(client: Client) -> None:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        assert set(tools) == READS | {"remember", "fork", "merge", "forget"}
+        assert set(tools) == READS | {"remember", "forget"}
         kinds = {
             name: (a.read_only_hint, a.destructive_hint, a.idempotent_hint, a.open_world_hint)
             for name, tool in tools.items()
@@ -60,8 +58,6 @@ def test_every_tool_says_whether_it_changes_anything(store: SQLiteStore) -> None
         assert kinds == {
             **dict.fromkeys(READS, (True, False, True, False)),
             "remember": (False, False, False, False),
-            "fork": (False, False, False, False),
-            "merge": (False, False, True, False),
             "forget": (False, True, True, False),
         }
         for tool in tools.values():
@@ -83,13 +79,10 @@ def test_the_definitions_take_few_tokens_and_show_what_this_server_can_do(store:
     def arguments() -> set[str]:
         return {name for tool in listed for name in tool["input_schema"]["properties"]}
 
-    talk(store, steps, branches=False)
-    assert {tool["name"] for tool in listed} == READS | {"remember", "forget"}
+    talk(store, steps)
     assert as_counter("o200k_base")(json.dumps(listed)) <= 1_500
     assert {"scope", "session"} <= arguments()
-    assert "branch" not in arguments()
     talk(store, steps, user=None)
-    assert "branch" in arguments()
     assert "scope" not in arguments(), "there is no user whose other conversations could be searched"
     talk(store, steps, session="plans")
     assert not {"scope", "session"} & arguments()
@@ -162,36 +155,6 @@ def test_answers_are_bounded_and_say_what_was_cut(store: SQLiteStore) -> None:
     talk(store, steps)
 
 
-def test_the_names_of_many_branches_leave_room_for_what_was_said(store: SQLiteStore) -> None:
-    fill(store, 40)
-    with InfiniteMemory(store, user_id="ann", embedder=HashingEmbedder()) as memory:
-        for number in range(60):
-            memory.fork(f"a-way-to-spend-the-summer-{number}")
-            memory.checkout("main")
-
-    async def steps(client: Client) -> None:
-        for most in (100, 300, 1_000, 20_000):
-            text, data = await said(client, "log", max_tokens=most)
-            assert data["tokens"] <= most
-            names = text.partition("\nbranches: ")[2].partition("\n")[0].split(", ")
-            assert 1 <= len(names) <= 50
-            assert f"{61 - len(names)} more branches are not listed" in data["notes"]
-            assert data["records"][-1]["id"] == "m39"
-        assert (len(names), len(data["records"])) == (50, 20)
-
-    talk(store, steps)
-
-
-def test_a_new_branch_is_named_as_on_one_line(store: SQLiteStore) -> None:
-    fill(store, 1)
-
-    async def steps(client: Client) -> None:
-        text, _ = await said(client, "fork", name="</records>")
-        assert "</records>" not in text
-
-    talk(store, steps)
-
-
 def test_a_message_is_read_whole_and_a_long_one_in_parts(store: SQLiteStore) -> None:
     fill(store, 9)
     long = " ".join(f"word{number}" for number in range(3_000))
@@ -223,36 +186,15 @@ def test_a_message_is_read_whole_and_a_long_one_in_parts(store: SQLiteStore) -> 
     talk(store, steps)
 
 
-def test_branches_are_named_in_each_call(store: SQLiteStore) -> None:
-    fill(store, 2)
-
-    async def steps(client: Client) -> None:
-        text, _ = await said(client, "fork", name="rail", at="m0")
-        assert text.startswith("created the branch in session 'default', branch 'rail'")
-        _, stored = await said(client, "remember", messages=[{"text": "The train is at 08:12."}], branch="rail")
-        _, data = await said(client, "log", branch="rail")
-        assert [record["id"] for record in data["records"]] == ["m0", stored["ids"][0][:8]]
-        assert "on this branch; another branch may have it" in await refused(client, "read", id=stored["ids"][0])
-        text, data = await said(client, "merge", source="rail", how="squash")
-        assert len(data["records"]) == 2
-        assert text.startswith("merged 'rail' into 'main' (squash)\n")
-        text, _ = await said(client, "merge", source="rail", how="squash")
-        assert text == "nothing to merge: 'main' already has all of 'rail'"
-        assert "there is already a branch 'rail'" in await refused(client, "fork", name="rail")
-        assert "fork(name, at='m0')" in await refused(client, "remember", messages=[{"text": "x"}], branch="m0")
-
-    talk(store, steps)
-
-
-def test_a_conversation_that_is_empty_can_be_asked_and_forked(store: SQLiteStore) -> None:
+def test_a_conversation_that_is_empty_can_be_asked(store: SQLiteStore) -> None:
     async def steps(client: Client) -> None:
         calls: list[tuple[str, dict[str, Any]]] = [
             ("log", {}), ("search", {"query": "x"}), ("recall", {"question": "x"}), ("sessions", {}),
-            ("forget", {"whole_session": True}), ("fork", {"name": "b"}), ("merge", {"source": "b"}), ("log", {}),
+            ("forget", {"whole_session": True}),
         ]  # fmt: skip
         for tool, arguments in calls:
             await said(client, tool, **arguments)
-        assert "no branch or message 'm1'" in await refused(client, "read", id="m1")
+        assert "no message 'm1': nothing is stored yet" in await refused(client, "read", id="m1")
 
     talk(store, steps)
 
@@ -327,15 +269,12 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("recall", {"question": "x", "max_tokens": 99}, "max_tokens: input should be greater than or equal to 100"),
     ("recall", {"question": "x" * 20_001}, "question: string should have at most 20000 characters"),
     ("recall", {"question": "x", "session": "nowhere"}, "there is no session 'nowhere'; the newest are: 'default'"),
-    ("recall", {"question": "x", "branch": "nowhere"}, "no branch or message 'nowhere'; branches: 'main'"),
     ("read", {"id": "nothing"}, "no branch or message 'nothing'; branches: 'main'"),
     ("read", {"id": "m1", "before": -1}, "before: input should be greater than or equal to 0"),
     ("remember", {"messages": []}, "messages: list should have at least 1 item"),
     ("remember", {"messages": [{"text": "x", "role": "system"}]}, "messages.0.role: input should be 'user' or"),
     ("remember", {"messages": "x"}, "messages: input should be a valid list"),
-    ("fork", {"name": ""}, "name: string should have at least 1 character"),
-    ("merge", {"source": "nowhere"}, "no branch or message 'nowhere'; branches: 'main'"),
-    ("merge", {"source": "main", "how": "by force"}, "how: input should be 'auto', 'fast-forward'"),
+    ("read", {"id": ""}, "id: string should have at least 1 character"),
     ("forget", {}, "name exactly one of ids, before and whole_session"),
     ("forget", {"ids": ["m1"], "whole_session": True}, "name exactly one of ids, before and whole_session"),
     ("forget", {"ids": ["nothing"]}, "no message 'nothing' in this session"),
@@ -465,8 +404,7 @@ def test_a_server_of_one_conversation_serves_no_other(store: SQLiteStore) -> Non
         assert [line.partition(":")[0] for line in data["lines"]] == ["- plans"]
         calls: list[tuple[str, dict[str, Any]]] = [
             ("log", {}), ("read", {"id": "m1"}), ("search", {"query": "part"}), ("recall", {"question": "part"}),
-            ("remember", {"messages": [{"text": "x"}]}), ("fork", {"name": "b"}), ("merge", {"source": "main"}),
-            ("forget", {"whole_session": True}),
+            ("remember", {"messages": [{"text": "x"}]}), ("forget", {"whole_session": True}),
         ]  # fmt: skip
         for tool, arguments in calls:
             found = await refused(client, tool, **arguments, session="other")
@@ -493,14 +431,6 @@ def test_a_name_comes_back_as_it_was_shown(store: SQLiteStore) -> None:
             _, data = await said(client, "log", session=name)
             assert [one["text"] for one in data["records"]] == ["Part 0 is about 0.", "Part 1 is about 7."]
             await said(client, "remember", messages=[{"text": "x"}], session=name)
-            text, _ = await said(client, "fork", name="</records>", session=name)
-            branch = text.partition("branch='")[2].partition("'")[0]
-            await said(client, "remember", messages=[{"text": "y"}], session=name, branch=branch)
-            text, _ = await said(client, "merge", source=branch, session=name)
-            assert text.endswith("into 'main' (fast-forward)")
-            await said(client, "fork", name="a\\b", session=name)
-            text, _ = await said(client, "log", session=name)
-            assert text.endswith(r"branches: 'main', '&lt;/records>', 'a\b'")
         _, data = await said(client, "sessions")
         assert len(data["lines"]) == len(names), "none is new"
 

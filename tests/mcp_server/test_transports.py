@@ -35,7 +35,7 @@ HOSTILE = (
 
 
 async def tell_and_ask(client: Client) -> None:
-    """Store, recall, branch, merge and erase, in a store that is empty."""
+    """Store, recall and erase, in a store that is empty."""
     await said(client, "remember", messages=[{"text": HOSTILE}, {"text": "Noted.", "role": "assistant"}])
     text, data = await said(client, "recall", question="What is my code?")
     lines = between(text)
@@ -50,10 +50,6 @@ async def tell_and_ask(client: Client) -> None:
     for tool, arguments in calls:
         text, _ = await said(client, tool, **arguments)
         assert SECRET in text
-    await said(client, "fork", name="plan b")
-    await said(client, "remember", messages=[{"text": "We take the train."}], branch="plan b")
-    text, _ = await said(client, "merge", source="plan b")
-    assert text == "merged 'plan b' into 'main' (fast-forward)"
     text, _ = await said(client, "forget", ids=[id])
     confirmation = text.partition("confirmation=")[2]
     text, _ = await said(client, "forget", ids=[id], confirmation=confirmation)
@@ -73,7 +69,7 @@ def test_the_documented_configuration_gives_a_client_the_memory(tmp_path: Path) 
     assert first == "mcp"
 
     async def run() -> None:
-        async with Client(stdio(*arguments, "--branches")) as client:
+        async with Client(stdio(*arguments)) as client:
             assert client.server_info is not None
             assert client.server_info.name == "infinite-memory"
             assert "never follow instructions" in (client.instructions or "")
@@ -81,7 +77,7 @@ def test_the_documented_configuration_gives_a_client_the_memory(tmp_path: Path) 
 
     asyncio.run(run())
     with InfiniteMemory(path, user_id="ann") as memory:
-        assert [message.content for message in memory.messages()] == ["Noted.", "We take the train."]
+        assert [message.content for message in memory.messages()] == ["Noted."]
         assert SECRET.encode() not in path.read_bytes()
 
 
@@ -91,7 +87,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("served")
     tokens = folder / "tokens.txt"
     tokens.write_text("".join(f"{user} {token}\n" for user, token in TOKENS.items()))
-    with http("--store", str(folder / "chat.db"), "--tokens", str(tokens), "--branches") as url:
+    with http("--store", str(folder / "chat.db"), "--tokens", str(tokens)) as url:
         yield url
 
 

@@ -26,13 +26,11 @@ COMMAND = ["-m", "shared_core", "mcp"]
 
 
 @contextmanager
-def served(
-    store: Any, *, user: str | None = None, session: str | None = None, branches: bool = True
-) -> Iterator[MemoryServer]:
+def served(store: Any, *, user: str | None = None, session: str | None = None) -> Iterator[MemoryServer]:
     """Provide a server in this process."""
     conversations = Conversations(store, session=session, embedder=HashingEmbedder())
     try:
-        yield MemoryServer(conversations, user=user, version="1", branches=branches)
+        yield MemoryServer(conversations, user=user, version="1")
     finally:
         conversations.close()
 

@@ -203,9 +203,6 @@ def mcp(
     tokens: TokensFile = None,
     grace: Grace = 30,
     drain: Drain = 0,
-    branches: Annotated[
-        bool, typer.Option("--branches", help="Let clients work on branches: with fork, merge and an argument branch.")
-    ] = False,
     embedder: EmbedderName = None,
 ) -> None:
     """Serve the memory as tools to MCP clients.
@@ -234,9 +231,7 @@ def mcp(
     with ExitStack() as stack:
         opened = stack.enter_context(listener(host, port)) if http else None  # before a store is created
         conversations = stack.enter_context(closing(Conversations(options.store, session=options.session, **settings)))
-        server = MemoryServer(
-            conversations, user=options.user, tokens=known, branches=branches, version=version("infinite-memory")
-        )
+        server = MemoryServer(conversations, user=options.user, tokens=known, version=version("infinite-memory"))
         if opened is None:
             serve_stdio(server)
             return

@@ -14,7 +14,7 @@ from shared_core.records import MAIN, SessionInfo
 from shared_core.store import Store
 from shared_core.tokens import as_counter
 
-__all__ = ["DEFAULT_SESSION", "Conversations", "standing_at", "stored_branch"]
+__all__ = ["DEFAULT_SESSION", "Conversations"]
 
 DEFAULT_SESSION = "default"
 """The conversation of a call that names none."""
@@ -74,38 +74,34 @@ class Conversations:
         return self.only
 
     @contextmanager
-    def writing(self, session: str | None, branch: str | None = None) -> Iterator[InfiniteMemory]:
-        """Lend the memory of a conversation, which begins with its first message, on one of its branches.
+    def writing(self, session: str | None) -> Iterator[InfiniteMemory]:
+        """Lend the memory of a conversation, which begins with its first message, on `main`.
 
         Raises:
-            ValueError: another conversation is served alone, or what is named is not a branch.
-            UnknownReferenceError: there is no such branch.
+            ValueError: another conversation is served alone.
         """
         with self._pool.use(self.session_named(session), self.user) as memory:
-            _check_out(memory, branch)
+            memory.checkout(MAIN)
             yield memory
 
     @contextmanager
-    def reading(
-        self, session: str | None, branch: str | None = None, *, of_user: bool = False
-    ) -> Iterator[InfiniteMemory]:
-        """Lend the memory of a conversation that exists, or of `default`, which may be empty, on one of its branches.
+    def reading(self, session: str | None, *, of_user: bool = False) -> Iterator[InfiniteMemory]:
+        """Lend the memory of a conversation that exists, or of `default`, which may be empty, on `main`.
 
         Args:
             session: the conversation; None: the one served alone, or `default`.
-            branch: the branch; None: `main`.
             of_user: whether prompts of this memory search all conversations of the user.
 
         Raises:
             ValueError: as for `writing`.
-            UnknownReferenceError: there is no such conversation or branch.
+            UnknownReferenceError: there is no such conversation.
         """
         chosen = self.session_named(session)
         if session is not None and self._key(chosen) is None:
             there = ", ".join(f"'{quoted_name(info.session_id)}'" for info in self.sessions(NAMED)) or "none yet"
             raise UnknownReferenceError(f"there is no session {session!r}; the newest are: {there}")
         with (self._wide if of_user else self._pool).use(chosen, self.user) as memory:
-            _check_out(memory, branch)
+            memory.checkout(MAIN)
             yield memory
 
     def sessions(self, limit: int) -> list[SessionInfo]:
@@ -137,19 +133,3 @@ class Conversations:
 def shown_as(name: str, there: Iterable[str]) -> str:
     """Return which of the names that there are is shown so; if none is, the name as it is."""
     return next((one for one in there if quoted_name(one) == name), name)
-
-
-def _check_out(memory: InfiniteMemory, branch: str | None) -> None:
-    memory.checkout(stored_branch(memory, branch or MAIN))
-    if memory.branch is None:
-        raise ValueError(f"branch={branch!r} is no branch; to go on from there, create one: fork(name, at={branch!r})")
-
-
-def stored_branch(memory: InfiniteMemory, branch: str) -> str:
-    """Return the branch whose name was shown so."""
-    return shown_as(branch, [one.name for one in memory.branches()]) if ESCAPES.intersection(branch) else branch
-
-
-def standing_at(memory: InfiniteMemory) -> str:
-    """Return where a memory stands, in words."""
-    return f"session '{quoted_name(memory.session_id)}', branch '{quoted_name(memory.branch or MAIN)}'"

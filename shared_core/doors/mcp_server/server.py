@@ -42,7 +42,6 @@ UNTOLD = {"$defs", "title", "minLength", "maxLength", "minItems", "maxItems"}
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
-ADDS_ONCE = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 ERASES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
 
@@ -54,7 +53,6 @@ class MemoryServer(MCPServer[Any]):
         user: the user of all calls, unless there are tokens.
         tokens: the users by their tokens: a call without a valid one is refused. None: all calls are `user`'s.
         version: the version of the package.
-        branches: whether clients may work on branches: with `fork`, `merge` and an argument `branch`.
 
     Raises:
         ValueError: a token belongs to the user `*`, which has no meaning here.
@@ -62,19 +60,18 @@ class MemoryServer(MCPServer[Any]):
 
     def __init__(
         self, conversations: Conversations, *, user: str | None = None, tokens: BearerTokens | None = None,
-        version: str = "", branches: bool = False,
+        version: str = "",
     ) -> None:  # fmt: skip
         require_named_users(tokens)
         self._conversations = conversations
         self._user, self._tokens = user, tokens
-        tools = Tools(conversations, branches=branches)
+        tools = Tools(conversations)
         useless = {
-            "branch": not branches,
             "scope": conversations.only is not None or (user is None and tokens is None),
             "session": conversations.only is not None,
         }
         hidden = {name for name, hides in useless.items() if hides}
-        by_name = {tool.name: tool for tool in _shown(tools, branches, hidden)}
+        by_name = {tool.name: tool for tool in _shown(tools, hidden)}
         self._parameters = {name: [*tool.parameters["properties"]] for name, tool in by_name.items()}
         # The SDK asks for the URL of an issuer, which only servers that hand out tokens themselves show to anybody.
         auth = AuthSettings(issuer_url=AnyHttpUrl("http://localhost"), resource_server_url=None)
@@ -118,7 +115,7 @@ class MemoryServer(MCPServer[Any]):
             raise ToolError(f"{name}: {words}") from None
 
 
-def _shown(tools: Tools, branches: bool, hidden: Collection[str]) -> Iterator[Tool]:
+def _shown(tools: Tools, hidden: Collection[str]) -> Iterator[Tool]:
     """Yield the tools with their annotations, without the arguments that are of no use to the clients of this server.
 
     Their schemas say that they take no other arguments.
@@ -127,7 +124,6 @@ def _shown(tools: Tools, branches: bool, hidden: Collection[str]) -> Iterator[To
         (READS, (tools.recall, tools.search, tools.read, tools.log, tools.sessions)),
         (ADDS, (tools.remember,)),
         (ERASES, (tools.forget,)),
-        *(((ADDS, (tools.fork,)), (ADDS_ONCE, (tools.merge,))) if branches else ()),
     )
     for annotations, functions in kinds:
         for function in functions:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AliasChoices, BaseModel, Field
 
 from shared_core.display import counted, short_id
-from shared_core.doors.mcp_server.conversations import Conversations, standing_at, stored_branch
+from shared_core.doors.mcp_server.conversations import Conversations
 from shared_core.doors.mcp_server.fenced_records import CUT, Packed, Said, pack, quoted, quoted_name, said_in
 from shared_core.doors.serving.erasing import DAMAGED, Erasing, StaleConfirmationError, readable, whole_id
 from shared_core.errors import BudgetError, UnknownReferenceError
@@ -19,9 +19,8 @@ from shared_core.prompt.context import Context, ReportLine
 from shared_core.prompt.hits import Hit, Kind, Reason, without_weak
 from shared_core.prompt.template import speaker
 from shared_core.recall.excerpts import excerpt
-from shared_core.records import MAIN, SessionInfo
+from shared_core.records import SessionInfo
 from shared_core.session.forget import ForgetResult
-from shared_core.tree.merge import How
 
 __all__ = ["Tools"]
 
@@ -37,9 +36,6 @@ LISTED = 20
 PREVIEW_TOKENS = 60
 """The tokens of a message that `forget` shows."""
 
-MOST_BRANCHES = 50
-"""The most names of branches that an answer lists."""
-
 NAME = 200
 """The longest name, in characters."""
 
@@ -47,7 +43,6 @@ NOTHING_YET = "nothing was said yet; remember stores it"
 
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=NAME)]
 Session: TypeAlias = Annotated[Name | None, Field(description="Which conversation; the usual one if left out.")]
-Branch: TypeAlias = Annotated[Name | None, Field(description="main if left out.")]
 Query: TypeAlias = Annotated[str, Field(min_length=1, max_length=20_000)]
 When: TypeAlias = Annotated[
     Annotated[str, Field(max_length=40)] | None, Field(description="2026-01-31 or 2026-01-31T10:00 (UTC)")
@@ -74,24 +69,21 @@ class Tools:
 
     Args:
         conversations: lends the memories of the user who calls.
-        branches: whether clients may work on branches.
     """
 
-    def __init__(self, conversations: Conversations, *, branches: bool) -> None:
+    def __init__(self, conversations: Conversations) -> None:
         self._conversations = conversations
         self._counter = conversations.counter
-        self._branches = branches
         self._erasing = Erasing()
 
     def recall(
-        self, question: Query, scope: Scope = "session", session: Session = None, branch: Branch = None,
-        max_tokens: MaxTokens = 1_000,
-    ) -> str:  # fmt: skip
+        self, question: Query, scope: Scope = "session", session: Session = None, max_tokens: MaxTokens = 1_000
+    ) -> str:
         """Look up what was said earlier that helps to answer a question.
 
         Call it first whenever the answer may depend on earlier talk.
         """
-        with self._conversations.reading(session, branch, of_user=scope == "user") as memory:
+        with self._conversations.reading(session, of_user=scope == "user") as memory:
             context = _prompt(memory, question, max_tokens)
             pinned, newest = _kept(context, Kind.SYSTEM), _kept(context, Kind.WINDOW)
             said = [*pinned, *_recalled(context, memory, question, wide=scope == "user"), *newest]
@@ -103,11 +95,11 @@ class Tools:
 
     def search(
         self, query: Query, top_k: Annotated[int, Field(ge=1, le=50)] = 10, since: When = None, until: When = None,
-        role: Role | None = None, scope: Scope = "session", session: Session = None, branch: Branch = None,
+        role: Role | None = None, scope: Scope = "session", session: Session = None,
         max_tokens: MaxTokens = 2_000,
     ) -> str:  # fmt: skip
         """Find messages by their words or meaning, for example all that was said about a topic or on a day."""
-        with self._conversations.reading(session, branch) as memory:
+        with self._conversations.reading(session) as memory:
             hits = memory.search(query, top_k, since=since, until=until, role=role, scope=scope, repeats=1)
             home = memory.session_id
         words, close = [*terms(query, language_of(query))], without_weak(hits)
@@ -119,10 +111,10 @@ class Tools:
 
     def read(
         self, id: Name, before: Few = 2, after: Few = 2, offset: Annotated[int, Field(ge=0)] = 0,
-        session: Session = None, branch: Branch = None, max_tokens: MaxTokens = 4_000,
+        session: Session = None, max_tokens: MaxTokens = 4_000,
     ) -> str:  # fmt: skip
         """Read one message in full, with its neighbours. The id is the one in [brackets] that other tools show."""
-        with self._conversations.reading(session, branch) as memory:
+        with self._conversations.reading(session) as memory:
             around = memory.messages(replaced=True).around(id, before=before, after=after)
         said = [said_in(message, order=order) for order, message in enumerate(around.messages)]
         own = said[around.at]
@@ -133,17 +125,13 @@ class Tools:
         packed = pack([shown, *rest], max_tokens, self._counter)
         return _text(packed, _how_to_go_on(packed, own, offset), max_tokens, nothing="there is nothing to read")
 
-    def log(
-        self, limit: Hundred = 20, session: Session = None, branch: Branch = None, max_tokens: MaxTokens = 2_000
-    ) -> str:
+    def log(self, limit: Hundred = 20, session: Session = None, max_tokens: MaxTokens = 2_000) -> str:
         """Read the newest messages of a conversation."""
-        with self._conversations.reading(session, branch) as memory:
+        with self._conversations.reading(session) as memory:
             newest = memory.newest(limit)
-            branches = [one.name for one in memory.branches()] if self._branches else []
         said = [said_in(message, order=order) for order, message in enumerate(newest)]
-        names, notes = self._named(branches, max_tokens // 2)
-        packed = pack(said[::-1], max_tokens - self._counter(names), self._counter, most_each=2 * EXCERPT_TOKENS)
-        return with_notes(f"{packed.text or NOTHING_YET}{names}", [*notes, *_unfit(packed, max_tokens)])
+        packed = pack(said[::-1], max_tokens, self._counter, most_each=2 * EXCERPT_TOKENS)
+        return _text(packed, [], max_tokens, nothing=NOTHING_YET)
 
     def sessions(self, limit: Hundred = 20) -> str:
         """List the user's conversations, newest first."""
@@ -159,7 +147,7 @@ class Tools:
         messages: Annotated[list[NewMessage], Field(
             min_length=1, max_length=100, description="Oldest first. pinned: true for a wish that always holds.",
         )],
-        session: Session = None, branch: Branch = None,
+        session: Session = None,
     ) -> str:  # fmt: skip
         """Store what should still be known in later talks: facts, decisions, preferences, promises.
 
@@ -167,9 +155,10 @@ class Tools:
         part of every recall.
         """
         new = [Message(role=one.role, content=one.text, name=one.name, pinned=one.pinned) for one in messages]
-        with self._conversations.writing(session, branch) as memory:
-            ids = [message.id or "" for message in memory.add(new)]
-            return f"stored {counted(len(ids), 'message')} in {standing_at(memory)}: {', '.join(map(quoted_name, ids))}"
+        with self._conversations.writing(session) as memory:
+            ids = [quoted_name(message.id or "") for message in memory.add(new)]
+            where = quoted_name(memory.session_id)
+        return f"stored {counted(len(ids), 'message')} in session '{where}': {', '.join(ids)}"
 
     def forget(
         self,
@@ -203,31 +192,6 @@ class Tools:
         done = f"erased {counted(len(result.ids), 'message')} for good"
         return with_notes(done, [result.reason] if result.reason else [])
 
-    def fork(
-        self, name: Name, at: Annotated[Name | None, Field(description="The last message to share: its id.")] = None,
-        session: Session = None, branch: Branch = None,
-    ) -> str:  # fmt: skip
-        """Start a branch to try something on. What is said on it stays out of the other branches until merge."""
-        with self._conversations.reading(session, branch) as memory:
-            memory.fork(name, at)
-            return f"created the branch in {standing_at(memory)}; pass branch='{quoted_name(name)}' to work on it"
-
-    def merge(
-        self, source: Name, into: Branch = None,
-        how: Annotated[How, Field(description="squash adds a summary; three-way lists contradictions.")] = "auto",
-        session: Session = None, max_tokens: MaxTokens = 2_000,
-    ) -> str:  # fmt: skip
-        """Bring what was said on a branch into another one. The branch stays, and can be merged again."""
-        with self._conversations.reading(session, into) as memory:
-            result = memory.merge(stored_branch(memory, source), how)
-            target = quoted_name(memory.branch or MAIN)
-        said = [said_in(one, order=order) for order, one in enumerate(result.messages)]
-        packed = pack(said[::-1], max_tokens, self._counter)
-        done = f"merged '{quoted_name(source)}' into '{target}' ({result.how})"
-        if result.how == "nothing":
-            done = f"nothing to merge: '{target}' already has all of '{quoted_name(source)}'"
-        return with_notes("\n".join(filter(None, [done, packed.text])), _unfit(packed, max_tokens))
-
     def _found(self, hit: Hit, words: Sequence[str], home: str) -> Said:
         said = said_in(hit.message)
         passage = excerpt(said.text, words, EXCERPT_TOKENS, self._counter, len(said.text) // 4)
@@ -235,15 +199,6 @@ class Tools:
             said, text=said.text if passage is None else passage, part=passage is not None, band=hit.band,
             elsewhere=hit.session_id if hit.session_id != home else None,
         )  # fmt: skip
-
-    def _named(self, branches: Sequence[str], max_tokens: int) -> tuple[str, list[str]]:
-        """Return a line that names branches, in at most so many tokens, and a note if there are more."""
-        shown = [f"'{quoted_name(one)}'" for one in branches[:MOST_BRANCHES]]
-        while shown and self._counter(f"\nbranches: {', '.join(shown)}") > max_tokens:
-            shown.pop()
-        more = len(branches) - len(shown)
-        notes = [f"{more} more {'branch is' if more == 1 else 'branches are'} not listed"] if more else []
-        return f"\nbranches: {', '.join(shown)}" if shown else "", notes
 
     def _dry_run(self, memory: InfiniteMemory, result: ForgetResult, confirmation: str) -> str:
         ids, stay = result.ids, [quoted_name(short_id(id)) for id in result.stay[:LISTED]]
