@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from shared_core import InfiniteMemory, Message, UnknownReferenceError, import_sessions
+from shared_core import InfiniteMemory, Message, UnknownReferenceError
 from shared_core.errors import InputFileError
-from shared_core.stores import SQLiteStore
 from tests.support.histories import history, ids, texts
 
 NODES: dict[str, Any] = {
@@ -31,30 +30,6 @@ NODES: dict[str, Any] = {
 }  # fmt: skip
 CHATGPT = {"title": "Ferries", "conversation_id": "c1", "create_time": 1_714_550_000, "current_node": "b2",
            "mapping": NODES}  # fmt: skip
-LANGCHAIN = [
-    {"type": "system", "data": {"content": "Be brief.", "type": "system"}},
-    {"type": "human", "data": {"content": [{"type": "text", "text": "Which ferry?"}], "id": "h", "name": "ann"}},
-    {"type": "ai", "data": {"content": "", "tool_calls": [{"name": "find", "args": {"a": 1}, "id": "c"}],
-                            "usage_metadata": {"input_tokens": 3}}},
-    {"type": "tool", "data": {"content": "07:45", "tool_call_id": "c"}},
-    {"type": "AIMessageChunk", "data": {"content": "At 07:45."}},
-    {"type": "chat", "data": {"content": "ok", "role": "critic"}},
-]  # fmt: skip
-LLAMA_INDEX = {
-    "store": {
-        "ann": [
-            {"role": "user", "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": "Which ferry?"}]},
-            {"role": "assistant", "additional_kwargs": {}, "blocks": [
-                {"block_type": "text", "text": "Let me see."},
-                {"block_type": "tool_call", "tool_call_id": "c", "tool_name": "find", "tool_kwargs": {"a": 1}}]},
-            {"role": "tool", "additional_kwargs": {"name": "find", "tool_call_id": "c"}, "blocks": [
-                {"block_type": "text", "text": "07:45"}]},
-            {"role": "chatbot", "additional_kwargs": {}, "content": "At 07:45."},
-        ],
-        "bob": [{"role": "user", "blocks": [{"block_type": "image", "url": "x"}]}],
-    },
-    "class_name": "SimpleChatStore",
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -110,46 +85,6 @@ def test_a_broken_tree_is_refused(file: Path, subtests: pytest.Subtests) -> None
             assert str(error.value).startswith(f"{str(file)!r}, conversation 1: ")
             assert expected in str(error.value)
             assert ids(memory.messages()) == ["m0", "m1"]
-
-
-def test_messages_of_langchain(file: Path) -> None:
-    with InfiniteMemory() as memory:
-        result = memory.import_file(write(file, LANGCHAIN))
-        assert (result.format, result.new) == ("langchain", 6)
-        system, question, call, reply, answer, critic = memory.messages()
-        assert (system.role, question.id, question.name, question.content) == ("system", "h", "ann", "Which ferry?")
-        assert (call.tool_calls[0].id, call.tool_calls[0].arguments) == ("c", '{"a": 1}')
-        assert call.payload is not None
-        assert call.payload.data == {"usage_metadata": {"input_tokens": 3}}
-        assert (reply.tool_call_id, answer.content, answer.turn_id) == ("c", "At 07:45.", "h")
-        assert (critic.role, critic.content) == ("user", "ok")
-        assert memory.import_file(file).known == 6
-        for data, expected in (
-            ([{"type": "remove", "data": {"content": ""}}], "message 1: unknown type 'remove'"),
-            ([{"type": "human", "data": 1}], "message 1: data is 1; expected an object"),
-        ):
-            with pytest.raises(InputFileError, match=expected):
-                memory.import_file(write(file, data))
-
-
-def test_chats_of_llama_index(file: Path) -> None:
-    write(file, LLAMA_INDEX)
-    with InfiniteMemory() as memory:
-        with pytest.raises(ValueError, match="one of 'ann', 'bob'"):
-            memory.import_file(file)
-        result = memory.import_file(file, session="ann")
-        assert (result.format, result.new) == ("llama-index", 4)
-        question, call, reply, answer = memory.messages()
-        assert texts([question, call, reply, answer]) == ["Which ferry?", "Let me see.", "07:45", "At 07:45."]
-        assert (call.tool_calls[0].name, call.tool_calls[0].arguments) == ("find", '{"a": 1}')
-        assert (reply.tool_call_id, reply.name, answer.role) == ("c", "find", "assistant")
-        with pytest.raises(InputFileError, match="'a'"):
-            memory.import_file(write(file, {"store": {"a": 1}}))
-        with pytest.raises(InputFileError, match="'a'"):
-            memory.import_file(write(file, {"store": {"a": [1]}}))
-    store = SQLiteStore(":memory:")
-    assert [one.session_id for one in import_sessions(store, write(file, LLAMA_INDEX))] == ["ann", "bob"]
-    store.close()
 
 
 def test_a_list_goes_where_one_stands_and_clashes_with_nothing(file: Path) -> None:

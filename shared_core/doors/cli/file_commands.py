@@ -47,8 +47,8 @@ def import_file(
         str,
         typer.Argument(
             metavar="FILE",
-            help="A file written by export; the export of ChatGPT, Claude or Gemini (zip or JSON); or messages of "
-            "OpenAI, Anthropic, LangChain or LlamaIndex.",
+            help="A file written by export; the export of ChatGPT, Claude or Gemini (zip or JSON); or messages of the "
+            "APIs of OpenAI or Anthropic.",
         ),
     ],
     chats: Annotated[

@@ -15,12 +15,6 @@ from shared_core.sharing.readers.archive import is_archive, json_members
 from shared_core.sharing.readers.chatgpt import read_chatgpt
 from shared_core.sharing.readers.claude import read_claude
 from shared_core.sharing.readers.conversation import Conversation, Entry, list_of
-from shared_core.sharing.readers.frameworks import (
-    is_langchain,
-    is_simple_chat_store,
-    langchain_entry,
-    llama_index_entry,
-)
 from shared_core.sharing.readers.gemini import is_takeout, read_takeout, takeout_sessions
 from shared_core.sharing.readers.openai import Document, messages_of, parsed, text_of
 
@@ -194,27 +188,8 @@ def _takeout(document: Document) -> list[Entry]:
 
 
 def _messages(document: Document) -> list[Entry]:
-    return [_list(document.name, "", document.entries, lambda entry: entry)]
-
-
-def _langchain(document: Document) -> list[Entry]:
-    return [_list(document.name, "", document.entries, langchain_entry)]
-
-
-def _llama_index(document: Document) -> list[Entry]:
-    return [_chat_of_store(document.name, key, messages) for key, messages in document.whole["store"].items()]
-
-
-def _chat_of_store(name: str, key: str, messages: Any) -> Entry:
-    if not isinstance(messages, list):
-        raise InputFileError(f"{name!r}: store[{key!r}] is not a list of messages; expected a SimpleChatStore")
-    located = [(f"store[{key!r}], message {number}", one) for number, one in enumerate(messages, 1)]
-    return _list(name, key, located, llama_index_entry)
-
-
-def _list(name: str, key: str, entries: Sequence[tuple[str, Any]], convert: Callable[[Any], Any]) -> Entry:
-    conversation = list_of(messages_of(name, entries, convert), id=key)
-    return Entry(key, "", lambda: conversation)
+    conversation = list_of(messages_of(document))
+    return [Entry("", "", lambda: conversation)]
 
 
 def _is_message_list(document: Document) -> bool:
@@ -249,10 +224,6 @@ _FORMATS: Mapping[str, _Format] = {
     ),
     "gemini": _Format(
         "Google Takeout's MyActivity.json or zip of Gemini", lambda document: is_takeout(document.whole), _takeout
-    ),
-    "langchain": _Format("LangChain's messages_to_dict", lambda document: is_langchain(document.whole), _langchain),
-    "llama-index": _Format(
-        "LlamaIndex's SimpleChatStore", lambda document: is_simple_chat_store(document.whole), _llama_index
     ),
     "anthropic": _Format("messages of the Anthropic API", _is_of_anthropic, _messages),
     "openai": _Format('messages in the OpenAI format: [{"role": "user", "content": "…"}]', _is_message_list, _messages),

@@ -74,11 +74,11 @@ def _several(what: str, count: int) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}{space}{rest}"
 
 
-def list_of(messages: Sequence[Message], *, id: str = "", left_out: Mapping[str, int] | None = None) -> Conversation:
+def list_of(messages: Sequence[Message]) -> Conversation:
     """Return a list of messages, which has no branches."""
     parents = [None, *(message.id for message in messages)]
     nodes = [Node(message, parent) for message, parent in zip(messages, parents, strict=False)]
-    return Conversation(id, "", nodes, left_out=left_out or {})
+    return Conversation("", "", nodes)
 
 
 class Builder:

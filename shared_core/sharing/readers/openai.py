@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -41,28 +41,19 @@ def read_messages(path: str | os.PathLike[str]) -> list[Message]:
     Raises:
         InputFileError: the file is invalid. The error names the file, the line or message, and what is expected.
     """
-    document = parsed(os.fspath(path), text_of(path))
-    return messages_of(document.name, document.entries)
+    return messages_of(parsed(os.fspath(path), text_of(path)))
 
 
-def messages_of(
-    name: str, entries: Iterable[tuple[str, Any]], convert: Callable[[Any], Any] = lambda entry: entry
-) -> list[Message]:
-    """Return the messages of a file. Errors are those of `read_messages`.
-
-    Args:
-        name: the file, for errors.
-        entries: pairs of where a message is in the file and the message as written.
-        convert: returns a message in the form of an API; raises `LineError` if that is impossible.
-    """
+def messages_of(document: Document) -> list[Message]:
+    """Return the messages of a file. Errors are those of `read_messages`."""
     messages: dict[str, Message] = {}
     previous = ""
-    for location, entry in entries:
+    for location, entry in document.entries:
         try:
-            for message in _messages(convert(entry), previous):
+            for message in _messages(entry, previous):
                 previous = _add_once(message, messages)
         except (ValueError, RecursionError) as error:  # also raised by comparing what is nested too deeply
-            raise InputFileError(f"{name!r}, {location}: {error}") from None
+            raise InputFileError(f"{document.name!r}, {location}: {error}") from None
     return list(messages.values())
 
 
