@@ -4,6 +4,7 @@ import asyncio
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from llama_index.core.base.llms.types import ChatMessage, TextBlock
@@ -11,7 +12,7 @@ from llama_index.core.base.llms.types import ChatMessage, TextBlock
 from llama_index_infinite_memory.messages import from_message, is_bare, read_message, same, to_message
 from llama_index_infinite_memory.open_stores import OpenStore
 from llama_index_infinite_memory.settings import Settings
-from shared_core.errors import StoreError
+from shared_core.errors import InfiniteMemoryError, StoreError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
 from shared_core.records import MAIN, SessionState
@@ -255,7 +256,11 @@ class Conversation:
                 return
             kept, aside = self._end_after(stored, count)
             converted = [*map(from_message, given[kept:count]), *converted]
-            self._add(converted)
+            try:
+                self._add(converted)
+            except BaseException:
+                self._put_back(stored, aside)
+                raise
             if aside is not None and _says_again(converted, stored[kept:]):
                 self.memory.delete_branch(aside)  # a front end that keeps less than we do sends it with every question
 
@@ -269,6 +274,15 @@ class Conversation:
             return count, memory.rewind(stored[count - 1].id if count else None)
         except ValueError:  # a merge brought in the last one that stays
             return 0, memory.rewind()
+
+    def _put_back(self, stored: Sequence[Message], aside: str | None) -> None:
+        """Undo `_end_after`."""
+        with suppress(InfiniteMemoryError):  # the store is away, or another program has gone on: the branch stays
+            if aside is None:
+                self.go_back_to(stored[-1].id)
+            else:
+                self.memory.undo()
+                self.memory.delete_branch(aside)
 
     def go_back_to(self, id: str | None) -> None:
         """Check out an earlier state, by its newest message, None: when there was none; it goes on as a branch."""

@@ -14,7 +14,7 @@ from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.chat_engine import SimpleChatEngine
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
-from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore
+from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore, StoreError
 from tests.llama_index.scripted_llm import Talker, called, how_many
 from tests.llama_index.test_buffer import TALK, assistant, branches, ours, texts, user
 
@@ -97,11 +97,12 @@ def test_a_buffer_for_each_request_goes_on_and_stands_on_main(tmp_path: Path) ->
 
 
 class CountingStore(SQLiteStore):
-    """Counts the messages that are read, and the transactions."""
+    """Counts the messages that are read, and the transactions; it may be full."""
 
     def __init__(self) -> None:
         super().__init__(":memory:")
         self.rows_read = self.written = 0
+        self.is_full = False
 
     def get(self, *args: Any) -> Any:
         found = super().get(*args)
@@ -119,6 +120,8 @@ class CountingStore(SQLiteStore):
         return found
 
     def append(self, *args: Any, **kwargs: Any) -> Any:
+        if self.is_full:
+            raise StoreError("the disk is full")
         self.written += 1
         return super().append(*args, **kwargs)
 
@@ -198,10 +201,17 @@ def test_set_after_a_merge_and_on_a_message(tmp_path: Path) -> None:
 
 
 def test_a_history_that_cannot_be_stored_changes_nothing() -> None:
-    memory = ours(TALK[:4])
-    with pytest.raises(TypeError, match="expected a ChatMessage"):
-        memory.set([*TALK[:1], Message.user("not LlamaIndex's")])  # type: ignore[list-item]
-    assert (memory.get_all(), branches(memory)) == (TALK[:4], ["main"])
+    with closing(CountingStore()) as store:
+        memory = ours(TALK[:4], store=store)
+        with pytest.raises(TypeError, match="expected a ChatMessage"):
+            memory.set([*TALK[:1], Message.user("not LlamaIndex's")])  # type: ignore[list-item]
+        assert (memory.get_all(), branches(memory)) == (TALK[:4], ["main"])
+        store.is_full = True
+        for head in ("main", memory.conversation.head or ""):
+            memory.memory.checkout(head)
+            with pytest.raises(StoreError, match="full"):
+                memory.set([*TALK[:1], user("other")])
+            assert (memory.get_all(), branches(memory)) == (TALK[:4], ["main"])
 
 
 @pytest.mark.skipif(not hasattr(types, "ThinkingBlock"), reason="this LlamaIndex has no thinking blocks")
