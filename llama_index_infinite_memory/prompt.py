@@ -1,6 +1,6 @@
 """What a buffer asks the engine for a question, and the engine's prompt as LlamaIndex's messages."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -55,12 +55,18 @@ def read_question(conversation: Conversation, given: Input, limit: int, initial:
 
 def _newest_turn(memory: InfiniteMemory) -> list[Message]:
     """Return the newest user message of the branch and its replies; empty if there is no user message."""
+    newest = _newest_since(memory, lambda message: message.role == "user")
+    return [message for message in newest if message.turn_id == newest[0].turn_id]
+
+
+def _newest_since(memory: InfiniteMemory, begins: Callable[[Message], bool]) -> list[Message]:
+    """Return the newest message that `begins`, and those after it; empty if there is none."""
     size = FIRST_READ
     while True:
         newest = memory.newest(size)
-        asked = next((message for message in reversed(newest) if message.role == "user"), None)
-        if asked is not None:
-            return [message for message in newest if message.turn_id == asked.turn_id]
+        first = next((index for index in reversed(range(len(newest))) if begins(newest[index])), None)
+        if first is not None:
+            return newest[first:]
         if len(newest) < size:
             return []
         size *= 2
@@ -115,8 +121,9 @@ def prompt_messages(conversation: Conversation, question: Question, context: Con
     """Return the engine's prompt as LlamaIndex's messages; never empty if a stored message is asked."""
     asked = question.turn[0] if question.message is None and question.turn else None
     shown = [_sent(conversation, message, asked) for message in context.messages]
-    if not shown and question.message is None:
-        return [to_message(message.whole) for message in conversation.memory.newest(1)]
+    if not shown and question.message is None:  # nobody has asked anything yet
+        newest = _newest_since(conversation.memory, lambda message: message.role != "tool")
+        return [to_message(message.whole) for message in newest]
     return shown
 
 

@@ -283,6 +283,8 @@ def test_a_message_that_never_fits_is_sent_all_the_same() -> None:
     memory.put_messages([assistant("I see " * 9)])
     assert memory.get() == [long, assistant("I see " * 9)]
     assert ours([assistant("only me " * 9)], token_limit=5).get() == [assistant("only me " * 9)]
+    for only in ([called("a")], [called("a"), result("12", "a")]):
+        assert ours(only, token_limit=5).get() == only, "no result without its call"
 
 
 def test_arguments_with_another_name_here_are_unknown() -> None:
