@@ -14,7 +14,6 @@ from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWra
 from llama_index_infinite_memory.chat_store import InfiniteChatStore
 from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.embeddings import EmbedModel
-from llama_index_infinite_memory.instrumentation import report_recall
 from llama_index_infinite_memory.messages import chat_messages
 from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, shared_store
 from llama_index_infinite_memory.prompt import Input, Question, prompt_messages, prompt_steps, read_question
@@ -24,7 +23,7 @@ from llama_index_infinite_memory.strippers import Stripper
 from shared_core.arguments import instance, name_value
 from shared_core.memory import InfiniteMemory
 from shared_core.plugins.calls import arun_steps, run_steps
-from shared_core.prompt.context import Context, ContextReport
+from shared_core.prompt.context import ContextReport
 from shared_core.runtime.threads import threads_of
 
 __all__ = ["InfiniteChatMemoryBuffer"]
@@ -198,7 +197,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
             ValueError: `initial_token_count` exceeds the limit.
         """
         question = self._question(input, initial_token_count)
-        return self._answer(question, run_steps(prompt_steps(self.conversation, question)))
+        return prompt_messages(self.conversation, question, run_steps(prompt_steps(self.conversation, question)))
 
     async def aget(self, input: Input = None, initial_token_count: int = 0, **kwargs: Any) -> list[ChatMessage]:
         """Do what `get` does without blocking the event loop; asynchronous embeddings are awaited."""
@@ -207,7 +206,7 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         question = await self._in_order(self._question, input, initial_token_count)
         run = threads_of(self.conversation.store).run
         context = await arun_steps(prompt_steps(self.conversation, question), run)
-        return await run(self._answer, question, context)
+        return await run(prompt_messages, self.conversation, question, context)
 
     def _question(self, given: Input, initial: int) -> Question:
         if initial > self.token_limit:
@@ -215,11 +214,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         question = read_question(self.conversation, given, self.token_limit, initial)
         self.conversation.asked = given, initial
         return question
-
-    def _answer(self, question: Question, context: Context) -> list[ChatMessage]:
-        asked = question.message or (question.turn[0].whole if question.turn else None)
-        report_recall(asked.content if asked is not None else "", context.report)
-        return prompt_messages(self.conversation, question, context)
 
     def get_all(self) -> list[ChatMessage]:
         """Return all messages of the branch, oldest first; those that nobody changed are the same objects again."""

@@ -10,7 +10,7 @@ from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
 from pydantic import PrivateAttr
 
-from llama_index_infinite_memory import instrumentation
+from llama_index_infinite_memory import prompt
 from tests.llama_index.test_buffer import TALK, ours
 
 
@@ -26,9 +26,9 @@ class Events(BaseEventHandler):
 @pytest.fixture
 def events() -> Iterator[Events]:
     handler = Events()
-    instrumentation.dispatcher.root.add_event_handler(handler)
+    prompt.dispatcher.root.add_event_handler(handler)
     yield handler
-    instrumentation.dispatcher.root.event_handlers.remove(handler)
+    prompt.dispatcher.root.event_handlers.remove(handler)
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
@@ -51,5 +51,5 @@ def test_without_a_handler_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> N
         raise AssertionError("made for nobody")
 
     for name in ("RetrievalEndEvent", "TextNode"):
-        monkeypatch.setattr(instrumentation, name, refuse)
+        monkeypatch.setattr(prompt, name, refuse)
     assert ours(TALK, token_limit=200).get(input="what is my locker code?")
