@@ -46,7 +46,6 @@ WRONG = {
     "add x --store none/a.db": "'none/a.db' cannot be created",
     "log --store redis://host/db": "knows SQLite and PostgreSQL; give a path, sqlite:///path, or postgresql://",
     "add x --branch none": "no branch or message 'none'; branches: 'main', 'side'",
-    "chat --branch none": "no branch or message 'none'; branches: 'main', 'side'",
     "search x --since tomorrow": "'tomorrow' is not a time: use ISO 8601",
     "forget --before 2026-13-01": "'2026-13-01' is not a time",
     "search x --top-k 0": "Invalid value for '--top-k' / '-n': expected at least 1",

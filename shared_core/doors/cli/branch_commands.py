@@ -14,7 +14,6 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.records import Branch
 from shared_core.tree.copies import CherryPickResult, Stash
-from shared_core.tree.log import ReflogEntry
 from shared_core.tree.merge import How, MergeResult
 
 REVISION = "A branch, a tag, a message ID or its beginning, or an earlier end of a branch such as main@{1}."
@@ -169,7 +168,9 @@ def undo(options: BranchOptions) -> None:
     with options.open() as memory:
         done = memory.undo()
         again = "undo --branch" if done.branch == memory.branch else "delete-branch"
-        options.answer(done.to_dict(), [taken_back(done), printable(f"to take it back: {again} {done.branch}")])
+        end = Lines.of().id(done.after) or "the beginning"
+        lines = [f"{done.why}: {done.branch!r} ends at {end} again", f"to take it back: {again} {done.branch}"]
+        options.answer(done.to_dict(), map(printable, lines))
 
 
 @with_options
@@ -344,7 +345,9 @@ def stash(
             answer_change(options, memory, f"dropped stash {number}")
         elif verb == "push":
             made = memory.stash(since, note)
-            done = ["nothing to stash"] if made is None else [stashed(made), *take_back(memory.branch)]
+            done = ["nothing to stash"]
+            if made is not None:
+                done = [f"stashed {counted(len(made.ids), 'message')}", *take_back(memory.branch)]
             options.answer(made and made.to_dict(), done)
         else:
             result = memory.stash_pop(number, keep=verb == "apply")
@@ -376,20 +379,9 @@ def stash_line(stash: Stash) -> str:
     return "  ".join([str(stash.number), moment(stash.at), *told]).rstrip()
 
 
-def stashed(stash: Stash) -> str:
-    """Return what `stash` put aside."""
-    return f"stashed {counted(len(stash.ids), 'message')}"
-
-
 def take_back(branch: str | None, moved: object = True) -> list[str]:
     """Return how a verb is taken back, as a line, if it moved the branch."""
     return [printable(f"to take it back: undo --branch {branch}")] if moved else []
-
-
-def taken_back(done: ReflogEntry) -> str:
-    """Return what `undo` did."""
-    ends = Lines.of(False).id(done.after) or "the beginning"
-    return printable(f"{done.why}: {done.branch!r} ends at {ends} again")
 
 
 def copied(result: CherryPickResult) -> str:
