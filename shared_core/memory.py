@@ -232,13 +232,12 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
             out.
 
         Raises:
-            DuplicateError: an id is already stored with other content; or all messages are stored already, and not all
-                of them on this branch.
+            DuplicateError: an id is stored already with other content, or not on this branch. Nothing is stored.
             UnknownReferenceError: the branch has no such turn.
         """
         given = self._stripped(message_list(messages))
         with self._lock:
-            stored = self._checkout.writer.add(given, turn, on_branch=True)
+            stored = self._checkout.writer.add(given, turn)
             self._indexes.note_stored()
             return stored
 

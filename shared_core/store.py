@@ -281,13 +281,13 @@ class Store(ABC):
     ) -> Appended:  # fmt: skip
         """Store messages at the tip of a branch, in order, in one transaction; durable on return.
 
-        A message whose id is stored already with the same content (`content_of`) is left as it is. One whose id has
-        been forgotten is not stored. The tip's segment grows if the branch stands at its tip, otherwise a new segment
-        is opened there.
+        A message whose id is stored on the branch already, with the same content (`content_of`), is left as it is. One
+        whose id has been forgotten is not stored. The tip's segment grows if the branch stands at its tip, otherwise a
+        new segment is opened there.
 
-        A reply joins the turn of the message before it in `drafts` (`assign_turns`), also if that one is stored on the
-        branch already: when a history is sent again with a new reply at its end, the reply joins the turn it answers,
-        whatever was asked since. Known messages of other branches stay there, and no reply joins their turn.
+        A reply joins the turn of the message before it in `drafts` (`assign_turns`), also if that one is stored
+        already: when a history is sent again with a new reply at its end, the reply joins the turn it answers, whatever
+        was asked since.
 
         Args:
             session: the key.
@@ -303,8 +303,8 @@ class Store(ABC):
             epoch: the session's when these messages were read; the vectors are kept if nothing was forgotten since.
 
         Raises:
-            DuplicateError: an id is stored with other content or given twice, or the new branch's name is taken.
-                Nothing is stored.
+            DuplicateError: an id is stored with other content, stored but not on the branch, or given twice; or the new
+                branch's name is taken. Nothing is stored.
             UnknownReferenceError: no such branch or position, or no such turn on the branch. Nothing is stored.
             ValueError: a draft has no id or no time. Nothing is stored.
             StoreError: the store cannot hold a message; the error names its id. Nothing is stored.

@@ -115,13 +115,11 @@ class Writer:
     def add(
         self, messages: Sequence[Message], turn: str | None, prompt_id: str | None = None,
         copied: Mapping[str, Record] = NO_COPIES, changes: Changes = no_changes, alone: bool = False,
-        on_branch: bool = False,
     ) -> list[Message]:  # fmt: skip
         """Store messages and return them as stored. `turn` and errors are those of `InfiniteMemory.add`.
 
         System messages replace the system prompt, or join the one whose `turn_id` is `prompt_id`. `copied` says, by
-        their ids, which messages are copies, and of what; `changes` is that of `write`, `alone` that of `Draft`. With
-        `on_branch`, what is stored on another branch, without anything that is new, is a DuplicateError.
+        their ids, which messages are copies, and of what; `changes` is that of `write`, `alone` that of `Draft`.
         """
         if turn is not None and not isinstance(turn, str):
             raise ValueError(f"turn={turn!r}: expected the id of a turn's user message")
@@ -138,10 +136,7 @@ class Writer:
         )
         drafts = [self.draft(message, copied.get(message.id or "")) for message in new]
         drafts = [replace(draft, alone=True) for draft in drafts] if alone else drafts
-        appended = self._append(drafts, turn, changes) if drafts else None
-        records = appended.records if appended is not None else ()
-        if on_branch and appended is not None and not appended.added:
-            self._refuse_elsewhere(records)
+        records = self._append(drafts, turn, changes) if drafts else ()
         for record in records:
             if record.message.role == "user":
                 self.open_turn = record.message.turn_id
@@ -163,26 +158,17 @@ class Writer:
         kept = kept_of([entry.message for entry in prompt], [messages[index] for index in wanted])
         return dict(zip(wanted, prompt[:kept], strict=False))
 
-    def _refuse_elsewhere(self, records: Sequence[Record]) -> None:
-        self.live.sync()
-        for record in records:
-            if not self.live.path.covers(record.position):
-                id_ = record.message.id
-                raise DuplicateError(
-                    f"message {id_!r} is stored on another branch; cherry_pick() it, or give it a new id", id=id_
-                )
-
-    def _append(self, drafts: Sequence[Draft], turn: str | None, changes: Changes) -> Appended:
+    def _append(self, drafts: Sequence[Draft], turn: str | None, changes: Changes) -> Sequence[Record]:
         """Store drafts in a turn; None: the one that this object opened last."""
         if turn is not None:
-            return self.write(drafts, turn=turn, changes=changes)
+            return self.write(drafts, turn=turn, changes=changes).records
         try:
-            return self.write(drafts, turn=self.open_turn, changes=changes)
+            return self.write(drafts, turn=self.open_turn, changes=changes).records
         except UnknownReferenceError:
             if self.open_turn is None:
                 raise
             self.open_turn = None  # nothing of the turn is left on this branch
-            return self.write(drafts, changes=changes)
+            return self.write(drafts, changes=changes).records
 
     def draft(self, message: Message, source: Record | None = None) -> Draft:
         """Return a message with an id, a time and a token count; `source`: what it is a copy of."""

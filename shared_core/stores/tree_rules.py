@@ -2,7 +2,7 @@
 
 import json
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import assert_never
 
@@ -80,14 +80,13 @@ def named_turn(rows: Rows, session: int, turn: str, head: Position) -> Newest:
     raise UnknownReferenceError(f"there is no turn {turn!r} on this branch; give the id of its user message")
 
 
-def on_path(rows: Rows, session: int, head: Position, positions: Collection[Position]) -> Iterator[Position]:
-    """Yield those of some positions that lie on the path that ends at `head`."""
+def off_path(rows: Rows, session: int, head: Position, positions: Iterable[Position]) -> set[Position]:
+    """Return those of some positions that do not lie on the path that ends at `head`."""
     left = set(positions)
     ends = _ancestry(rows, session, head)
     while left and (end := next(ends, None)):
-        found = {position for position in left if position.segment == end.segment and position.depth <= end.depth}
-        yield from found
-        left -= found
+        left = {position for position in left if position.segment != end.segment or position.depth > end.depth}
+    return left
 
 
 def _ancestry(rows: Rows, session: int, head: Position) -> Iterator[Position]:
@@ -317,15 +316,14 @@ def append(
     newest, turn_no = newest_turn(rows, session, end.head)
     named = newest if turn in (None, newest.turn_id) else named_turn(rows, session, turn, end.head)
     known = _known(rows, session, drafts, ids)
+    before = _turns_before(rows, session, branch, end.head, known)
     gone = rows.ask(session, AreForgotten(ids)) if end.forgetful else set()
     new = [draft for id_, draft in zip(ids, drafts, strict=True) if id_ not in known and id_ not in gone]
     head = end.head
     if new:
         # A turn's number is the same in all its messages; where it comes from a merge, it has another on this path.
         newest = Newest(newest.turn_id, turn_no)
-        before = _turns_before(rows, session, head, known.values()) if known else {}
-        added = {draft.message.id for draft in new}
-        listed = [d.message for d in drafts if d.message.id in before or d.message.id in added]
+        listed = [draft.message for id_, draft in zip(ids, drafts, strict=True) if id_ not in gone]
         turns = dict(zip((m.id for m in listed), assign_turns(listed, newest, named, before), strict=True))
         start = head if end.attached else _room(rows, session, branch, end)
         records = new_records(start, end.last_seq, new, turns)
@@ -370,11 +368,18 @@ def _content(message: Message) -> str:
     return json.dumps(content_of(message), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def _turns_before(rows: Rows, session: int, head: Position, stored: Collection[Record]) -> dict[str, Newest]:
-    """Return id -> turn of those messages that stand on the path that ends at `head`."""
-    records = {record.position: record for record in stored}
-    before = [records[position] for position in on_path(rows, session, head, records)]
-    return {str(record.message.id): Newest(record.message.turn_id, record.turn_no) for record in before}
+def _turns_before(
+    rows: Rows, session: int, branch: str, head: Position, stored: Mapping[str, Record]
+) -> dict[str, Newest]:
+    """Return id -> turn of stored messages; DuplicateError if one is not on the path of the branch."""
+    elsewhere = off_path(rows, session, head, [record.position for record in stored.values()])
+    for id_, record in stored.items():
+        if record.position in elsewhere:
+            raise DuplicateError(
+                f"message {id_!r} is stored, but not on branch {branch!r}; cherry_pick() it, or give it a new id",
+                id=id_,
+            )
+    return {id_: Newest(record.message.turn_id, record.turn_no) for id_, record in stored.items()}
 
 
 def _room(rows: Rows, session: int, branch: str, end: BranchEnd) -> Position:

@@ -105,10 +105,17 @@ class Tree:
         self.segments[opened] = Segment(opened, head, base, source, base, shift)
         self.branches[branch] = Position(opened, base)
 
+    def elsewhere(self, branch: str, given: Sequence[Draft], at: Position | None = None) -> set[str | None]:
+        """Return the ids of messages that are stored, but not on a branch, or on a new one at a position."""
+        on_branch = {record.message.id for record in self.path(self.branches.get(branch, at or ROOT))}
+        stored = {record.message.id for record in self.records}
+        return {one.message.id for one in given} & stored - on_branch
+
     def append(
         self, branch: str, given: Sequence[Draft], opened: int, at: Position | None = None, turn: str | None = None
     ) -> Appended:
         """Return what `Store.append` must return; `opened` is the number of the new segment, if one is needed."""
+        assert not self.elsewhere(branch, given, at), "what is stored, but not on the branch, is refused"
         self.branches.setdefault(branch, at or ROOT)
         head = self.branches[branch]
         known = {record.message.id: record for record in self.records}
@@ -118,7 +125,7 @@ class Tree:
         newest, turn_no = self.newest_turn(self.line(head))
         before = {str(r.message.id): Newest(r.message.turn_id, r.turn_no) for r in path}
         added = {str(d.message.id) for d in new}
-        listed = [d.message for d in given if d.message.id in added or d.message.id in before]
+        listed = [d.message for d in given if d.message.id not in self.forgotten]
         turns = assign_turns(listed, Newest(newest.turn_id, turn_no), named or newest, before)
         turn_of = {message.id: turn for message, turn in zip(listed, turns, strict=True)}
         if new and self.segments[head.segment].tip != head.depth:

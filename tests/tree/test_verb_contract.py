@@ -45,7 +45,7 @@ REFUSED: list[tuple[str, Verb, type[Exception], str]] = [
     ("add", lambda m: m.add([said("u8"), said("u1", "else")]), DuplicateError, "'u1'"),
     ("add", lambda m: m.add(said("r8"), turn="u2"), UnknownReferenceError, "'u2'"),
     ("add", lambda m: m.add(said("u8"), turn="u1"), ValueError, "turn='u1'"),
-    ("add", lambda m: m.add([said("u1"), said("u2")]), DuplicateError, "'u2' is stored on another branch"),
+    ("add", lambda m: m.add([said("u8"), said("u2")]), DuplicateError, "'u2' is stored, but not on branch 'main'"),
     ("add", lambda m: m.add("hello"), TypeError, "expected"),
     ("add", lambda m: lost(m).add(said("u8")), UnknownReferenceError, "'lost'"),
     ("fork", lambda m: m.fork("side"), DuplicateError, "'main', 'side', 'long', 'lost', 'v1'"),

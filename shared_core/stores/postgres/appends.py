@@ -193,10 +193,10 @@ class Appends(PostgresTables):
             new = [draft for id_, draft in zip(call.ids, call.drafts, strict=True) if id_ not in absent]
             if call.expect is not None and (new or not call.tried):  # a lost attempt has moved the branch itself
                 check_unmoved(call.expect, ground.state.epoch, ground.head)
+            if ground.stored and (new or not _are_at_end(call, ground)):
+                return None  # has to be read: which turns the new ones join, and whether the branch holds the others
             if not new:
                 return _appended(call, ground, ())
-            if ground.stored:
-                return None  # which turns the new ones join depends on where the others stand
             records = _records(ground, new)
             call.tried |= {str(record.message.id): record for record in records}
             rows = rows_of(session, records)
@@ -253,6 +253,15 @@ def _appended(call: AppendCall, ground: Ground, records: Sequence[Record]) -> Ap
         state = SessionState(records[-1].position, records[-1].seq, state.epoch, state.version + 1)
     found = tuple(stored[id_] for id_ in call.ids if id_ in stored)
     return Appended(found, ours, gone, state.head or ground.head, KnownBranch(state, turn), kept)
+
+
+def _are_at_end(call: AppendCall, ground: Ground) -> bool:
+    """Return whether all stored messages are of the branch's last segment, or were stored by this call."""
+    return all(
+        call.tried.get(id_) == record
+        or (record.position.segment == ground.head.segment and record.position <= ground.head)
+        for id_, record in ground.stored.items()
+    )
 
 
 def _records(ground: Ground, new: Sequence[Draft]) -> list[Record]:

@@ -169,7 +169,7 @@ class ChangeContract:
             one.check()
 
     def test_what_a_caller_knows_hides_nothing(self, store: Store) -> None:
-        """No message is stored twice, a forgotten one not again, and what is missing by now is refused."""
+        """No message is stored twice, no forgotten one again; a reply joins the newest turn, whatever it was then."""
         session = Session(store)
         key = session.key
         session.append(MAIN, drafts("u1", "a1"))
@@ -180,7 +180,9 @@ class ChangeContract:
         assert session.append(MAIN, drafts("u2", "a2", "a3"), known=known).records[:2] == again.records
         with pytest.raises(DuplicateError):
             store.append(key, MAIN, [draft("u4"), draft("a2", "assistant", "else")], known=session.known(MAIN))
+        outdated = session.known(MAIN)
         session.append(MAIN, drafts("u5"), known=again.known)
+        session.append(MAIN, drafts("a6"), known=outdated)
         session.append(MAIN, drafts("a5"), turn="u2", known=session.known(MAIN))
         session.check()
         known = session.known(MAIN)

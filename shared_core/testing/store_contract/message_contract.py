@@ -200,13 +200,32 @@ class MessageContract:
                 assert [record.message.id for record in found] == expected[:limit]
 
     def test_adding_again_changes_nothing(self, store: Store) -> None:
-        """A known id with the same content is left as it is, whatever its time, position and branch."""
+        """A known id with the same content is left as it is, whatever its time and position on the branch."""
         session = Session(store)
         session.append(MAIN, drafts("u1", "a1"))
         session.append(MAIN, [draft("u1", created_at="2030-01-01T00:00:00+00:00", turn_id="other")])
-        session.append("side", drafts("u1", "a1"), at=ROOT)
-        session.append("side", drafts("u1", "u2", "a1", "a2"))
+        session.append("side", drafts("u1", "u2", "a1", "a2"), at=Position(0, 1))
+        session.append("side", drafts("a1", "u2"))
+        session.append("side", drafts("a1"))
         session.append(MAIN, [])
+        session.check()
+
+    def test_a_message_that_the_branch_does_not_hold_is_refused(self, store: Store) -> None:
+        """The error names its id and the branch, and nothing of the call is stored: it would be left elsewhere."""
+        session = Session(store)
+        session.append(MAIN, drafts("u1", "a1", "u2"))
+        session.append("side", drafts("u3", "a3"), at=Position(0, 1))
+        session.move("side", Position(1, 2))
+        cases = [(MAIN, None, "u3"), ("side", None, "u2"), ("side", None, "a3"), ("new", ROOT, "u1")]
+        for branch, at, id_ in cases:
+            for ids in ([id_], ["u9", id_], ["a1", id_] if at is None else ["a8", id_, "a9"]):
+                for known in (None, session.known(branch)) if at is None else (None,):
+                    with pytest.raises(DuplicateError, match=f"{id_!r} is stored, but not on branch {branch!r}"):
+                        store.append(session.key, branch, drafts(*ids), at=at, known=known)
+        session.merge(MAIN, Position(1, 2))
+        session.append(MAIN, drafts("u3", "a4"))
+        with pytest.raises(DuplicateError, match="'a3'"):
+            store.append(session.key, MAIN, drafts("u3", "a3", "a5"))
         session.check()
 
     @pytest.mark.parametrize("change", [{"content": "new"}, {"role": "assistant"}, {"pinned": True}, {"name": "x"}])

@@ -86,15 +86,24 @@ def _step(
         session.forget([picked.position, position])
     elif kind == "again" and picked:
         forgotten = drafts(*sorted(map(str, tree.forgotten))[:1])
-        session.append(branch, [*forgotten, *fresh, Draft(picked.message)], known=known)
+        _add_again(session, branch, [*forgotten, *fresh, Draft(picked.message)], known)
     elif kind == "resend":
         path = tree.path(tree.branches[branch] if second % 5 else position)
         stored = [Draft(record.message) for record in path[second % 3 : second % 7 + 3]]
-        session.append(branch, [stored.pop(0) for _ in stored[second % 2 :]] + fresh + stored, known=known)
+        _add_again(session, branch, [stored.pop(0) for _ in stored[second % 2 :]] + fresh + stored, known)
     else:
         turns = [r.message.turn_id for r in tree.path(tree.branches[branch])] if kind == "late" else []
         turn = turns[second % len(turns)] if turns else None
         known_of[branch] = session.append(branch, fresh, turn=turn, known=known).known or known_of[branch]
+
+
+def _add_again(session: Session, branch: str, given: Sequence[Draft], known: KnownBranch | None) -> None:
+    """Append messages some of which are stored; all must be refused if the branch does not hold one of these."""
+    if session.tree.elsewhere(branch, given):
+        with pytest.raises(DuplicateError, match="not on branch"):
+            session.store.append(session.key, branch, given, known=known)
+    else:
+        session.append(branch, given, known=known)
 
 
 class TreeContract:
