@@ -14,7 +14,6 @@ from langchain_core.tools import StructuredTool
 from langgraph.store.base import (
     BaseStore,
     GetOp,
-    Item,
     ListNamespacesOp,
     MatchCondition,
     Op,
@@ -31,7 +30,6 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Payload
 from shared_core.pool import SessionPool
-from shared_core.prompt.hits import Hit
 from shared_core.records import MAIN
 from shared_core.runtime.threads import threads_of
 from shared_core.store import Store
@@ -56,14 +54,12 @@ class InfiniteStore(BaseStore):
     """Keeps items for `create_agent(store=...)`, LangMem's tools and your own nodes, beside what was said.
 
     An item is a message in a session of its own. Those under `("user", id)` are the user's: with `scope="user"`, an
-    agent recalls them in its prompts, and `forget(user=True)` erases them, too. A search with a query under
-    `("user", id, session_id)` also finds what was said in that conversation: the message's id is the key, and the value
-    has `content` and `role`. A shorter prefix finds items alone; `("user",)` and `()` find those of all users. Other
-    namespaces belong to nobody.
+    agent recalls them in its prompts, and `forget(user=True)` erases them, too. `("user",)` and `()` find those of all
+    users. Other namespaces belong to nobody.
 
-    A deleted item is erased, and so is the older value of one that is put again. What was said in a conversation is not
-    deleted here: a `ValueError` says that `forget` erases it. A search with a query returns what matches, best first,
-    which may be less than its limit; one without a query returns items, the newest first.
+    A deleted item is erased, and so is the older value of one that is put again. A search with a query returns what
+    matches, best first, which may be less than its limit; one without a query returns items, the newest first. What was
+    said in conversations is not among the items: `recall_tool` and `HistoryRetriever` find that.
 
     Args:
         store: a path, a `Store`, or the `SessionPool` of the agent's memory; None: in memory.
@@ -89,7 +85,8 @@ class InfiniteStore(BaseStore):
 
     def _done(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            return self._get(tuple(op.namespace), str(op.key))
+            with self.pool.use(*_session(op.namespace)) as memory:
+                return _newest_of(memory, op.namespace).get(str(op.key))
         if isinstance(op, PutOp):
             self._put(op)
             return None
@@ -101,22 +98,10 @@ class InfiniteStore(BaseStore):
         ]
         return kept[op.offset : op.offset + op.limit]
 
-    def _get(self, namespace: Namespace, key: str) -> Item | None:
-        with self.pool.use(*_session(namespace)) as memory:
-            found = _newest_of(memory, namespace).get(key)
-        if found is not None or namespace[:1] != (USER,) or len(namespace) != 3:
-            return found
-        with self.pool.use(namespace[2], namespace[1]) as memory:
-            try:
-                return _said(memory.get(key), namespace, None)
-            except UnknownReferenceError:
-                return None
-
     def _put(self, op: PutOp) -> None:
-        namespace, now = tuple(op.namespace), datetime.now(UTC)
-        session = _session(namespace)
+        session, now = _session(op.namespace), datetime.now(UTC)
         with self._putting.hold(session), self.pool.use(*session) as memory:
-            old = {id_: item for id_, item in _items(memory, namespace) if item.key == str(op.key)}
+            old = {id_: item for id_, item in _items(memory, op.namespace) if item.key == str(op.key)}
             if op.value is not None:
                 created = min((item.created_at for item in old.values()), default=now)
                 data = {"key": str(op.key), "value": dict(op.value), "created": created.isoformat()}
@@ -128,27 +113,20 @@ class InfiniteStore(BaseStore):
             if old:
                 with suppress(UnknownReferenceError):  # another process has erased it meanwhile
                     memory.forget(ids=list(old))
-        if op.value is None and not old and self._get(namespace, str(op.key)) is not None:
-            raise ValueError(
-                f"{op.key!r} is a message of the conversation {namespace[2]!r}: erase it with forget(ids=...)"
-            )
 
     def _newest(self, prefix: Namespace) -> list[SearchItem]:
         found: list[SearchItem] = []
-        for namespace in self._namespaces_under(tuple(prefix)):
+        for namespace in self._namespaces_under(prefix):
             with self.pool.use(*_session(namespace)) as memory:
                 found += _newest_of(memory, namespace).values()
         return sorted(found, key=lambda item: item.updated_at, reverse=True)
 
     def _found(self, op: SearchOp, query: str) -> list[SearchItem]:
-        prefix, most = tuple(op.namespace_prefix), 4 * (op.offset + op.limit)
-        sessions = [_session(one) for one in self._namespaces_under(prefix)]
-        if prefix[:1] == (USER,) and len(prefix) == 3:
-            sessions.append((prefix[2], prefix[1]))
-        items: list[SearchItem] = []
-        for session, user in sessions:
-            with self.pool.use(session, user) as memory:
-                items += [_hit(hit, user) for hit in memory.search(query, most, scope="session")]
+        most, items = 4 * (op.offset + op.limit), list[SearchItem]()
+        for namespace in self._namespaces_under(op.namespace_prefix):
+            with self.pool.use(*_session(namespace)) as memory:
+                hits = memory.search(query, most, scope="session")
+            items += [item for hit in hits if (item := _item(hit.message, namespace, hit.score)) is not None]
         return sorted(items, key=lambda item: item.score or 0.0, reverse=True)
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
@@ -158,7 +136,7 @@ class InfiniteStore(BaseStore):
         return listed[op.offset : op.offset + op.limit]
 
     def _namespaces_under(self, prefix: Namespace) -> list[Namespace]:
-        store = self.pool.store
+        store, prefix = self.pool.store, tuple(prefix)
         users = {key.user_id for key in store.sessions() if key.session_id.startswith(ITEMS)}
         if prefix[:1] == (USER,) and len(prefix) > 1:
             users &= {prefix[1]}
@@ -174,14 +152,13 @@ class InfiniteStore(BaseStore):
 
 def _session(namespace: Namespace) -> SessionKey:
     """Return the session in which the items of a namespace are, and its user."""
+    namespace = tuple(namespace)
     user = namespace[1] if namespace[:1] == (USER,) and len(namespace) > 1 else None
     rest = namespace if user is None else namespace[2:]
     return ITEMS + "/".join(quote(part, safe="") for part in rest), user
 
 
 def _namespace(session_id: str, user_id: str | None) -> Namespace:
-    if not session_id.startswith(ITEMS):
-        return (USER, str(user_id), session_id)
     rest = tuple(unquote(part) for part in session_id[len(ITEMS) :].split("/") if part)
     return rest if user_id is None else (USER, user_id, *rest)
 
@@ -198,22 +175,12 @@ def _newest_of(memory: InfiniteMemory, namespace: Namespace) -> dict[str, Search
     return {item.key: item for _, item in _items(memory, namespace)}
 
 
-def _hit(hit: Hit, user_id: str | None) -> SearchItem:
-    namespace = _namespace(hit.session_id, user_id)
-    return _item(hit.message, namespace, hit.score) or _said(hit.message, namespace, hit.score)
-
-
 def _item(message: Message, namespace: Namespace, score: float | None) -> SearchItem | None:
     if message.payload is None or message.payload.format != FORMAT:
         return None
     data = message.payload.data
     created, updated = datetime.fromisoformat(data["created"]), message.created_at or datetime.now(UTC)
     return SearchItem(namespace, data["key"], data["value"], created, updated, score)
-
-
-def _said(message: Message, namespace: Namespace, score: float | None) -> SearchItem:
-    value, at = {"content": message.content, "role": message.role}, message.created_at or datetime.now(UTC)
-    return SearchItem(namespace, str(message.id), value, at, at, score)
 
 
 def _text(value: Mapping[str, Any], index: Any) -> str:
