@@ -78,7 +78,7 @@ def test_a_search_is_by_meaning_and_within_its_namespace(tmp_path: Path) -> None
         assert second.created_at == first.created_at < second.updated_at
         store.put((*DORA, "v"), "1", {"title": "harbour", "body": "locker"}, index=["title"])
         assert [item.key for item in store.search(DORA, query="harbour")] == ["1"]
-    assert b"4471" not in (tmp_path / "chat.db").read_bytes(), "an older value is erased"
+    assert b"code is 4471" not in (tmp_path / "chat.db").read_bytes(), "an older value is erased"
 
 
 def test_both_faces_are_one(tmp_path: Path) -> None:
