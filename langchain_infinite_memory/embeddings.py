@@ -1,8 +1,7 @@
 """What LangChain accepts as embeddings, as an embedder for the engine."""
 
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
-from urllib.parse import urlsplit
+from collections.abc import Awaitable, Callable
 
 from langchain_core.embeddings import Embeddings
 
@@ -21,9 +20,6 @@ EmbeddingsLike = (
 MODEL_FIELDS = ("model", "model_name", "model_id", "deployment", "repo_id")
 """The attributes in which embeddings classes keep the name of their model."""
 
-ENDPOINT_FIELDS = ("azure_endpoint", "endpoint", "openai_api_base")
-"""The attributes in which Azure's classes keep the address of their server."""
-
 
 def as_embedder(embed: EmbeddingsLike, *, name: str | None = None) -> Embedder | None:
     """Return an embedder for `InfiniteMemory(embedder=...)`.
@@ -37,8 +33,9 @@ def as_embedder(embed: EmbeddingsLike, *, name: str | None = None) -> Embedder |
         embed: an `Embeddings`; a function, sync or async, from a list of texts to as many vectors;
             `"provider:model"`, as for LangChain's `init_embeddings`; or what the engine accepts: an `Embedder`, the
             name of one of its own, or None, which is returned.
-        name: identifies the vectors in the store. By default, the class and the model that it names, with Azure also
-            the deployment and the server; or the module and name of a function. Two models must not share a name.
+        name: identifies the vectors in the store. By default, the class and the model and deployment that it names;
+            or the module and name of a function. Two models must not share a name, such as deployments of one name on
+            two servers.
 
     Raises:
         MissingExtraError: `"provider:model"` needs the package `langchain`.
@@ -72,25 +69,15 @@ def _name_of_object(embedder: object) -> str:
     inner = getattr(embedder, "underlying_embeddings", None)  # a cache returns the vectors of what it caches
     if isinstance(inner, Embeddings):
         return _name_of_object(inner)
-    own = type(embedder).__qualname__
-    return "/".join(filter(None, (own, _model_of(embedder), _azure_deployment(embedder))))
-
-
-def _azure_deployment(embedder: object) -> str:
-    """Return the deployment and the server of Azure's embeddings: it is they who decide which model answers."""
-    if not any(cls.__name__.startswith("Azure") for cls in type(embedder).__mro__):
-        return ""
-    server = urlsplit(_first_text(embedder, ENDPOINT_FIELDS))
-    return f"{_first_text(embedder, ('deployment',))}@{server.netloc.lower()}{server.path.rstrip('/')}".strip("@")
+    is_azures = any(cls.__name__.startswith("Azure") for cls in type(embedder).__mro__)
+    # It is Azure's deployment that decides which model answers.
+    deployment = getattr(embedder, "deployment", None) if is_azures else None
+    return "/".join(filter(None, (type(embedder).__qualname__, _model_of(embedder), deployment)))
 
 
 def _model_of(embedder: object) -> str:
-    return _first_text(embedder, MODEL_FIELDS)
-
-
-def _first_text(owner: object, fields: Sequence[str]) -> str:
-    """Return the first attribute that is a text and not empty; else the empty text."""
-    named = (getattr(owner, field, None) for field in fields)
+    """Return the name of a model of embeddings; the empty text if it has none."""
+    named = (getattr(embedder, field, None) for field in MODEL_FIELDS)
     return next((value for value in named if isinstance(value, str) and value), "")
 
 

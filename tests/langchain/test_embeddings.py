@@ -125,22 +125,11 @@ def test_vectors_are_told_apart_by_class_and_model(value: Any, name: str) -> Non
     assert made(value, name="mine").fingerprint.name == "mine"
 
 
-ONE = "https://one.openai.azure.com"
-
-
 def test_azures_deployments_have_names_of_their_own() -> None:
     openai = pytest.importorskip("langchain_openai")
-    given: list[tuple[dict[str, str], str]] = [
-        ({"azure_deployment": "small", "azure_endpoint": ONE}, "text-embedding-ada-002/small@one.openai.azure.com"),
-        ({"azure_deployment": "large", "azure_endpoint": ONE}, "text-embedding-ada-002/large@one.openai.azure.com"),
-        ({"model": "text-embedding-3-small", "azure_endpoint": ONE}, "text-embedding-3-small/one.openai.azure.com"),
-        (
-            {"base_url": f"{ONE}/openai/deployments/Small/"},
-            "text-embedding-ada-002/one.openai.azure.com/openai/deployments/Small",
-        ),
-    ]
-    for fields, name in given:
-        embeddings = openai.AzureOpenAIEmbeddings(api_key="none", api_version="2024-02-01", **fields)
-        assert _name_of_object(embeddings) == f"AzureOpenAIEmbeddings/{name}"
-    other = openai.OpenAIEmbeddings(api_key="none", model="text-embedding-3-small", deployment="x", base_url=ONE)
+    server = {"azure_endpoint": "https://one.openai.azure.com", "api_version": "2024-02-01", "api_key": "none"}
+    for deployment in ("small", "large"):
+        embeddings = openai.AzureOpenAIEmbeddings(azure_deployment=deployment, **server)
+        assert _name_of_object(embeddings) == f"AzureOpenAIEmbeddings/text-embedding-ada-002/{deployment}"
+    other = openai.OpenAIEmbeddings(api_key="none", model="text-embedding-3-small")
     assert _name_of_object(other) == "OpenAIEmbeddings/text-embedding-3-small"
