@@ -1,11 +1,9 @@
 """prune_messages: what fits of a list of messages, as a prompt that providers accept."""
 
 from collections.abc import Iterable, Sequence
-from typing import overload
 
 from langchain_core.messages import BaseMessage, MessageLikeRepresentation, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableLambda
 
 from langchain_infinite_memory.embeddings import EmbeddingsLike, as_embedder
 from langchain_infinite_memory.messages import from_message, read_message, system_first
@@ -18,28 +16,12 @@ from shared_core.plugins.base import TokenCounter
 
 __all__ = ["prune_messages"]
 
-Messages = Iterable[MessageLikeRepresentation] | PromptValue
-
-
-@overload
-def prune_messages(
-    messages: None = None, *, max_tokens: int, token_counter: TextCounter = None, query: str | None = None,
-    embeddings: EmbeddingsLike = None,
-) -> Runnable[Messages, list[BaseMessage]]: ...  # fmt: skip
-
-
-@overload
-def prune_messages(
-    messages: Messages, *, max_tokens: int, token_counter: TextCounter = None, query: str | None = None,
-    embeddings: EmbeddingsLike = None,
-) -> list[BaseMessage]: ...  # fmt: skip
-
 
 def prune_messages(
-    messages: Messages | None = None, *, max_tokens: int, token_counter: TextCounter = None, query: str | None = None,
-    embeddings: EmbeddingsLike = None,
-) -> list[BaseMessage] | Runnable[Messages, list[BaseMessage]]:  # fmt: skip
-    """Return what fits of the messages, oldest first, as a prompt that providers accept; without any, a Runnable.
+    messages: Iterable[MessageLikeRepresentation] | PromptValue, *, max_tokens: int, token_counter: TextCounter = None,
+    query: str | None = None, embeddings: EmbeddingsLike = None,
+) -> list[BaseMessage]:  # fmt: skip
+    """Return what fits of the messages, oldest first, as a prompt that providers accept.
 
     System messages are kept, and stand at the front. Calls of tools stand with their results, and those without one
     are left out. The newest human message is always kept, with what answers it. Older turns are kept or dropped as a
@@ -63,21 +45,17 @@ def prune_messages(
     if query is not None:
         text_value("query", query)
     counter, embedder = as_token_counter(token_counter), as_embedder(embeddings)
-
-    def prune(given: Messages) -> list[BaseMessage]:
-        listed = convert_to_messages(given if isinstance(given, PromptValue) else list(given))
-        if query is None:
-            return newest_messages(listed, max_tokens, counter)
-        named = _named(listed)
-        with InfiniteMemory(
-            None, max_tokens=max_tokens, reserve_tokens=0, token_counter=counter, embedder=embedder,
-            placement="messages", on_overflow="keep",
-        ) as memory:  # fmt: skip
-            memory.add(named)
-            context = memory.context(query, include_question=False)
-        return _as_given(context.messages, named, listed)
-
-    return RunnableLambda(prune, name="prune_messages") if messages is None else prune(messages)
+    listed = convert_to_messages(messages)
+    if query is None:
+        return newest_messages(listed, max_tokens, counter)
+    named = _named(listed)
+    with InfiniteMemory(
+        None, max_tokens=max_tokens, reserve_tokens=0, token_counter=counter, embedder=embedder, placement="messages",
+        on_overflow="keep",
+    ) as memory:  # fmt: skip
+        memory.add(named)
+        context = memory.context(query, include_question=False)
+    return _as_given(context.messages, named, listed)
 
 
 def newest_messages(messages: Sequence[BaseMessage], max_tokens: int, counter: TokenCounter) -> list[BaseMessage]:

@@ -1,6 +1,5 @@
 """`prune_messages`: prompts that providers accept, from a list of one's own, and with recall."""
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,14 +77,6 @@ class TestWindow:
         call = AIMessage("", tool_calls=[{"name": "t", "args": {}, "id": "x"}])
         question, more = HumanMessage("q"), HumanMessage("never mind")
         assert same(prune_messages([question, call, more], max_tokens=99, **WORDS), [question, more])
-
-    def test_without_messages_it_is_a_runnable(self) -> None:
-        chat = [SystemMessage("rules"), HumanMessage("a b c"), AIMessage("d"), HumanMessage("e f")]
-        pruner, expected = prune_messages(max_tokens=13, **WORDS), prune_messages(chat, max_tokens=13, **WORDS)
-        assert same(expected, [chat[0], chat[3]])
-        assert same(pruner.invoke(chat), expected)
-        assert same(asyncio.run(pruner.ainvoke(chat)), expected)
-        assert pruner.batch([chat, [], chat[:1]]) == [expected, [], chat[:1]]
 
 
 class TestRecall:
