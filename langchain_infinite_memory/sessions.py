@@ -49,32 +49,22 @@ def open_pool(store: StoreLike = None, *, size: int = 64, wait: float | None = N
         TypeError: an argument is unknown, or `store` is something else or has its settings already.
         ValueError, StoreError: as for `SessionPool`.
     """
-    _check_store(store)
     for name in sorted({"session_id", "user_id"} & settings.keys()):
         raise TypeError(
             f"{name}: one store serves all sessions and users; name them in each run: "
             f"config={{'configurable': {{{name!r}: '...'}}}}"
         )
-    if not isinstance(store, SessionPool):
+    if store is None or isinstance(store, str | Path | Store):
         return SessionPool(store, size=size, wait=wait, **memory_settings(**settings))
+    if not isinstance(store, SessionPool):
+        raise TypeError(
+            f"store must be a path, a Store, a SessionPool or None, not {store!r}: an InfiniteMemory serves one "
+            "session only, and what LangGraph saves and stores in goes to create_agent or compile"
+        )
     if settings:
         names = ", ".join(sorted(settings))
         raise TypeError(f"{names}: the store given has its own settings; pass them where it is made")
     return store
-
-
-def _check_store(store: object) -> None:
-    if store is None or isinstance(store, str | Path | Store | SessionPool):
-        return
-    wanted = "a path, a Store, a SessionPool or None"
-    if isinstance(store, InfiniteMemory):
-        raise TypeError(f"store must be {wanted}: an InfiniteMemory serves one session only; pass its path or store")
-    if any(cls.__module__.startswith("langgraph.") for cls in type(store).__mro__):
-        raise TypeError(
-            f"store must be {wanted}, not LangGraph's {type(store).__name__}: it keeps the state of graphs or values "
-            "of your own; pass it to create_agent or compile, and a path here"
-        )
-    raise TypeError(f"store must be {wanted}, not {store!r}")
 
 
 def unnamed(key: str) -> str:
