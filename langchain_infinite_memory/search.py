@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import Annotated, Any
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
@@ -55,11 +56,9 @@ DESCRIPTION = (
 )
 NOTHING = "Nothing that was said earlier matches."
 
-SHOWN_CHARACTERS = 2_000
-"""The most that is shown of one message; an agent that needs the rest searches with words from it."""
-
-FEWEST_CHARACTERS = 200
-"""If so little of each message is still too much, fewer messages are shown."""
+SHOWN_CHARACTERS = 2_000, 1_000, 500, 250, 125
+"""How much is shown of each message, the first that fits; an agent that needs the rest searches with words from it. If
+even the least does not fit, fewer messages are shown."""
 
 ANSWER_SHARE = 0.25
 """The most of a prompt's budget that an answer takes, which must be sent with the question, tools and other answers."""
@@ -230,26 +229,19 @@ def _unsearched(error: Exception) -> str:
     return f"Earlier messages cannot be searched: {error}"
 
 
-def _room(max_tokens: int | None, settings: Mapping[str, Any]) -> int | None:
-    """Return how many tokens an answer may take; None: there is no limit."""
-    if max_tokens is None:
-        return None
-    return int(ANSWER_SHARE * (max_tokens - int(settings.get("reserve_tokens", RESERVE_TOKENS))))
+def _room(max_tokens: int | None, settings: Mapping[str, Any]) -> float:
+    """Return how many tokens an answer may take."""
+    return inf if max_tokens is None else ANSWER_SHARE * (max_tokens - settings.get("reserve_tokens", RESERVE_TOKENS))
 
 
-def _answer(hits: Hits, top_k: int, template: RecallTemplate, room: int | None) -> str:
+def _answer(hits: Hits, top_k: int, template: RecallTemplate, room: float) -> str:
     current = [message.turn_id for message in hits.newest if message.role != "assistant" or message.tool_calls]
     best = [hit.message for hit in hits.found if hit.message.turn_id not in current][:top_k]
-    characters = SHOWN_CHARACTERS
-    while room is not None and best and _size(best, characters) > room:
-        if characters > FEWEST_CHARACTERS:
-            characters //= 2
-        elif len(best) == 1:
-            break
-        else:
-            best.pop()
     if not best:
         return NOTHING
+    characters = next((most for most in SHOWN_CHARACTERS if _size(best, most) <= room), SHOWN_CHARACTERS[-1])
+    while len(best) > 1 and _size(best, characters) > room:
+        best.pop()
     in_time = sorted(best, key=lambda message: message.created_at.timestamp() if message.created_at else 0.0)
     return template.render([_shortened(message, characters) for message in in_time])
 
