@@ -11,13 +11,13 @@ from langchain_core import exceptions
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables.base import RunnableBindingBase
 
-from shared_core.arguments import whole_number
+from shared_core.arguments import in_range, whole_number
 from shared_core.prompt.context import ContextReport
 from shared_core.runtime.forks import Depth, fork_safe_lock
 
 logger = logging.getLogger("langchain_infinite_memory")
 
-MaxTokens = int | tuple[Literal["fraction"], float] | tuple[Literal["tokens"], int] | None
+MaxTokens = int | tuple[Literal["fraction"], float] | None
 
 UNKNOWN = 4_096
 """The limit for a model without a profile. Today's models take more; see `Budget.tokens`."""
@@ -59,9 +59,8 @@ class Budget:
     """The size of prompts for the models of an agent. It learns from their answers, and may be shared by threads.
 
     Args:
-        max_tokens: the limit of prompt and reply together: a number; `("tokens", n)`, which is the same;
-            `("fraction", f)`, a share of the input that the model takes by its profile; None: all of that, or
-            `UNKNOWN` tokens.
+        max_tokens: the limit of prompt and reply together: a number; `("fraction", f)`, a share of the input
+            that the model takes by its profile; None: all of that, or `UNKNOWN` tokens.
 
     Raises:
         ValueError, TypeError: `max_tokens` is nothing of this.
@@ -177,16 +176,11 @@ def limit_parts(max_tokens: Any) -> tuple[float | None, int | None]:
     Raises:
         ValueError, TypeError: it is no limit.
     """
-    if max_tokens is None:
-        return None, None
-    kind, value = max_tokens if isinstance(max_tokens, tuple) and len(max_tokens) == 2 else ("tokens", max_tokens)
-    if kind == "tokens":
-        return None, whole_number("max_tokens", value, least=1)
-    if kind != "fraction" or isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise ValueError(
-            f'max_tokens={max_tokens!r}: expected a number, ("tokens", n) or ("fraction", f) with 0 < f <= 1'
-        )
-    return float(value), None
+    if not isinstance(max_tokens, tuple):
+        return None, None if max_tokens is None else whole_number("max_tokens", max_tokens, least=1)
+    if len(max_tokens) != 2 or max_tokens[0] != "fraction":
+        raise ValueError(f'max_tokens={max_tokens!r}: expected a number or ("fraction", f)')
+    return in_range("max_tokens", max_tokens[1], 0.01, 1), None
 
 
 def shrunk_tokens(report: ContextReport, error: Exception) -> int:
