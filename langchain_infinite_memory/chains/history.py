@@ -157,17 +157,8 @@ class InfiniteChatMessageHistory(BaseChatMessageHistory):
         if self._owns_pool:
             self.pool.close()
 
-    def __eq__(self, other: object) -> bool:
-        """Return whether both hold the same messages in the same order."""
-        if not isinstance(other, InfiniteChatMessageHistory):
-            return NotImplemented
-        return self is other or self._all() == other._all()
-
-    __hash__ = None  # type: ignore[assignment]  # equality follows the stored messages
-
     def __repr__(self) -> str:
-        user = f", user_id={self.user_id!r}" if self.user_id is not None else ""
-        return f"{type(self).__name__}({self.session_id!r}{user})"
+        return f"{type(self).__name__}({self.session_id!r}, user_id={self.user_id!r})"
 
 
 def _asking(query: Query, include_question: bool) -> Asking:

@@ -87,7 +87,6 @@ def test_the_interface() -> None:
     history.add_ai_message("ai")
     history.add_ai_message(AIMessage("ai 2"))
     assert str(history) == "System: system\nHuman: human 1\nHuman: human 2\nAI: ai\nAI: ai 2"
-    assert repr(history) == "InfiniteChatMessageHistory('1')"
     assert repr(InfiniteChatMessageHistory("1", user_id="u")) == "InfiniteChatMessageHistory('1', user_id='u')"
     history.clear()
     assert history.messages == []
@@ -267,7 +266,6 @@ def test_who_reads_the_window() -> None:
         assert len(everything.messages) == 80
         assert window.messages == asyncio.run(window.aget_messages())
         assert 2 < len(window.messages) < 10
-        assert window == everything
         kept = window.messages[-2:]
         window.add_messages([HumanMessage("and now?")])
         assert window.messages[-1] == HumanMessage("and now?")  # unanswered
