@@ -303,21 +303,9 @@ def test_a_warning_is_one_line(stored: str, call: Call, monkeypatch: pytest.Monk
     assert err == "infinite-memory: warning: the model is broken\ninfinite-memory: and so is the rest\n"
 
 
-def test_common_options_may_come_before_the_command(talk: str, call: Call) -> None:
-    target = ["--store", "mine.db", "--session", "s", "--user", "u"]
-    assert json.loads(call(*target, "--json", "import", talk)[1])["sessions"][0]["new"] == 9
-    after = call("log", *target, "--json")
-    assert after[0] == 0
-    assert call(*target, "--json", "log") == call(*target, "log", "--json") == after
-    assert json.loads(call("--json", *target, "stash", "list")[1]) == []
-    assert not Path("chat.db").exists()
-
-
-def test_an_option_after_the_command_wins(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_is_stronger_than_a_variable(stored: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INFINITE_MEMORY_STORE", "env.db")
     assert "no store at 'env.db'" in call("log")[2]
-    assert "no store at 'before.db'" in call("--store", "before.db", "log")[2]
-    assert call("--store", "before.db", "log", "--store", stored) == call("log", "--store", stored)
     assert call("log", "--store", stored)[0] == 0
 
 

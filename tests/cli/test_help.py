@@ -88,7 +88,10 @@ def test_help_imports_next_to_nothing(line: str, most: int, without: set[str]) -
 # Completion
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "powershell"])
-def test_a_shell_is_given_a_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["completion", shell]) == 0
-    assert "_INFINITE_MEMORY_COMPLETE" in capsys.readouterr().out
+def test_a_shell_completes_commands(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_INFINITE_MEMORY_COMPLETE", "complete_bash"), ("COMP_CWORD", "1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("COMP_WORDS", "infinite-memory fo")
+    with pytest.raises(SystemExit):
+        run([])
+    assert capsys.readouterr().out.split() == ["forget", "fork"]

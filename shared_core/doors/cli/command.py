@@ -8,19 +8,18 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
 from inspect import getdoc
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from shared_core.errors import InfiniteMemoryError, MissingExtraError
 
 try:
     import typer
-    from typer.completion import get_completion_inspect_parameters, shell_complete
     from typer.core import TyperGroup
     from typer.main import get_command
 
     from shared_core.doors.cli.command_list import COMMANDS, GROUPS
     from shared_core.doors.cli.error_words import in_words
-    from shared_core.doors.cli.options import CommonOptions, say, with_options
+    from shared_core.doors.cli.options import say
 except ModuleNotFoundError as error:
     if error.name not in {"typer", "rich"}:
         raise
@@ -39,7 +38,7 @@ The commands work on the branch of the conversation that is checked out, in the 
 FUNCTIONS = {"import": "import_file", "export": "export_file"}
 """The functions of commands that are called otherwise."""
 
-plain: dict[str, Any] = {"add_completion": False, "pretty_exceptions_enable": False, "rich_markup_mode": None}
+plain: dict[str, Any] = {"pretty_exceptions_enable": False, "rich_markup_mode": None}
 """Settings of typer: errors are one line, and help is text."""
 
 
@@ -55,7 +54,7 @@ class _Commands(TyperGroup):
             return None
         module = import_module(f"shared_core.doors.cli.{COMMANDS[cmd_name][0]}")
         function = getattr(module, FUNCTIONS.get(cmd_name, cmd_name.replace("-", "_")))
-        made = typer.Typer(**plain)
+        made = typer.Typer(add_completion=False, **plain)
         # Lists and examples keep their lines.
         made.command(cmd_name, help=re.sub(r"\n\n(?=[^\n]+:\n +\S)", "\n\n\b\n", getdoc(function) or ""))(function)
         return get_command(made)
@@ -83,31 +82,12 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback()
-@with_options
-def common_options(
-    options: CommonOptions,
+def no_command(
     show_version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Accept the common options before the subcommand; `with_options` passes them on to it."""
-
-
-def completion(
-    shell: Annotated[
-        Literal["bash", "zsh", "fish", "powershell"], typer.Argument(help="The shell that is to complete commands.")
-    ],
-) -> None:
-    """Print a script that makes a shell complete commands.
-
-    Options are completed, too.
-
-    Examples:
-      infinite-memory completion bash >> ~/.bashrc
-      infinite-memory completion zsh >> ~/.zshrc
-    """
-    variable = f"_{NAME}_COMPLETE".replace("-", "_").upper()
-    raise typer.Exit(shell_complete(get_command(app), {}, NAME, variable, f"source_{shell}"))
+    """Accept what may stand before a command."""
 
 
 def run(args: Sequence[str] | None = None) -> int:
@@ -120,7 +100,6 @@ def run(args: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-    get_completion_inspect_parameters()  # its effect counts: typer knows the shells from then on
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", RuntimeWarning)

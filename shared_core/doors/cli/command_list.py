@@ -48,7 +48,6 @@ GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "copy": ("store_commands", "Copy a store, or what is new, to another."),
         "doctor": ("store_commands", "Check the whole store, or save what can be read of it."),
         "download": ("store_commands", "Fetch the MiniLM model for new conversations."),
-        "completion": ("command", "Print a script that makes a shell complete commands."),
     },
     "Servers": {
         "serve": ("serve_commands", "Serve the memory to any OpenAI client, as a proxy."),

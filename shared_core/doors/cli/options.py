@@ -311,24 +311,17 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options it shares with others, as one object.
 
     The first parameter of the command is annotated with `SessionOptions` or a class that extends it. Each field becomes
-    an option of the command. A user may also write those of `CommonOptions` before the command's name; the one after
-    the name wins.
+    an option of the command.
     """
     first, *own = inspect.signature(command).parameters.values()
     shared = inspect.signature(first.annotation).parameters
 
     @wraps(command)
-    def run(context: typer.Context, **values: Any) -> None:
-        root = context.find_root()
-        options = {}
-        for name in shared:
-            value, sources = values.pop(name), [one.get_parameter_source(name) for one in (context, root)]
-            # Compared by name: the enumeration belongs to no public module of typer.
-            here, before_name = (source is not None and source.name == "COMMANDLINE" for source in sources)
-            options[name] = root.params[name] if before_name and not here else value
-        command(first.annotation(**options).with_whole_id(), **values)
+    def run(**values: Any) -> None:
+        options = first.annotation(**{name: values.pop(name) for name in shared})
+        command(options.with_whole_id(), **values)
 
-    parameters = [inspect.Parameter("context", first.kind, annotation=typer.Context), *own, *shared.values()]
+    parameters = [*own, *shared.values()]
     described: Any = run  # typer reads the parameters of a command from these two attributes
     described.__signature__ = inspect.Signature(parameters)
     described.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
