@@ -152,7 +152,7 @@ def as_summarizer(llm: BaseLLM, *, prompt: str = SUMMARY_PROMPT, input_tokens: i
     return ModelSummarizer(lambda text: llm.complete(text).text, acomplete, prompt, input_tokens)
 
 
-def as_reranker(postprocessor: BaseNodePostprocessor | Reranker | str) -> Reranker:
+def as_reranker(postprocessor: BaseNodePostprocessor | Reranker) -> Reranker:
     """Return a reranker for `InfiniteMemory(reranker=...)`.
 
     Args:

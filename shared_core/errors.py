@@ -10,7 +10,7 @@ InfiniteMemoryError
 ├── StaleHeadError (RuntimeError)         another writer moved the branch in the meantime
 ├── EmbedderError (RuntimeError)          an embedder failed or returned unusable vectors
 │   └── EmbedderMismatchError             another embedder made the stored vectors
-├── RerankerError (RuntimeError)          a reranker's model cannot be loaded, or has another purpose
+├── RerankerError (RuntimeError)          a reranker returned no scores
 ├── StoreError (RuntimeError)             the store cannot be read or written
 │   └── StoreUnavailableError             it cannot be just now; try again
 ├── InputFileError (ValueError)           a file to import is invalid
@@ -105,7 +105,7 @@ class EmbedderMismatchError(EmbedderError):
 
 
 class RerankerError(InfiniteMemoryError, RuntimeError):
-    """A cross-encoder cannot be loaded, or returns no scores. Recall goes on without it, and the report says so."""
+    """A reranker returned no scores. Recall goes on without it, and the report says so."""
 
 
 class StoreError(InfiniteMemoryError, RuntimeError):

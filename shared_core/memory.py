@@ -112,9 +112,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         embed_text: returns the text that is embedded for a unit, given its messages. None: the text of each message,
             after its speaker's name.
         reranker: orders the best 30 results of a search, before what is worth its tokens is recalled: a function, sync
-            or async, of the question and texts that returns a score for each text; a `RerankerModel`; or the folder or
-            hub name of a sentence-transformers cross-encoder. If it fails or takes too long, the order stays as it is,
-            and the report says why. None: no reranker.
+            or async, of the question and texts that returns a score for each text, or a `RerankerModel`. If it fails or
+            takes too long, the order stays as it is, and the report says why. None: no reranker.
         placement: where recalled text goes: `"grounding"` puts it next to the question, `"messages"` puts real messages
             before the window, `"system"` puts it into a system message.
         recall_template: the wording around recalled text and the summary, and the size of excerpts. None: the default
@@ -156,7 +155,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         # Recall
         scope: RecallScope = "session", recall: Recall = "balanced", top_k: int | None = None,
         recall_tokens: float | int | None = None, min_score: float | None = None, recall_unit: RecallUnit = "message",
-        embed_text: EmbedText | None = None, reranker: Reranker | str | None = None,
+        embed_text: EmbedText | None = None, reranker: Reranker | None = None,
         placement: Placement = "grounding", recall_template: RecallTemplate | None = None,
         # Summaries
         summarizer: Summarizer | None = None,

@@ -63,14 +63,9 @@ def confirm(model: str, revision: str | None = None) -> None:
     Raises:
         EmbedderError: it is nowhere, or the hub does not answer within `SECONDS`.
     """
-    reason = missing(model, revision)
+    reason = _missing_from_folder(Path(model)) if os.path.isdir(model) else _missing_from_hub(model, revision)
     if reason is not None:
         raise EmbedderError(unknown(model, reason))
-
-
-def missing(model: str, revision: str | None = None) -> str | None:
-    """Return why a model cannot be loaded; None if it can. The arguments are those of `confirm`."""
-    return _missing_from_folder(Path(model)) if os.path.isdir(model) else _missing_from_hub(model, revision)
 
 
 def download(name: str, file: str) -> Path:
@@ -84,7 +79,7 @@ def download(name: str, file: str) -> Path:
 
     if (found := cached(name, file)) is not None:
         return found
-    if reason := missing(name):
+    if reason := _missing_from_hub(name, None):
         raise EmbedderError(reason)
     return Path(hf_hub_download(name, file))
 

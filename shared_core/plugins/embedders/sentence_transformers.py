@@ -4,7 +4,7 @@ import copy
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -61,7 +61,7 @@ class SentenceTransformerEmbedder(Embedder):
         self._device = device
         self._batch_size = batch_size
         self._scale: dict[str, Any] = {"floor": floor, "threshold": threshold, "weight": weight}
-        self._turn = OneAtATime()
+        self._turn = _OneAtATime()
 
     @cached_property
     def fingerprint(self) -> Fingerprint:
@@ -115,10 +115,19 @@ class SentenceTransformerEmbedder(Embedder):
     def _model(self) -> Any:
         from sentence_transformers import SentenceTransformer
 
-        load = partial(SentenceTransformer, self._source[1], revision=self._revision, device=self._device)
-        if not os.path.isdir(self._source[1]):
+        source = self._source[1]
+        in_folder = os.path.isdir(source)
+        if not in_folder:
             confirm(self._given, self._revision)
-        return _loaded(load, self._source[1])
+        load = partial(SentenceTransformer, source, revision=self._revision, device=self._device)
+        with _no_progress_bars():
+            # What is in the cache needs no hub, whose client would wait for it, file by file.
+            try:
+                return load(local_files_only=True)
+            except (OSError, ValueError):  # a part of it is not in the cache
+                if in_folder:
+                    raise
+                return load()
 
     @cached_property
     def _reading(self) -> tuple[Any, int]:
@@ -133,31 +142,7 @@ class SentenceTransformerEmbedder(Embedder):
         return tokenizer, limit - tokenizer.num_special_tokens_to_add(False) - max(map(len, prompts), default=0)
 
 
-def cross_encoder(model: str, revision: str | None, device: str | None) -> Any:
-    """Return a cross-encoder of the library, from a folder, the cache or the hub.
-
-    Args:
-        model: a folder or a name on the hub.
-        revision: the revision on the hub; None: the newest.
-        device: the device on which torch computes; None: torch chooses.
-    """
-    from sentence_transformers import CrossEncoder
-
-    return _loaded(partial(CrossEncoder, model, revision=revision, device=device), model)
-
-
-def _loaded(load: Callable[..., Any], source: str) -> Any:
-    with _no_progress_bars():
-        # What is in the cache needs no hub, whose client would wait for it, file by file.
-        try:
-            return load(local_files_only=True)
-        except (OSError, ValueError):  # a part of it is not in the cache
-            if os.path.isdir(source):
-                raise
-            return load()
-
-
-class OneAtATime:
+class _OneAtATime:
     """Lets one thread compute at a time. After a fork, torch computes on one thread."""
 
     def __init__(self) -> None:
