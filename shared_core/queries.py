@@ -15,10 +15,10 @@ class After(NamedTuple):
     limit: int
 
 
-class InTurn(NamedTuple):
-    """Find the messages of one turn, of all branches."""
+class InTurns(NamedTuple):
+    """Find the messages of some turns, of all branches."""
 
-    turn_id: str
+    turn_ids: Sequence[str]
 
 
 class IdPrefix(NamedTuple):
@@ -49,7 +49,7 @@ class Pinned:
     """Find the messages that stay in every prompt: system messages and pinned ones, of all branches."""
 
 
-Criterion = After | InTurn | IdPrefix | MadeFrom | Says | Pinned
+Criterion = After | InTurns | IdPrefix | MadeFrom | Says | Pinned
 """What messages can be found by, wherever they stand in the tree."""
 
 

@@ -16,7 +16,7 @@ from shared_core.history.normal_form import (
     words_of,
 )
 from shared_core.messages import Message
-from shared_core.queries import InTurn
+from shared_core.queries import InTurns
 from shared_core.records import ALL, Position, Record
 from shared_core.session.live import LiveSession
 from shared_core.session.paths import Path
@@ -237,7 +237,7 @@ class Line:
             return True
         assert self.live.key is not None
         form = whatever_is_answered(normal_form(record.message))
-        found = self.live.store.find(self.live.key, InTurn(turn_id))
+        found = self.live.store.find(self.live.key, InTurns([turn_id]))
         others = [one for one in found if whatever_is_answered(normal_form(one.message)) == form]
         return all(likeness(message, one.message) <= likeness(message, record.message) for one in others)
 

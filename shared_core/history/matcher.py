@@ -11,7 +11,7 @@ from shared_core.history.forms import families, saying
 from shared_core.history.line import CHECKED, Line, newest_path
 from shared_core.history.normal_form import NormalForm, fingerprint, normal_forms, whatever_is_answered
 from shared_core.messages import Message
-from shared_core.queries import InTurn
+from shared_core.queries import InTurns
 from shared_core.records import MAIN, Position, Record
 from shared_core.session.checkout import Checkout, if_unmoved, no_changes
 from shared_core.session.live import LiveSession
@@ -244,7 +244,7 @@ class Matcher:
         path, known = self.live.path_to(end), set(after.ids)
         return any(
             _ends_turn([record.message]) and record.message.id not in known and path.covers(record.position)
-            for record in self.live.store.find(self.live.key, InTurn(turn))
+            for record in self.live.store.find(self.live.key, InTurns([turn]))
         )
 
     def _continue(self, line: Line, path: Path, tail: Sequence[Record]) -> Followed:

@@ -10,7 +10,7 @@ from shared_core.arguments import moment, suggests_names, texts
 from shared_core.errors import UnknownReferenceError
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.messages import short_repr
-from shared_core.queries import After, InTurn, MadeFrom
+from shared_core.queries import After, InTurns, MadeFrom
 from shared_core.records import MAIN, Position, Record
 from shared_core.session.checkout import Checkout
 from shared_core.session.paths import Head, walk
@@ -111,7 +111,7 @@ def _in_group(record: Record) -> bool:
 
 def groups_of_turn(store: Store, session: int, turn_id: str) -> Iterator[dict[Position, Record]]:
     """Yield the tool groups of a turn, branch by branch, because calls on two branches may have the same ids."""
-    records = store.find(session, InTurn(turn_id))
+    records = store.find(session, InTurns([turn_id]))
     for segment in {record.position.segment for record in records}:
         end = max(record.position for record in records if record.position.segment == segment)
         path = walk(end, partial(store.segment, session))
@@ -142,7 +142,7 @@ def _left_of_turns(store: Store, session: int, records: Sequence[Record]) -> lis
 def _rest_of_turns(store: Store, session: int, records: Sequence[Record]) -> list[Record]:
     """Return the other messages of the turns that some messages belong to, in the order of their positions."""
     turns = {record.message.turn_id or "" for record in records}
-    found = {record.position: record for turn in turns for record in store.find(session, InTurn(turn))}
+    found = {record.position: record for record in store.find(session, InTurns([*turns]))}
     gone = {record.position for record in records}
     return [found[position] for position in sorted(found.keys() - gone)]
 

@@ -8,7 +8,7 @@ from typing import Any
 from shared_core.errors import UnknownReferenceError
 from shared_core.messages import Message
 from shared_core.plugins.base import TokenCounter
-from shared_core.queries import After, InTurn, Line, LineRead, Pinned, State
+from shared_core.queries import After, InTurns, Line, LineRead, Pinned, State
 from shared_core.records import MAIN, ROOT, Appended, KnownBranch, Newest, Position, Record, Segment, SessionState
 from shared_core.session.paths import ROOT_PATH, Head, Path, Span, walk
 from shared_core.session.turns import Entry, Turn, group_turns, in_front, is_prompt, newest_prompt
@@ -493,6 +493,8 @@ class LiveSession:
     def whole_turn(self, turn_id: str) -> Turn | None:
         """Return the messages of one turn that are on the path."""
         assert self.key is not None
-        records = [record for record in self.store.find(self.key, InTurn(turn_id)) if self.path.covers(record.position)]
+        records = [
+            record for record in self.store.find(self.key, InTurns([turn_id])) if self.path.covers(record.position)
+        ]
         entries = sorted(self.entries(records), key=lambda entry: entry.order)
         return next(iter(group_turns(entries)), None)

@@ -20,7 +20,7 @@ from shared_core.queries import (
     ForgottenSince,
     IdPrefix,
     Ids,
-    InTurn,
+    InTurns,
     MadeFrom,
     Pinned,
     Refs,
@@ -358,7 +358,7 @@ ANSWERS: Mapping[type, Answer] = {
     Count: _count, Covers: _covers, NewestQuestion: _newest_question, TurnNumber: _turn_number,
     ForgottenIds: _forgotten_ids, AreForgotten: _are_forgotten, ForgottenSince: _forgotten_since, Vectors: _vectors,
     Spaces: _spaces, SnapshotOf: _snapshot, Summaries: _summaries, Reaches: _reaches,
-    InTurn: _finding(sql.TURN, lambda query: {"turn_id": query.turn_id}),
+    InTurns: _finding(sql.TURNS, lambda query: {"turn_ids": [*set(query.turn_ids)]}),
     Pinned: _finding(sql.PINNED, lambda query: {}),
     MadeFrom: _finding(sql.MADE_FROM, lambda query: positions_of(query.positions)),
     Says: _finding(

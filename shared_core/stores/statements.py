@@ -186,7 +186,7 @@ _AT_THEM = "m.segment = w.segment AND m.depth = w.depth"
 AT = f"SELECT {{columns}} FROM {_THESE} CROSS JOIN {{s}}.messages AS m {_MINE}{_AT_THEM} ORDER BY w.n"
 BACK = f"{_FROM} {_MINE}m.segment = %(segment)s AND m.depth <= %(depth)s ORDER BY m.depth DESC LIMIT %(limit)s"
 AFTER = f"{_FROM} {_MINE}m.seq > %(seq)s ORDER BY m.seq LIMIT %(limit)s"
-TURN = f"{_FROM} {_MINE}m.turn_id = %(turn_id)s ORDER BY m.seq"
+TURNS = f"{_FROM} {{by messages_turn}} {_MINE}m.turn_id {{in text turn_ids}} ORDER BY m.seq"
 PINNED = f"{_FROM} {_MINE}m.stays = 1 ORDER BY m.seq"
 # Told the index, or SQLite reads all of the session where several ids are asked for at once.
 BY_ID = f"{_FROM} {{by messages_id}} {_MINE}m.id {{in text ids}}"

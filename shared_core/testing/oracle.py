@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from shared_core.formats.fields import Role
 from shared_core.messages import Message
-from shared_core.queries import After, InTurn, Line, LineRead, Pinned, State
+from shared_core.queries import After, InTurns, Line, LineRead, Pinned, State
 from shared_core.records import (
     MAIN,
     ROOT,
@@ -200,8 +200,9 @@ def _check_found(store: Store, key: int, tree: Tree) -> None:
     at = {record.position: record for record in everything}
     asked = [*tree.positions()[::-1], Position(99, 0), *tree.positions()[:1]]
     assert store.get(key, asked) == [at[position] for position in asked if position in at]
-    for turn_id in {record.message.turn_id for record in everything}:
-        assert store.find(key, InTurn(str(turn_id))) == [r for r in everything if r.message.turn_id == turn_id]
+    turns = sorted({str(record.message.turn_id) for record in everything})
+    for some in (*([turn] for turn in turns), turns[1:], [*turns[::-1], "unknown", *turns], []):
+        assert store.find(key, InTurns(some)) == [record for record in everything if record.message.turn_id in some]
     assert store.find(key, Pinned()) == [record for record in everything if record.message.stays]
 
 

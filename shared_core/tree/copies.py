@@ -10,7 +10,7 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.history.forms import families
 from shared_core.history.normal_form import says_the_same
 from shared_core.messages import Message, short_repr
-from shared_core.queries import InTurn
+from shared_core.queries import InTurns
 from shared_core.records import Change, Draft, Drop, Move, Position, Put, Record, Ref
 from shared_core.session.checkout import Changes, Checkout, if_unmoved, with_move
 from shared_core.session.forget import groups_of_turn
@@ -178,7 +178,7 @@ class _Copier:
         blocks: dict[str, list[Draft]] = {}
         halves: list[str] = []
         for turn_id, members in turns.items():
-            whole_turn = self._store.find(self._session, InTurn(turn_id))
+            whole_turn = self._store.find(self._session, InTurns([turn_id]))
             opener = self._opener(whole_turn, turn_id)
             drafts = [self._draft_of(record) for record in members]
             joined = said_together([draft.message for draft in drafts])

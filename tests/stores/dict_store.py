@@ -298,7 +298,7 @@ ANSWERS: dict[type, Callable[[Kept, Any], Any]] = {
     queries.At: lambda o, q: [o.records[position] for position in q.positions if position in o.records],
     queries.Back: lambda o, q: _first(o.back(q.upto), q.limit),
     queries.After: lambda o, q: _first([record for record in o.ordered() if record.seq > q.seq], q.limit),
-    queries.InTurn: lambda o, q: [record for record in o.ordered() if record.message.turn_id == q.turn_id],
+    queries.InTurns: lambda o, q: [record for record in o.ordered() if record.message.turn_id in q.turn_ids],
     queries.IdPrefix: lambda o, q: _first([r for r in o.ordered() if str(r.message.id).startswith(q.prefix)], q.limit),
     queries.MadeFrom: _made_from,
     queries.Says: _says,

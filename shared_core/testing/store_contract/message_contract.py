@@ -16,7 +16,7 @@ from shared_core.queries import (
     ForgottenIds,
     IdPrefix,
     Ids,
-    InTurn,
+    InTurns,
     Line,
     LineRead,
     MadeFrom,
@@ -123,7 +123,7 @@ class MessageContract:
         other.append(MAIN, drafts("u2"))
         other.append("side", drafts("u3"), at=Position(0, 0))
         mine.check()
-        assert store.get(mine.key, ["u2"]) == store.find(mine.key, InTurn("u2")) == []
+        assert store.get(mine.key, ["u2"]) == store.find(mine.key, InTurns(["u2"])) == []
         with pytest.raises(UnknownReferenceError):
             store.append(mine.key, "side", drafts("u9"))
         mine.forget([Position(0, 0), Position(0, 1)], branches=True)
