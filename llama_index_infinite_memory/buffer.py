@@ -1,8 +1,6 @@
 """InfiniteChatMemoryBuffer: a chat memory buffer for LlamaIndex that keeps every message."""
 
-import pickle
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any, Self, TypeVar, cast
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -279,11 +277,11 @@ class InfiniteChatMemoryBuffer(BaseMemory):
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    # JSON
+    # JSON and pickles
 
     @model_serializer(mode="wrap")
     def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """Return the fields, and a reference to the conversation, with the messages of its branch if it has no file."""
+        """Return the fields, and a reference to the conversation, with its messages if it is in memory."""
         return {**handler(self), **reference(self.conversation), "class_name": self.class_name()}
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
@@ -322,17 +320,5 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         """Return arguments that JSON cannot hold, for `from_dict`; a subclass overrides this, for agents' contexts."""
         return {}
 
-    # Copies
-
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = self.conversation.settings
-        kept = {name: settings.given[name] for name in settings.unwritten() if _pickles(settings.given[name])}
-        return partial(type(self).from_dict, **kept), (self.to_dict(),)
-
-
-def _pickles(value: Any) -> bool:
-    try:
-        pickle.dumps(value)
-    except Exception:  # its own `__reduce__` may raise anything, and a pickle without it can be read
-        return False
-    return True
+        return type(self).from_dict, (self.to_dict(),)

@@ -2,8 +2,6 @@
 
 import json
 import os
-import uuid
-import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,8 +28,6 @@ DEFAULT_PERSIST_PATH = "chat_store.json"
 IN_USE = 64
 """The number of conversations that stay ready to use, those used last."""
 
-_stores: "weakref.WeakValueDictionary[str, InfiniteChatStore]" = weakref.WeakValueDictionary()
-
 
 @cache
 def _settings() -> Settings:
@@ -57,7 +53,6 @@ class InfiniteChatStore(BaseChatStore):
     """
 
     user_id: str | None = None
-    _name: str = PrivateAttr()
     _opened: OpenStore | None = PrivateAttr(default=None)
     _conversations: "OrderedDict[str, Conversation]" = PrivateAttr(default_factory=OrderedDict)
     _lock: Any = PrivateAttr(default_factory=partial(fork_safe_lock, Depth.CHAT_STORE))
@@ -67,8 +62,6 @@ class InfiniteChatStore(BaseChatStore):
         super().__init__(user_id=user_id)  # type: ignore[call-arg]
         self._opened = shared_store(store)
         self._calls = CallQueue(self._opened.store)
-        self._name = uuid.uuid4().hex
-        _stores[self._name] = self
 
     @classmethod
     def class_name(cls) -> str:
@@ -232,33 +225,25 @@ class InfiniteChatStore(BaseChatStore):
     @model_serializer(mode="wrap")
     def custom_model_dump(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         """Return JSON data that names the store, not what it holds."""
-        data = {"attached": self._name, "store": self.opened.path, "class_name": self.class_name()}
-        return {**handler(self), **data}
+        return {**handler(self), "store": self.opened.address, "class_name": self.class_name()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, store: StoreLike = None) -> Self:  # type: ignore[override]
-        """Return the chat store that `to_dict` was called on, or open its store again.
+        """Return a chat store of the conversations of the one that `to_dict` was called on.
 
         Args:
             data: what `to_dict` returned; not changed.
             store: the store, if the file was moved, or was none.
 
         Raises:
-            ValueError: it is the chat store of another user, or no such data.
+            ValueError: it is no such data.
             StoreError: its file is gone or cannot be opened, or it had none and is closed.
         """
-        if "attached" not in data:
+        if data.get("class_name") != cls.class_name():
             raise ValueError(
                 "this is not what to_dict() of this class returned; of another chat store, pass "
                 "InfiniteChatMemoryBuffer.from_defaults(chat_store=it)"
             )
-        found = _stores.get(data["attached"])
-        if isinstance(found, cls) and found._opened is not None:
-            if found.user_id != data["user_id"]:
-                raise ValueError(f"this is the chat store of user {found.user_id!r}, not of {data['user_id']!r}")
-            return found
-        if store is None and data["store"] is None:
-            raise StoreError("this chat store had no file and is closed; a store= that is a path keeps what it holds")
         return cls(reopened_store(store or data["store"]), user_id=data["user_id"])
 
     def __copy__(self) -> Self:

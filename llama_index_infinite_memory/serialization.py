@@ -1,26 +1,17 @@
 """References to a conversation as JSON data, and the way back to the state that a reference names."""
 
-import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from llama_index_infinite_memory.conversation import Conversation, in_use
 from llama_index_infinite_memory.open_stores import reopened_store
 from llama_index_infinite_memory.settings import Settings
 from shared_core.errors import StoreError, UnknownReferenceError, warn
-from shared_core.store import Store
 
 __all__ = ["RestoreWarning"]
 
 REFERENCE = ("attached", "owner", "store", "branch", "head", "settings", "left_out", "messages")
 """The keys of a reference."""
-
-KEPT = 1_000
-"""Of how many conversations, those referred to last, this process keeps what their references cannot hold."""
-
-_kept: "OrderedDict[str, tuple[Settings, Callable[[], Store | None]]]" = OrderedDict()
-"""The key of a conversation, to its settings and, as long as others hold it, the store that its caller gave."""
 
 
 class RestoreWarning(UserWarning):
@@ -28,25 +19,20 @@ class RestoreWarning(UserWarning):
 
 
 def reference(conversation: Conversation) -> dict[str, Any]:
-    """Return JSON data that names a conversation and its state, with its messages unless a file holds them."""
+    """Return JSON data that names a conversation and its state, with its messages if no database holds them."""
     with conversation.lock:
         opened = conversation.open_store()
-        foreign = ["store"] if opened.path is None and not opened.in_memory else []
         data: dict[str, Any] = {
             "attached": conversation.key,
             "owner": [conversation.session_id, conversation.user_id],
-            "store": opened.path,
+            "store": opened.address,
             "branch": conversation.memory.branch,
             "head": conversation.head,
             "settings": conversation.settings.to_dict(),
-            "left_out": conversation.settings.unwritten() + foreign,
+            "left_out": conversation.settings.unwritten(),
         }
-        if opened.path is None:
+        if opened.in_memory:
             data["messages"] = conversation.dump()
-        _kept[conversation.key] = conversation.settings, weakref.ref(opened.store) if foreign else lambda: None
-        _kept.move_to_end(conversation.key)
-        if len(_kept) > KEPT:
-            _kept.popitem(last=False)
     return data
 
 
@@ -64,7 +50,7 @@ def restore(data: Mapping[str, Any], session_id: str, user_id: str | None) -> Co
 
     Raises:
         ValueError: it is a conversation of another session or user.
-        StoreError: its file is gone, holds another conversation, or cannot be opened.
+        StoreError: its file is gone, holds another conversation, or cannot be opened; or it had none, and is closed.
     """
     if data["owner"] != [session_id, user_id]:
         raise ValueError(
@@ -73,7 +59,7 @@ def restore(data: Mapping[str, Any], session_id: str, user_id: str | None) -> Co
         )
     given = {name: value for name, value in data.items() if name not in REFERENCE}
     found = in_use.get(data["attached"])
-    if found is None or found.opened is None or data["store"] not in (None, found.opened.path, found.store):
+    if found is None or found.opened is None or data["store"] not in (found.opened.address, found.store):
         restored = _reopened(data, given)
     elif (found.memory.branch, found.head) == (data["branch"], data["head"]):
         return found
@@ -86,13 +72,9 @@ def restore(data: Mapping[str, Any], session_id: str, user_id: str | None) -> Co
 def _reopened(data: Mapping[str, Any], given: Mapping[str, Any]) -> Conversation:
     """Return a conversation that is no longer in use, on its main branch."""
     session_id, user_id = data["owner"]
-    kept, store = _kept.get(data["attached"], (None, lambda: None))
-    settings = Settings(**{**(kept.given if kept else data["settings"]), **given})
-    opened = reopened_store(data["store"] or store(), may_be_new=bool(data.get("messages")))
-    missing = [
-        name for name in data["left_out"]
-        if (opened.in_memory if name == "store" else kept is None and name not in given)
-    ]  # fmt: skip
+    settings = Settings(**{**data["settings"], **given})
+    opened = reopened_store(data["store"], may_be_new="messages" in data)
+    missing = [name for name in data["left_out"] if name not in given]
     if missing:
         shown = ", ".join(f"{name}=..." for name in missing)
         warn(

@@ -175,15 +175,16 @@ def test_copies_and_json_lead_back_to_it(tmp_path: Path) -> None:
             data = json.loads(store.to_json())
             assert data["class_name"] == "InfiniteChatStore"
             for other in (copy.deepcopy(store), pickle.loads(pickle.dumps(store)), InfiniteChatStore.from_dict(data)):
-                assert other is store
-            with pytest.raises(ValueError, match="chat store of user 'u', not of 'bob'"):
-                InfiniteChatStore.from_dict({**data, "user_id": "bob"})
+                other.add_message("k", user("more"))
+                assert store.delete_last_message("k") == user("more")
+                assert (other.opened, other.user_id) == (store.opened, "u")
+            del other
             held = store.get_messages("k")
         assert "messages" not in data
         with pytest.raises(StoreError, match="is closed"):
             store.get_messages("k")
         if place is None:
-            with pytest.raises(StoreError, match="had no file and is closed"):
+            with pytest.raises(StoreError, match="has no file, and its store is closed"):
                 InfiniteChatStore.from_dict(data)
             continue
         with InfiniteChatStore.from_dict(data) as again:

@@ -5,7 +5,6 @@ import copy
 import gc
 import json
 import pickle
-from collections import OrderedDict
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from llama_index.core.workflow import Context
 from pydantic import Field
 from workflows.context.serializers import JsonSerializer
 
-from llama_index_infinite_memory import InfiniteChatMemoryBuffer, RestoreWarning, serialization
+from llama_index_infinite_memory import InfiniteChatMemoryBuffer, RestoreWarning
 from shared_core import SQLiteStore, StoreError
 from shared_core.strippers import PASTED_CONTEXT
 from tests.llama_index.scripted_llm import Talker, how_many
@@ -125,17 +124,13 @@ class Restoring(InfiniteChatMemoryBuffer):
         return {"embed_model": HASHING, "strippers": [], "summarizer": lambda before, messages: "sum"}
 
 
-def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_json_cannot_hold_is_asked_for_and_said(tmp_path: Path) -> None:
     with ours(
         TALK[:2], store=tmp_path / "a.db", window_turns=None, top_k=3, strippers=[PASTED_CONTEXT],
         summarizer=lambda before, messages: "sum",
     ) as memory:  # fmt: skip
         text = memory.to_json()
         assert Buffer.from_json(text).conversation is memory.conversation
-        settings = memory.conversation.settings
-    with Buffer.from_json(text) as again:  # no warning: this process has kept them
-        assert again.conversation.settings.given == settings.given
-    monkeypatch.setattr(serialization, "_kept", OrderedDict())
     with pytest.warns(RestoreWarning) as caught:
         again = Buffer.from_json(text)
     with again:
@@ -152,11 +147,11 @@ def test_a_store_that_cannot_be_found_again_is_said() -> None:
     with closing(SQLiteStore(":memory:")) as store:
         memory = ours(TALK[:2], store=store, embed_model=None)
         data = {**memory.to_dict(), "attached": "of another process"}
-        with pytest.warns(RestoreWarning, match=r"without store, .* from_dict\(data, store"):
-            elsewhere = Buffer.from_dict(data)
-        assert elsewhere.get_all() == TALK[:2], "the data holds them"
-        with Buffer.from_dict(memory.to_dict() | {"branch": None}) as found:
+        assert "messages" not in data
+        with Buffer.from_dict(data) as found:
             assert found.conversation.store is store
+        with pytest.raises(StoreError, match=r"its store is closed: pass from_dict\(data, store"):
+            Buffer.from_dict({**data, "store": "open:in another process"})
         elsewhere = Buffer.from_dict(data, store=store)
         memory.put(user("more"))
         assert texts(elsewhere.get_all()) == [*texts(TALK[:2]), "more"]
