@@ -29,7 +29,7 @@ _MODULES = {
     "embeddings": ["as_embedder"],
     "messages": ["UnstorableWarning", "from_message", "to_message"],
     "serialization": ["RestoreWarning"],
-    "settings": ["as_reranker", "as_summarizer"],
+    "settings": ["as_summarizer"],
     "strippers": ["DEFAULT_STRIPPERS", "Stripper", "set_apart"],
     "testing": ["EchoLLM"],
 }

@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr
 from llama_index_infinite_memory.embeddings import EmbedModel
 from llama_index_infinite_memory.messages import from_message
 from llama_index_infinite_memory.open_stores import StoreLike
-from llama_index_infinite_memory.settings import engine_embedder, engine_models
+from llama_index_infinite_memory.settings import engine_embedder
 from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
 from shared_core.aio import AsyncInfiniteMemory
 from shared_core.memory import InfiniteMemory
@@ -67,8 +67,8 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
         embed_model: finds messages by meaning, as for `as_embedder`; None: as for `InfiniteMemory`.
         strippers: set apart text that only served one turn.
         tokenizer_fn: counts tokens; LlamaIndex's by default.
-        settings: other arguments of `InfiniteMemory`. `reranker` may be a node postprocessor, and `recall_template`,
-            the wording around recalled messages, shows no dates by default.
+        settings: other arguments of `InfiniteMemory`. `recall_template`, the wording around recalled messages, shows no
+            dates by default.
 
     Raises:
         TypeError: an argument is unknown; or a `summarizer` is given, which a block has no use for.
@@ -94,7 +94,7 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
             raise TypeError("summarizer: a block recalls and does not summarize; InfiniteChatMemoryBuffer does both")
         if "embedder" in settings:
             raise TypeError("embedder: write embed_model=, which takes one, too")
-        settings |= {"embedder": engine_embedder(embed_model), "strippers": strippers} | engine_models(settings)
+        settings |= {"embedder": engine_embedder(embed_model), "strippers": strippers}
         settings["recall_template"] = self._template = settings.get("recall_template") or UNDATED
         self._pool = SessionPool(store, **settings)
         weakref.finalize(self, self._pool.close)

@@ -141,8 +141,8 @@ class InfiniteChatMemoryBuffer(BaseMemory):
                 `Settings.embed_model` is never used. None: as for `InfiniteMemory`, offline.
             strippers: set apart text that only served one turn; None: `DEFAULT_STRIPPERS`.
             kwargs: fields of a subclass, and other arguments of `InfiniteMemory`, such as `top_k`, `min_score` or
-                `keep_grounding`. `summarizer` may be an `LLM`, and `reranker` a node postprocessor. `on_overflow` is
-                `"keep"` by default: a question that does not fit is sent all the same.
+                `keep_grounding`. `summarizer` may be an `LLM`. `on_overflow` is `"keep"` by default: a question that
+                does not fit is sent all the same.
 
         Raises:
             ValueError: an argument is unknown or out of range.

@@ -1,26 +1,23 @@
-"""Arguments of `InfiniteMemory` in LlamaIndex's words: its tokenizer, embeddings, models and postprocessors."""
+"""Arguments of `InfiniteMemory` in LlamaIndex's words: its tokenizer, embeddings and models."""
 
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sized
 from functools import partial
 from typing import Any
 
 import tiktoken
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.utils import get_tokenizer
 
 from llama_index_infinite_memory.embeddings import EmbedModel, as_embedder
 from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
 from shared_core.arguments import suggestion
 from shared_core.display import shown
-from shared_core.doors.interop.adapters import Kept, ModelSummarizer, OrderReranker, memory_arguments
-from shared_core.plugins.base import INPUT_TOKENS, Embedder, Reranker, SummarizerModel
-from shared_core.plugins.reranker import as_reranker as as_own_reranker
+from shared_core.doors.interop.adapters import ModelSummarizer, memory_arguments
+from shared_core.plugins.base import INPUT_TOKENS, Embedder, SummarizerModel
 from shared_core.summaries.wording import SUMMARY_PROMPT
 from shared_core.tokens.tiktoken import TiktokenCounter
 
-__all__ = ["as_reranker", "as_summarizer"]
+__all__ = ["as_summarizer"]
 
 Tokenizer = Callable[[str], Sized]
 
@@ -92,7 +89,7 @@ class Settings:
         given = {"placement": "messages", "on_overflow": "keep", "strippers": DEFAULT_STRIPPERS, **self.given}
         given.pop("tokenizer_fn", None)
         given["embedder"] = engine_embedder(given.pop("embed_model", None))
-        given |= engine_models(given)
+        given["summarizer"] = engine_summarizer(given.get("summarizer"))
         return given | {"reserve_tokens": 0, "token_counter": self.counter}
 
     def to_dict(self) -> dict[str, Any]:
@@ -109,14 +106,9 @@ def engine_embedder(embed_model: EmbedModel) -> Embedder | str | None:
     return "words" if embed_model == "words" else as_embedder(embed_model)
 
 
-def engine_models(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those of the arguments that are LlamaIndex's models, as the engine takes them."""
-    models: dict[str, Any] = {}
-    if isinstance(llm := given.get("summarizer"), BaseLLM):
-        models["summarizer"] = as_summarizer(llm)
-    if (reranker := given.get("reranker")) is not None:
-        models["reranker"] = as_reranker(reranker)
-    return models
+def engine_summarizer(summarizer: Any) -> Any:
+    """Return the argument `summarizer` of `InfiniteMemory`."""
+    return as_summarizer(summarizer) if isinstance(summarizer, BaseLLM) else summarizer
 
 
 def check_tokenizer(tokenizer_fn: object) -> None:
@@ -134,7 +126,7 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
         raise ValueError(f"Unexpected kwargs: {unknown}{near}")
 
 
-# Models
+# Summarizers
 
 
 def as_summarizer(llm: BaseLLM, *, prompt: str = SUMMARY_PROMPT, input_tokens: int = INPUT_TOKENS) -> SummarizerModel:
@@ -150,33 +142,3 @@ def as_summarizer(llm: BaseLLM, *, prompt: str = SUMMARY_PROMPT, input_tokens: i
         return (await llm.acomplete(text)).text
 
     return ModelSummarizer(lambda text: llm.complete(text).text, acomplete, prompt, input_tokens)
-
-
-def as_reranker(postprocessor: BaseNodePostprocessor | Reranker) -> Reranker:
-    """Return a reranker for `InfiniteMemory(reranker=...)`.
-
-    Args:
-        postprocessor: a node postprocessor, such as a cross-encoder or the client of a service; or what the engine
-            accepts. What a postprocessor drops goes to the end, and a text that it changes is recalled as it was. The
-            scores of its nodes are those in the report.
-    """
-    if not isinstance(postprocessor, BaseNodePostprocessor):
-        return as_own_reranker(postprocessor)
-
-    def order(query: str, texts: Sequence[str]) -> Kept:
-        return _kept(postprocessor.postprocess_nodes(_nodes(texts), query_str=query))
-
-    async def aorder(query: str, texts: Sequence[str]) -> Kept:
-        return _kept(await postprocessor.apostprocess_nodes(_nodes(texts), query_str=query))
-
-    return OrderReranker(order, aorder)
-
-
-def _nodes(texts: Sequence[str]) -> list[NodeWithScore]:
-    return [NodeWithScore(node=TextNode(id_=str(index), text=text)) for index, text in enumerate(texts)]
-
-
-def _kept(nodes: Sequence[NodeWithScore]) -> Kept:
-    if any(not one.node_id.isdecimal() for one in nodes):
-        raise TypeError("the postprocessor returned nodes that it was not given")
-    return [(int(one.node_id), one.score) for one in nodes]

@@ -18,12 +18,12 @@ def as_reranker(value: Reranker) -> Reranker:
     """Return the reranker that was given: a function, or a `RerankerModel`.
 
     Raises:
-        TypeError: it is neither. `as_reranker` of the LlamaIndex package takes its objects.
+        TypeError: it is neither.
     """
     if isinstance(value, type) or not callable(value):
         raise TypeError(
             f"{shown('reranker', value)}: expected a function (query, texts) -> scores, such as one that calls the "
-            "predict of a cross-encoder; as_reranker of the LlamaIndex package makes one of a node postprocessor"
+            "predict of a cross-encoder"
         )
     return value
 

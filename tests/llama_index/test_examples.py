@@ -54,6 +54,7 @@ PAGE = [
     "Dora, Ladder Street 5 1\n",
     "True False\n",
     "['dora'] [ChatMessage(",
+    "[0.0, 0.0]\n",
 ]
 
 
