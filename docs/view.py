@@ -19,7 +19,7 @@ DOCS = Path(__file__).parent
 QUESTION = "What was the code of my locker at the climbing hall?"
 START = datetime(2026, 5, 4, 18, 2, tzinfo=timezone(timedelta(hours=2)))
 LIMITS: dict[str, Any] = {"max_tokens": 1_600, "reserve_tokens": 400}
-SIZE = (1360, 790)
+SIZE = (1360, 650)
 
 
 def demo(store: Path) -> None:

@@ -119,18 +119,16 @@ def test_the_page_opens_on_an_overview(tab: Tab, talk: Written) -> None:
     assert tab.run("document.title") == "tell me of amber 0 \N{EN DASH} infinite-memory"
     facts = ["session default", "83 messages", "2 branches", "41 questions", "4 May 2026 (UTC)"]
     assert texts(tab, "#counts > *") == facts
-    assert texts(tab, "#overview h2") == ["The tree", "What was said when", "Best answered question"]
+    assert texts(tab, "#overview h2") == ["The tree", "What was said when", "What recall found last"]
     assert texts(tab, ".names .chip") == ["main", "side"]
     assert texts(tab, ".names .quiet") == ["81 messages", "2 messages"]
     assert texts(tab, ".sitting > *") == ["4 May 12:00", "tell me of amber 0", "83 messages"]
-    best = talk.data["overview"]["best"]
-    nodes = talk.data["nodes"]
-    assert (best["question"], best["reply"], best["found"][0]) == (talk.row("s0"), talk.row("s1"), talk.row("a0"))
-    assert texts(tab, ".best .asked") == [nodes[best["question"]]["text"]]
-    assert texts(tab, ".best blockquote") == [nodes[row]["text"] for row in best["found"]]
-    assert texts(tab, ".best .reply") == [nodes[best["reply"]]["text"]]
-    widths = tab.run("[...document.querySelectorAll('.best .bar span')].map((piece) => Number(piece.dataset.tokens))")
-    assert sum(widths) == talk.data["reports"][str(best["question"])]["total_tokens"]
+    nodes, question = talk.data["nodes"], talk.row("s0")
+    assert texts(tab, ".opening .asked") == [nodes[question]["text"]]
+    assert texts(tab, ".opening blockquote")[0] == nodes[talk.row("a0")]["text"]
+    assert texts(tab, ".opening .reply") == [nodes[talk.row("s1")]["text"]]
+    pieces = "[...document.querySelectorAll('.opening .bar span')].map((piece) => Number(piece.dataset.tokens))"
+    assert sum(tab.run(pieces)) == talk.data["reports"][str(question)]["total_tokens"]
     quiet(tab, talk.path)
 
 
@@ -255,6 +253,6 @@ def test_on_a_narrow_screen_one_thing_is_shown_at_a_time(tab: Tab, talk: Written
     assert tab.run("document.documentElement.scrollWidth") <= 360
     cards = "[...document.querySelectorAll('#overview .card')].map((card) => card.getBoundingClientRect())"
     assert tab.run(f"{cards}.every((card, n, all) => !n || card.top >= all[n - 1].bottom)")
-    tab.click(".best .open")
+    tab.click(".opening .open")
     assert (seen(tab, "list"), seen(tab, "message"), focused(tab)) == (False, True, "message")
     quiet(tab, talk.path)

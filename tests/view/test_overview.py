@@ -1,29 +1,15 @@
-"""The overview: its title, sittings, chart, lines and best answered question, exactly, and the laws of the chart."""
+"""The overview: its title, sittings and lines, exactly."""
 
-from datetime import UTC, date, datetime, timedelta
-from itertools import pairwise
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from shared_core.doors.view import gather
-from shared_core.doors.view.overview import (
-    BARS,
-    FOUND,
-    TITLE,
-    activity,
-    best_answered,
-    lines,
-    one_line,
-    sittings,
-    title,
-)
+from shared_core.doors.view.overview import TITLE, lines, one_line, sittings, title
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.hits import Kind
 from tests.view.pages import NOON
 
 Node = dict[str, Any]
@@ -85,38 +71,6 @@ def test_a_pause_of_six_hours_ends_a_sitting() -> None:
     assert sittings([]) == []
 
 
-@pytest.mark.parametrize(
-    ("days", "size", "first", "last", "count"),
-    [
-        (BARS - 1, 1, "2026-05-04", "2026-08-03", BARS),
-        (BARS, 7, "2026-05-04", "2026-08-03", 14),
-        (7 * BARS - 7, 7, "2026-05-04", "2028-01-31", BARS),
-        (7 * BARS, 14, "2026-05-04", "2028-02-07", 47),
-        (31 * BARS, 35, "2026-05-04", "2034-02-06", 82),
-    ],
-)
-def test_a_longer_time_has_longer_bars(days: int, size: int, first: str, last: str, count: int) -> None:
-    chart = activity([said("user", "a"), said("user", "b", timedelta(days=days))])
-    assert (chart["days"], len(chart["bars"])) == (size, count)
-    assert [chart["bars"][0], chart["bars"][-1]] == [[first, 1, 0, 0], [last, 1, 0, 1]]
-    assert all(bar[1:] == [0, 0, None] for bar in chart["bars"][1:-1])
-
-
-@given(st.lists(st.datetimes(datetime(1, 1, 8), datetime(9999, 12, 1)), max_size=30))
-def test_every_message_is_in_one_bar(times: list[datetime]) -> None:
-    nodes = [{"role": "user" if at.second % 2 else "tool", "at": at.replace(tzinfo=UTC).isoformat()} for at in times]
-    chart = activity(nodes)
-    days = [date.fromisoformat(bar[0]) for bar in chart["bars"]]
-    assert [(after - before).days for before, after in pairwise(days)] == [chart["days"]] * (
-        len(days) - 1 if days else 0
-    )
-    assert sum(bar[1] for bar in chart["bars"]) == sum(node["role"] == "user" for node in nodes)
-    assert sum(bar[1] + bar[2] for bar in chart["bars"]) == len(nodes)
-    assert len(days) <= BARS
-    for day, bar in zip(days, chart["bars"], strict=True):
-        assert bar[3] is None or 0 <= (times[bar[3]].date() - day).days < chart["days"]
-
-
 # The lines
 
 
@@ -166,62 +120,6 @@ def test_an_empty_branch_is_no_line() -> None:
     ]
 
 
-# The question answered best
-
-
-def recalled(row: int | None, words: float, cosine: float, band: int | None, *, sent: bool = True) -> list[Any]:
-    return [row, list(Kind).index(Kind.RECALLED), int(sent), 0, 5, 100, 1.0, words, cosine, band]
-
-
-def test_the_closest_match_of_a_question_wins() -> None:
-    nodes = [
-        said("user", "the code is 4471", turn="a"), said("assistant", "Noted.", turn="a"),
-        said("user", "good night", turn="b"), said("assistant", "Good night.", turn="b"),
-        said("user", "what was the code?", turn="c"), said("assistant", "", turn="c"),
-        said("tool", "4471", turn="c"), said("assistant", "4471.", turn="c"),
-        said("user", "and the time?", turn="d"),
-    ]  # fmt: skip
-    reports = {
-        "2": {"threshold": 0.4, "lines": [recalled(3, 1.0, 0.9, 0)]},  # closer, but not a question
-        "4": {
-            "threshold": 0.4,
-            "lines": [recalled(1, 0.6, 0.5, 0), recalled(0, 1.2, 0.5, 0), recalled(3, 0.5, 0.1, 1)],
-        },
-        "8": {
-            "threshold": 0.4,
-            "lines": [recalled(0, 0.6, 0.4, 0), recalled(1, 1.2, 0.6, 0, sent=False), recalled(None, 1.2, 0.6, 0)],
-        },
-    }
-    assert best_answered(nodes, reports) == {"question": 4, "reply": 7, "found": [0, 1]}
-    assert best_answered(nodes, {"8": reports["8"]}) == {"question": 8, "reply": None, "found": [0]}
-    assert best_answered(nodes, {"2": reports["2"]}) == {"question": 2, "reply": 3, "found": [3]}
-
-
-def test_only_so_many_lines_are_shown() -> None:
-    nodes = [said("user", "why the rain?", turn=str(number)) for number in range(9)]
-    reports = {"8": {"threshold": 0.4, "lines": [recalled(row, 1.0, 0.6 - row / 100, 0) for row in range(8)]}}
-    best = best_answered(nodes, reports)
-    assert best is not None
-    assert best["found"] == list(range(FOUND))
-
-
-@pytest.mark.parametrize("text", ["What if 4?", "And what if?", "42?", "?"])
-def test_a_question_of_stop_words_and_numbers_is_none_to_open_on(text: str) -> None:
-    nodes = [said("user", "4 or 42, what if?", turn="a"), said("user", text, turn="b")]
-    reports = {"1": {"threshold": 0.4, "lines": [recalled(0, 1.0, 0.9, 0)]}}
-    assert best_answered(nodes, reports) is None
-    nodes[1] = said("user", "What if 4 trains?", turn="b")
-    assert best_answered(nodes, reports) is not None
-
-
-def test_nothing_that_matches_is_no_answer() -> None:
-    nodes = [said("user", "why the rain?", turn="a"), said("user", "who sings?", turn="b")]
-    window = [0, list(Kind).index(Kind.WINDOW), 1, 0, 5, 100, 1.0, 1.0, 0.9, 0]
-    assert best_answered(nodes, {}) is None
-    assert best_answered(nodes, {"0": {"error": "no room"}}) is None
-    assert best_answered(nodes, {"1": {"threshold": 0.4, "lines": [window, recalled(0, 0.1, 0.1, 2)]}}) is None
-
-
 def test_a_stored_conversation_shows_what_it_recalled(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
     with InfiniteMemory(path, max_tokens=220, reserve_tokens=60) as memory:
@@ -232,7 +130,6 @@ def test_a_stored_conversation_shows_what_it_recalled(tmp_path: Path) -> None:
     data = gather(path, max_tokens=220, reserve_tokens=60)
     overview, last = data["overview"], len(data["nodes"]) - 1
     assert overview["title"] == "My locker code is 4471."
-    assert overview["best"] == {"question": last - 1, "reply": last, "found": [0]}
     found = next(cells for cells in data["reports"][str(last - 1)]["lines"] if cells[0] == 0 and cells[2])
     assert data["bands"][found[9]] == "strong"
     assert [(one["row"], one["messages"]) for one in overview["sittings"]] == [(0, len(data["nodes"]))]

@@ -1,24 +1,38 @@
-// What the page opens on: the branches, what was said when, and the question answered best.
+// What the page opens on: the branches, what was said when, and a prompt.
 
 const SITTINGS = 5; // sittings shown before all are asked for
 const NEWEST = 4; // messages quoted of the newest prompt
+const FOUND = 3; // messages quoted that were found for a question
 
-/** The card of the question answered best; else, where recall has found nothing yet, of the newest prompt. */
+/** The newest question whose prompt recalled a strong match, or else a fair one, with what it found; else the newest prompt. */
+function openingPrompt() {
+  const newestFirst = [...reports].filter(([, report]) => report.lines).reverse();
+  for (const band of ["strong", "fair"]) {
+    const matches = (entry) => entry[IN] && entry[NODE] !== null && kindName(entry[KIND]) === "recalled" && data.bands[entry[BAND]] === band;
+    for (const [question, report] of newestFirst) {
+      const found = report.lines.filter(matches).map((entry) => entry[NODE]);
+      if (found.length) return { question, found: found.slice(0, FOUND) };
+    }
+  }
+  return { question: newestFirst[0]?.[0], found: [] };
+}
+
+/** The card of a prompt: the newest that recall helped, or else, where it has found nothing yet, the newest. */
 function promptCard() {
-  const { best } = data.overview;
-  const card = el("section", "card best", el("h2", "", best ? "Best answered question" : "Newest prompt"));
-  const question = best?.question ?? [...reports.keys()].filter((row) => reports.get(row).lines).at(-1);
+  const { question, found } = openingPrompt();
+  const card = el("section", "card opening", el("h2", "", found.length ? "What recall found last" : "Newest prompt"));
   if (question === undefined) {
     card.append(el("p", "quiet", whyNone()));
     return card;
   }
   const report = reports.get(question);
-  const quotes = (best?.found ?? newestOf(report, question)).map((row) => quotation(row, question, report));
+  const quotes = (found.length ? found : newestOf(report, question)).map((row) => quotation(row, question, report));
   card.append(isolated("p", "asked", beginning(nodes[question].text)));
-  if (quotes.length) card.append(el("h3", "", best ? "Found for it" : "Sent with it"), el("ul", "quotes", ...quotes));
-  if (best?.reply != null) card.append(el("h3", "", "The reply"), isolated("p", "reply", beginning(nodes[best.reply].text)));
+  if (quotes.length) card.append(el("h3", "", found.length ? "Found for it" : "Sent with it"), el("ul", "quotes", ...quotes));
+  const reply = nodes.slice(question + 1).find((node) => node.role === "assistant" && node.turn === nodes[question].turn && node.text?.trim());
+  if (reply) card.append(el("h3", "", "The reply"), isolated("p", "reply", beginning(reply.text)));
   card.append(el("h3", "", "Its prompt"), ...budgetBar(report));
-  if (!best) card.append(el("p", "quiet", whyNone()));
+  if (!found.length) card.append(el("p", "quiet", whyNone()));
   card.append(button("open", "See what else was in its prompt", () => visit(question)));
   return card;
 }
@@ -39,34 +53,11 @@ function quotation(row, question, report) {
   return el("li", "", quote("blockquote", "", node.text ?? "", nodes[question].text ?? ""), el("p", "source", relevance(entry), source));
 }
 
-/** Why no question is the one answered best. */
+/** Why no prompt shows what was found. */
 function whyNone() {
   if (!reports.size) return "No prompt was built for this page.";
   const recalled = [...reports.values()].some((report) => report.lines?.some((entry) => entry[IN] && kindName(entry[KIND]) === "recalled"));
   return recalled ? "No prompt on this page recalled a message that matches its question well." : "No prompt on this page needed an earlier message.";
-}
-
-/** The chart of what was said when, for the eye alone: the list of sittings below it says it in words. */
-function chart() {
-  const { days, bars } = data.overview.activity;
-  const most = Math.max(1, ...bars.map(([, asked, others]) => asked + others));
-  const columns = bars.map(([day, asked, others, row]) => {
-    const part = (kind, count) => {
-      const element = el("span", kind);
-      element.style.height = `${(100 * count) / most}%`;
-      return element;
-    };
-    const column = el("span", "column", part("others", others), part("asked", asked));
-    column.title = `${days > 1 ? `${days} days from ` : ""}${dayName(day, true)}: ${plural(asked + others, "message")}, ${plural(asked, "question")}`;
-    if (row !== null) column.addEventListener("click", () => visit(row));
-    return column;
-  });
-  const ends = bars.length ? [...new Set([bars[0][0], bars.at(-1)[0]])] : [];
-  const axis = el("p", "axis quiet", ...ends.map((day) => el("span", "", dayName(day, true))));
-  const caption = el("p", "caption", el("span", "", el("i", "dot asking"), "questions"), el("span", "", el("i", "dot other"), "other messages"), el("span", "most", `up to ${number(most)} ${days === 1 ? "a day" : days === 7 ? "a week" : `in ${days} days`}`));
-  const element = el("div", "chart", caption, el("div", "columns", ...columns), axis);
-  element.setAttribute("aria-hidden", true);
-  return element;
 }
 
 /** When a sitting was: its day and its hours, and the day it ended and the year where these are other ones. */
@@ -85,10 +76,10 @@ function sittingItem(sitting) {
 }
 
 /** The card of what was said when. */
-function activity() {
+function sittingsCard() {
   const sittings = [...data.overview.sittings].reverse();
   const list = el("ul", "sittings", ...sittings.slice(0, SITTINGS).map(sittingItem));
-  const card = el("section", "card when", el("h2", "", "What was said when"), data.overview.activity.bars.length > 1 ? chart() : "", list);
+  const card = el("section", "card when", el("h2", "", "What was said when"), list);
   let shown = SITTINGS;
   const more = button("open", "", () => {
     list.append(...sittings.slice(shown, shown + ALIKE).map(sittingItem));
@@ -110,5 +101,5 @@ function showOverviewCards() {
     part.overview.append(el("p", "empty quiet", "Nothing has been said yet."));
     return;
   }
-  part.overview.append(branchCard(), activity(), promptCard());
+  part.overview.append(branchCard(), sittingsCard(), promptCard());
 }

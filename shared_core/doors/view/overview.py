@@ -1,20 +1,14 @@
-"""The overview that the page opens on: its title, the branches, the sittings, and the question answered best."""
+"""The overview that the page opens on: its title, the branches and the sittings."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
-from datetime import UTC, date, datetime
+from collections.abc import Mapping, Sequence, Set
+from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any
 
 from shared_core.index.lines import SITTING_GAP
-from shared_core.index.text import language_of, terms
-from shared_core.prompt.hits import Kind
-from shared_core.prompt.relevance import Band, closeness
 
 TITLE = 80
 """Characters of a title, as many as fit into a heading of two lines on a phone."""
-
-BARS = 92
-"""The most bars of the chart, a quarter of days. Of a longer time, a bar is a week or several."""
 
 LINES = 6
 """The most branches that are drawn; those on which something was said last, and the first one."""
@@ -22,32 +16,17 @@ LINES = 6
 MERGES = 12
 """The most merges and summaries that are drawn, the newest."""
 
-FOUND = 3
-"""The most messages shown that were found for the question answered best."""
-
-QUESTION_MARKS = frozenset("?\uff1f\u061f\u037e\u055e")
-"""How questions end in Latin, Chinese and Japanese, Arabic, Greek and Armenian script."""
-
 Node = Mapping[str, Any]
 
 
-def overview(
-    nodes: Sequence[Node], heads: Sequence[int | None], reports: Mapping[str, Mapping[str, Any]]
-) -> dict[str, Any]:
+def overview(nodes: Sequence[Node], heads: Sequence[int | None]) -> dict[str, Any]:
     """Return the data of the overview.
 
     Args:
         nodes: all messages and merges, oldest first.
         heads: the row of the last node of each branch. None: the branch is empty.
-        reports: row of a question -> the report on its prompt.
     """
-    return {
-        "title": title(nodes),
-        "sittings": sittings(nodes),
-        "activity": activity(nodes),
-        "lines": lines(nodes, heads),
-        "best": best_answered(nodes, reports),
-    }
+    return {"title": title(nodes), "sittings": sittings(nodes), "lines": lines(nodes, heads)}
 
 
 def title(nodes: Sequence[Node]) -> str | None:
@@ -92,27 +71,6 @@ def _sitting(nodes: Sequence[Node], rows: Sequence[int]) -> dict[str, Any]:
         "end": nodes[rows[-1]]["at"],
         "title": next(filter(None, texts), ""),
     }
-
-
-def activity(nodes: Sequence[Node]) -> dict[str, Any]:
-    """Return how much was said when: how many days a bar has, and the bars.
-
-    A bar is `[first day, questions, other messages, first row]`. Days are days in UTC. A bar has a day, or as many
-    weeks as it takes, from a Monday on. Bars in which nothing was said are there, too.
-    """
-    rows = _by_time(nodes)
-    if not rows:
-        return {"days": 1, "bars": []}
-    days = [_time(nodes[row]).date().toordinal() for row in rows]
-    size = 1 if days[-1] - days[0] < BARS else 7 * -(-(days[-1] - days[0] + 7) // (7 * BARS))
-    start = days[0] if size == 1 else days[0] - (days[0] - 1) % 7  # day 1 was a Monday
-    firsts = range(start, days[-1] + 1, size)
-    bars: list[list[Any]] = [[date.fromordinal(first).isoformat(), 0, 0, None] for first in firsts]
-    for row, day in zip(rows, days, strict=True):
-        bar = bars[(day - start) // size]
-        bar[1 if nodes[row]["role"] == "user" else 2] += 1
-        bar[3] = row if bar[3] is None else bar[3]
-    return {"days": size, "bars": bars}
 
 
 def _by_time(nodes: Sequence[Node]) -> list[int]:
@@ -182,50 +140,3 @@ def _joins(nodes: Sequence[Node], shown: Set[int]) -> list[list[Any]]:
                 found[source, how, owners[1]] = row
     joins = [[source, row, how] for (source, how, _), row in found.items()]
     return sorted(joins, key=itemgetter(1))[-MERGES:]
-
-
-def best_answered(nodes: Sequence[Node], reports: Mapping[str, Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the question whose prompt recalled the closest match, the newest of several; None if nothing matched.
-
-    What has no question mark counts only if nothing else matched: small talk is close to small talk. "What if 4?" is
-    no question to open on: besides stop words and numbers it has no word that a match could be judged by.
-
-    Returns:
-        The row of the `question`, that of the `reply` (None: none) and `found`: the rows of what was recalled for it
-        and is in the best band there is, the closest first; of equally close ones, the first of the report.
-    """
-    best: tuple[tuple[bool, float, int], dict[str, Any]] | None = None
-    for row, report in reports.items():
-        question = int(row)
-        found = sorted(_recalled(report), key=itemgetter(0, 1))[:FOUND]
-        text = nodes[question].get("text", "")
-        if not found or not any(map(str.isalpha, "".join(terms(text, language_of(text))))):
-            continue
-        asks = not QUESTION_MARKS.isdisjoint(text)
-        rank = (asks, -found[0][1], question)
-        if best is None or rank > best[0]:
-            rows = [row for relevance, _, row in found if relevance == found[0][0]]
-            best = rank, {"question": question, "reply": _reply(nodes, question), "found": rows}
-    return best[1] if best else None
-
-
-def _recalled(report: Mapping[str, Any]) -> Iterator[tuple[int, float, int]]:
-    """Yield the number of the band, minus the closeness, and the row of what a prompt recalled and what is not weak."""
-    for row, kind, included, _, _, _, _, lexical, dense, relevance, *_ in report.get("lines", []):
-        good = relevance is not None and BANDS[relevance] != Band.WEAK
-        if row is not None and included and kind == RECALLED and good:
-            yield relevance, -closeness(lexical, dense, report["threshold"]), row
-
-
-RECALLED = list(Kind).index(Kind.RECALLED)
-BANDS = list(Band)
-
-
-def _reply(nodes: Sequence[Node], question: int) -> int | None:
-    """Return the row of the first words that answer a question."""
-    turn = nodes[question].get("turn")
-    for row in range(question + 1, len(nodes)):
-        node = nodes[row]
-        if node["role"] == "assistant" and node.get("turn") == turn and node.get("text", "").strip():
-            return row
-    return None

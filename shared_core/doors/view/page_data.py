@@ -14,7 +14,7 @@ from typing import Any
 from shared_core.arguments import whole_number
 from shared_core.display import on_one_line
 from shared_core.doors.view.lanes import lay_out
-from shared_core.doors.view.overview import BANDS, overview
+from shared_core.doors.view.overview import overview
 from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message
@@ -165,7 +165,7 @@ def _session_data(store: Store, session: int, memory: _Visitor, wanted: _Wanted)
     built |= {str(row): _sent_report(ids, one) for row, one in sent.items()}
     reports = {row: built[row] for row in sorted(built, key=int)}
     return {
-        "overview": overview(nodes, heads, reports) | ({"title": given[0].note} if given else {}),
+        "overview": overview(nodes, heads) | ({"title": given[0].note} if given else {}),
         **WORDS,
         "branches": [{"name": name, "row": row} for name, row in zip(branches, heads, strict=True)],
         "stashes": [_stash(stash, ids) for stash in stashes],
@@ -310,7 +310,7 @@ def _line(line: ReportLine, ids: Mapping[str, int]) -> list[Any]:
     """
     row = ids.get(line.id) if line.id is not None else None
     scores = [None if score is None else round(float(score), 3) for score in (line.score, line.lexical, line.dense)]
-    close = None if line.band is None else BANDS.index(line.band)
+    close = None if line.band is None else BANDS[line.band]
     why = 2 * REASONS[line.reason] + line.part
     cells = [row, KINDS[line.kind], int(line.included), why, line.tokens, line.left, *scores, close]
     return cells if row is not None else [*cells, line.preview]
@@ -324,4 +324,5 @@ WORDS: Mapping[str, list[str]] = {
 """What the numbers in a report stand for."""
 
 KINDS = {kind: number for number, kind in enumerate(Kind)}
+BANDS = {band: number for number, band in enumerate(Band)}
 REASONS = {reason: number for number, reason in enumerate(Reason)}
