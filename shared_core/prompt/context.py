@@ -70,7 +70,8 @@ class ReportLine(NamedTuple):
         left: tokens of the budget left after this decision.
         text: its text.
         score: the recall score (higher is better; comparable within one report only).
-        lexical: the share of the question's informative words that it matches, about 0 to 1.
+        lexical: the share of the question's informative words that it matches, about 0 to 1; 0 if it holds none of
+            them itself, however near a match it is.
         dense: the cosine of its best piece with the question.
         at: when it was said; None if that is not known.
         reranked: the reranker's score; None if it gave none. `score` is then that of the rank it was given.

@@ -78,7 +78,8 @@ class Hit(NamedTuple):
 
     Attributes:
         score: higher is better; scores are comparable within one search only.
-        lexical: the share of the question's informative words that the message matches, about 0 to 1.
+        lexical: the share of the question's informative words that the message matches, about 0 to 1; 0 if it
+            holds none of them itself, however near a match it is.
         dense: the cosine with the question, None without a vector.
         reranked: the reranker's score; None if it gave none. `score` is then that of the rank it was given.
         session_id: the session that holds it; empty in a prompt.

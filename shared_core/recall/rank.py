@@ -170,9 +170,10 @@ class RankedResults:
         order = np.lexsort((-signals.indices, -scores))
         self.scopes, self.indices = signals.scopes[order], signals.indices[order]
         self.scores, self.weak, self.matches = scores[order], weak[order], matches[order]
-        self.lexical, self.present, self.dense = (
-            column[order] for column in (signals.lexical, signals.present, signals.dense)
-        )
+        self.present, self.dense = signals.present[order], signals.dense[order]
+        # Beside "my cat", "ok" is no match for "cat". But what holds one of the words counts those of its neighbours:
+        # else, 40 % of LoCoMo's evidence among the ten best would be weak instead of 24, and 22 of BEAM's instead of 4.
+        self.lexical = np.where(self.present > 0, signals.lexical[order], np.float32(0))
         self._reranked: dict[int, float] = {}
 
     def __len__(self) -> int:

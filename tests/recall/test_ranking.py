@@ -228,6 +228,22 @@ def test_after_the_first_the_neighbours_meaning_counts_too(monkeypatch: pytest.M
     assert indices(ranked("hello", scope, floor=-1)) == [1, 0, 2, 4]
 
 
+def test_beside_a_match_a_message_without_its_words_is_weak_unless_its_meaning_matches() -> None:
+    scope = scope_of([Said("hello there"), Said("cat"), Said("ok"), Said("Mittens", 7)])
+    for vector, bands in ((None, ["weak", "strong", "weak", "weak"]), (QUESTION, ["weak", "strong", "weak", "fair"])):
+        found = rank(parse_query("cat", []), [scope], vector, floor=0.1, weight=0.5)
+        found.threshold = 0.4
+        hits = {hit.place[1]: hit for hit in listed(found)}
+        assert [hits[index].band for index in range(4)] == bands
+        assert [hits[index].lexical > 0 for index in range(4)] == [False, True, False, False]
+
+
+def test_a_message_that_holds_one_word_still_counts_those_of_its_neighbours() -> None:
+    near, far = ([Said("a cat"), Said("it eats food", days=days)] for days in (0, 1))
+    shares = [{hit.place[1]: hit.lexical for hit in ranked("cat food", scope_of(said))} for said in (near, far)]
+    assert all(shares[0][index] > shares[1][index] > 0 for index in (0, 1))
+
+
 @pytest.mark.parametrize(
     ("question", "boosted"),
     [
