@@ -184,12 +184,11 @@ def engine_calls(message: ChatMessage) -> tuple[ToolCall, ...]:
     mappings or LlamaIndex's own selections; some integrations write both. A `function_call`, from the time before
     tools, counts as a call where there is no other.
     """
-    calls = [_from_block(block) for block in message.blocks if getattr(block, "block_type", "") == "tool_call"]
+    calls = _calls(block for block in message.blocks if getattr(block, "block_type", "") == "tool_call")
     known = {call.id for call in calls}
     others = message.additional_kwargs.get("tool_calls")
     if isinstance(others, list | tuple):
-        found = [call for call in map(_from_any, others) if call is not None]
-        calls += [call for call in found if call.id not in known or (not call.id and not known)]
+        calls += [call for call in _calls(others) if call.id not in known or (not call.id and not known)]
     if not calls and (old := legacy_call(_fields(message.additional_kwargs.get("function_call")))) is not None:
         return (old,)
     return tuple(calls)
@@ -201,10 +200,8 @@ def _block(call: ToolCall) -> ToolCallBlock:
     return ToolCallBlock(tool_call_id=call.id or None, tool_name=call.name, tool_kwargs=given)
 
 
-def _from_block(block: Any) -> ToolCall:
-    return ToolCall(
-        id=str(block.tool_call_id or ""), name=str(block.tool_name), arguments=arguments_text(block.tool_kwargs or "")
-    )
+def _calls(values: Iterable[Any]) -> list[ToolCall]:
+    return [call for call in map(_from_any, values) if call is not None]
 
 
 def _from_any(value: Any) -> ToolCall | None:
