@@ -4,10 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # not marked as exported
-from llama_index.core.instrumentation.event_handlers import NullEventHandler
-from llama_index.core.instrumentation.events.retrieval import RetrievalEndEvent, RetrievalStartEvent
-from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
+from llama_index.core.schema import QueryBundle
 
 from llama_index_infinite_memory.conversation import Conversation
 from llama_index_infinite_memory.messages import read_message, to_message
@@ -15,15 +12,12 @@ from shared_core.errors import BudgetError, MessageTooLargeError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.plugins.calls import Steps
-from shared_core.prompt.context import Context, ContextReport
-from shared_core.prompt.hits import Kind
+from shared_core.prompt.context import Context
 
 Input = str | ChatMessage | QueryBundle | None
 
 FIRST_READ = 8
 """How many messages are read first, from the end; then twice as many, and so on."""
-
-dispatcher = get_dispatcher(__name__)
 
 
 class Question(NamedTuple):
@@ -124,9 +118,8 @@ def _engine_steps(conversation: Conversation, question: Question, max_tokens: in
 
 
 def prompt_messages(conversation: Conversation, question: Question, context: Context) -> list[ChatMessage]:
-    """Return the engine's prompt as LlamaIndex's messages, and report it; never empty if a stored message is asked."""
+    """Return the engine's prompt as LlamaIndex's messages; never empty if a stored message is asked."""
     asked = question.turn[0] if question.message is None and question.turn else None
-    _report_recall(question.message or asked, context.report)
     shown = [_sent(conversation, message, asked) for message in context.messages]
     if not shown and question.message is None:  # nobody has asked anything yet
         newest = _newest_since(conversation.memory, lambda message: message.role != "tool")
@@ -141,24 +134,3 @@ def _sent(conversation: Conversation, message: Message, asked: Message | None) -
     # Agents write their state into the question; unless the engine added to it, it is the user's own object.
     plain = asked.whole.grounding is None and message.content == asked.whole.content
     return conversation.live(asked) if plain else to_message(message)
-
-
-# What was recalled, for LlamaIndex's instrumentation
-
-
-def _report_recall(asked: Message | None, report: ContextReport) -> None:
-    """Report the messages that were recalled, with their scores, as what a retriever found, if somebody listens."""
-    if not _is_heard():
-        return
-    question = asked.whole.content if asked is not None else ""
-    recalled = [line for line in report.included if line.kind is Kind.RECALLED and line.id is not None]
-    nodes = [NodeWithScore(node=TextNode(id_=str(line.id), text=line.text), score=line.score) for line in recalled]
-    dispatcher.event(RetrievalStartEvent(str_or_query_bundle=question))
-    dispatcher.event(RetrievalEndEvent(str_or_query_bundle=question, nodes=nodes))
-
-
-def _is_heard() -> bool:
-    chain = [dispatcher]
-    while chain[-1].propagate:
-        chain.append(chain[-1].parent)
-    return any(not isinstance(handler, NullEventHandler) for one in chain for handler in one.event_handlers)

@@ -1,5 +1,6 @@
 """InfiniteChatMemoryBuffer beside ChatMemoryBuffer: the same while everything fits, and within the limit after that."""
 
+import asyncio
 import copy
 import re
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from llama_index_infinite_memory import (
     to_message,
 )
 from shared_core import BudgetError, Message, ToolCall
+from shared_core.events import MemoryEvent
 from shared_core.testing import HashingEmbedder
 from tests.llama_index.sample_messages import EVERY, chats, part
 
@@ -477,9 +479,13 @@ def test_branches_of_the_engine_are_those_of_the_buffer() -> None:
 
 
 def test_search_and_explain() -> None:
-    memory = ours(TALK, token_limit=120)
+    events: list[MemoryEvent] = []
+    memory = ours(TALK, token_limit=120, on_event=events.append)
     assert found_by(memory, "locker code", top_k=1) == TALK[:1]
     asked = memory.get(input="what is my locker code?")
+    assert asyncio.run(memory.aget(input="what is my locker code?")) == asked
+    first = memory.memory.search("locker code", 1)[0].message.id
+    assert [event.ids[0] for event in events if event.name == "context"] == [first] * 2, "both are traced"
     report = memory.explain()
     assert sorted(line.text for line in report.included if line.id) == sorted(texts(asked))
     assert (report.budget, report.reserve) == (120, 0)
