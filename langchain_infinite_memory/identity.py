@@ -50,7 +50,7 @@ AUTHENTICATED = "langgraph_auth_user_id"
 """The entry in which LangGraph's server names the user whom it has authenticated."""
 
 STATE = "infinite_memory"
-"""The private entry of a graph's state with the `ThreadRecord` of each middleware, by its name."""
+"""The private entry of a graph's state with what its `ThreadRecord` says."""
 
 
 class RunError(ValueError):
@@ -76,10 +76,9 @@ class ThreadRecord:
     summary: str | None = None
 
     @classmethod
-    def of(cls, state: Any, name: str | None = None) -> "ThreadRecord | None":
-        """Return the record in a graph's state: of the middleware of this name, or of any."""
-        records = entry_of(state, STATE) or {}
-        data = records.get(name) if name is not None else next(iter(records.values()), None)
+    def of(cls, state: Any) -> "ThreadRecord | None":
+        """Return the record in a graph's state."""
+        data = entry_of(state, STATE)
         return None if data is None else cls(**data)
 
 

@@ -21,7 +21,7 @@ from langchain.agents.structured_output import AutoStrategy, ToolStrategy
 from langchain_core.messages import BaseMessage
 from langchain_core.tools import BaseTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
-from typing_extensions import TypedDict, override
+from typing_extensions import override
 
 from langchain_infinite_memory.budget import Budget, MaxTokens, is_overflow, limit_parts, must_send
 from langchain_infinite_memory.followed_lists import read_list
@@ -44,7 +44,7 @@ from langchain_infinite_memory.sessions import WAIT, open_pool
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import ModelInput, ThreadMemory, ThreadPrompt
 from langchain_infinite_memory.tool_calls import with_added_results
-from shared_core.arguments import name_value, one_of, texts
+from shared_core.arguments import one_of, texts
 from shared_core.errors import BudgetError
 from shared_core.pool import SessionPool
 from shared_core.session.forget import ForgetResult
@@ -69,9 +69,18 @@ else:  # before LangChain 1.2.7, these have other type parameters, or none
 
 
 class MemoryState(AgentState):
-    """The state of the graph, with the `ThreadRecord` of each middleware."""
+    """The state of the graph, with what the `ThreadRecord` says."""
 
     infinite_memory: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
+
+
+class PromptState(AgentState):
+    """The state of the graph of an agent that lists the memory's `prompt`.
+
+    An entry with a reducer has a value in each run of the agents that declare it, and in no other's.
+    """
+
+    infinite_memory_prompt: NotRequired[Annotated[bool, PrivateStateAttr, operator.or_]]
 
 
 class InfiniteMemoryMiddleware(Middleware):
@@ -120,7 +129,6 @@ class InfiniteMemoryMiddleware(Middleware):
             must be sent does not fit, a `BudgetError` is raised.
         on_report: called with the report on each prompt, and with the ids of its run: `session_id`, `user_id`,
             `thread_id` and `run_id`.
-        name: the middleware's name, for an agent with two of them.
         settings: the other arguments of `InfiniteMemory`, and `embeddings`, `token_counter` and `summarizer` in
             LangChain's words; not for a `SessionPool`, which has its own. `system` is the agent's own `system_prompt`.
 
@@ -135,7 +143,7 @@ class InfiniteMemoryMiddleware(Middleware):
         self, store: str | Path | Store | SessionPool | None = None, *, session_id: SessionName = None,
         user_key: str = "user_id", removed: Removed | None = None, share_with_subgraphs: bool = False,
         recall_tool: bool = False, max_tokens: MaxTokens = None, on_error: Literal["window", "raise"] = "window",
-        on_report: OnReport = None, name: str | None = None, **settings: Any,
+        on_report: OnReport = None, **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__()
         if (store.settings if isinstance(store, SessionPool) else settings).get("system") is not None:
@@ -144,7 +152,6 @@ class InfiniteMemoryMiddleware(Middleware):
         self._on_error = one_of("on_error", on_error, ("window", "raise"))
         check_report(on_report)
         self._on_report = on_report
-        self._name = type(self).__name__ if name is None else name_value("name", name)
         self._closed = False
         self._threads = ThreadResolver(session_id, user_key, removed, share_with_subgraphs)
         _, number = limit_parts(max_tokens)
@@ -161,11 +168,6 @@ class InfiniteMemoryMiddleware(Middleware):
         self.tools: Sequence[BaseTool] = []
         if recall_tool:
             self.tools = [search_tool(self._memory, self._threads, limit=lambda: self._budget.least)]
-
-    @property
-    def name(self) -> str:
-        """The middleware's name, which is unique in an agent."""
-        return self._name
 
     # Around the model
 
@@ -188,15 +190,14 @@ class InfiniteMemoryMiddleware(Middleware):
 
     def _leaves_it(self, request: Request, handler: Callable[..., Any]) -> bool:
         """Return whether `prompt` makes the prompt. If not, warn once if middleware behind this may change it."""
-        if self.prompt.name in request.state:
+        if "infinite_memory_prompt" in request.state:
             return True
         # The name that the function has in which LangChain calls the middleware behind; the model's has another.
         if not self._warned and getattr(handler, "__name__", "") == "inner_handler":
             self._warned = True
             logger.warning(
-                "middleware behind %s may make a prompt larger than its limit: list its .prompt last, "
-                "middleware=[memory, ..., memory.prompt]",
-                self.name,
+                "middleware behind the memory may make a prompt larger than its limit: list its .prompt last, "
+                "middleware=[memory, ..., memory.prompt]"
             )
         return False
 
@@ -293,7 +294,7 @@ class InfiniteMemoryMiddleware(Middleware):
         except FAILURES as error:
             self._failed(error)
         record = thread.record or ThreadRecord(thread.owner, thread.session_id)
-        return self._recorded(thread, state, record)
+        return self._recorded(thread, record)
 
     @override
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
@@ -306,19 +307,18 @@ class InfiniteMemoryMiddleware(Middleware):
             self._memory.end_run(thread, state["messages"])
         except FAILURES as error:
             self._failed(error)
-        return self._recorded(thread, state, self._memory.record(thread))
+        return self._recorded(thread, self._memory.record(thread))
 
-    def _recorded(self, thread: Thread, state: Mapping[str, Any], record: ThreadRecord) -> dict[str, Any] | None:
-        if not (thread.stable_ids and thread.session_id) or record == thread.record:
-            return None
-        return {STATE: {**(state.get(STATE) or {}), self.name: asdict(record)}}
+    def _recorded(self, thread: Thread, record: ThreadRecord) -> dict[str, Any] | None:
+        changed = thread.stable_ids and thread.session_id is not None and record != thread.record
+        return {STATE: asdict(record)} if changed else None
 
     @override
     async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         return await asyncio.shield(self._memory.call(self.after_agent, state, runtime))
 
     def _thread(self, state: Mapping[str, Any], runtime: Any) -> Thread:
-        messages, record = state.get("messages", ()), ThreadRecord.of(state, self.name)
+        messages, record = state.get("messages", ()), ThreadRecord.of(state)
         thread = self._threads.resolve(runtime, listed=read_list(messages), record=record)
         try:
             return self._memory.owned(thread, messages)
@@ -373,16 +373,11 @@ class InfiniteMemoryMiddleware(Middleware):
 class _PromptMiddleware(Middleware):
     """Makes the prompts of a memory that stands before it in the list."""
 
+    state_schema = PromptState
+
     def __init__(self, memory: InfiniteMemoryMiddleware) -> None:
         super().__init__()
         self._memory = memory
-        # An entry with a reducer has a value in each run of the agents that list this middleware, and in no other's.
-        listed = Annotated[bool, PrivateStateAttr, operator.or_]
-        self.state_schema = TypedDict("PromptState", {self.name: listed})  # type: ignore[misc]
-
-    @property
-    def name(self) -> str:
-        return f"{self._memory.name}.prompt"
 
     @override
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Answer:

@@ -375,7 +375,6 @@ def test_a_wrong_argument_is_named() -> None:
         (lambda: memory(user_key=5), "user_key=5"),
         (lambda: memory(session_id=0), "session_id=0"),
         (lambda: memory(share_with_subgraphs="x"), "share_with_subgraphs='x'"),
-        (lambda: memory(name=5), "name=5"),
         (lambda: memory(on_report=5), "on_report=5"),
         (lambda: memory(max_tokens=200, reserve_tokens=500), "max_tokens=200"),
         (lambda: infinite_memory_node(user_key=""), "user_key=''"),

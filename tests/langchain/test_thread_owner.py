@@ -244,7 +244,7 @@ def test_the_state_records_the_thread_at_every_run() -> None:
         one = agent(Model(), middleware, checkpointer=InMemorySaver())
         for user in ("dora", "dora"):
             messages = one.invoke({"messages": [HumanMessage("hello")]}, config("tuesday", user_id=user))["messages"]
-            recorded = one.get_state(config("tuesday")).values["infinite_memory"][middleware.name]
+            recorded = one.get_state(config("tuesday")).values["infinite_memory"]
             assert recorded == {
                 "owner": "dora", "session_id": "tuesday", "newest": messages[-1].id, "before": [], "summary": None,
             }  # fmt: skip
