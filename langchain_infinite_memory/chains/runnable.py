@@ -16,7 +16,6 @@ from langchain_core.callbacks import (
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
-from langchain_core.runnables.utils import ConfigurableFieldSpec, get_unique_config_specs
 from langchain_core.utils.function_calling import convert_to_openai_tool
 
 from langchain_infinite_memory.chains.chain_io import ChainInput, ChainKeys, read_input, read_output, stream_output
@@ -190,13 +189,6 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         self._outage, self._locks = Outage(), Locks()
 
     # Sessions
-
-    @property
-    def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """The entries of `config["configurable"]` that this and the chain read."""
-        names = [self._session_key] if self._user_key is None else [self._session_key, self._user_key]
-        ours = [ConfigurableFieldSpec(id=name, annotation=str, is_shared=True) for name in names]
-        return get_unique_config_specs([*self.bound.config_specs, *ours])
 
     def history(self, session_id: str, user_id: str | None = None) -> InfiniteChatMessageHistory:
         """Return a session's history: all messages, and the prompt for a question."""
