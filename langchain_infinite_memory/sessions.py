@@ -26,6 +26,9 @@ StoreLike = SessionPool | Store | str | Path | None
 SessionKey = tuple[str, str | None]
 """The ids of a session and of its user."""
 
+LOCKS = 64
+"""How many locks there are for all names; a thread holds one at a time."""
+
 TURNS = 4096
 """How many turns are remembered with the moment in which they began."""
 
@@ -106,31 +109,18 @@ def is_stored(memory: InfiniteMemory, id_: str | None) -> bool:
 
 
 class Locks:
-    """One lock per name, such as a session's, which exists while somebody uses it.
+    """Locks for names, such as those of sessions. A few names have one together.
 
     Under them, stores are read and other locks are taken. A fork that waited for one could be waited for in turn, so
     that a forked process has locks of its own instead, as it has connections of its own.
     """
 
     def __init__(self) -> None:
-        self._lock = fork_safe_lock(Depth.MOMENT)
-        self._held: dict[tuple[int, Hashable], tuple[threading.Lock, int]] = {}
+        self._made: dict[tuple[int, int], threading.Lock] = {}
 
-    @contextmanager
-    def hold(self, name: Hashable) -> Iterator[None]:
-        """Hold the lock of this name for a block."""
-        key = os.getpid(), name
-        with self._lock:
-            own, users = self._held.get(key, (threading.Lock(), 0))
-            self._held[key] = own, users + 1
-        try:
-            with own:
-                yield
-        finally:
-            with self._lock:
-                _, users = self._held.pop(key)
-                if users > 1:
-                    self._held[key] = own, users - 1
+    def hold(self, name: Hashable) -> threading.Lock:
+        """Return the lock of a name, to be held for a block."""
+        return self._made.setdefault((os.getpid(), hash(name) % LOCKS), threading.Lock())
 
 
 class Outage:
