@@ -12,7 +12,6 @@ from shared_core.doors.interop.packages import public_name, require_framework
 if TYPE_CHECKING:  # the public names of a module are its `__all__`
     from langchain_infinite_memory.chains.history import *
     from langchain_infinite_memory.chains.runnable import *
-    from langchain_infinite_memory.embeddings import *
     from langchain_infinite_memory.graph import *
     from langchain_infinite_memory.lists import *
     from langchain_infinite_memory.messages import *
@@ -22,12 +21,10 @@ if TYPE_CHECKING:  # the public names of a module are its `__all__`
     from langchain_infinite_memory.settings import *
     from langchain_infinite_memory.store import *
     from langchain_infinite_memory.testing import *
-    from langchain_infinite_memory.token_counters import *
 
 require_framework("langchain_core", distribution="langchain-core", extra="langchain")
 
 _MODULES = {
-    "embeddings": ["as_embedder"],
     "graph": ["infinite_memory_node"],
     "chains.history": ["InfiniteChatMessageHistory", "SessionHistories", "session_factory"],
     "lists": ["prune_messages"],
@@ -36,10 +33,9 @@ _MODULES = {
     "chains.runnable": ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"],
     "search": ["HistoryRetriever", "recall_tool"],
     "sessions": ["SessionPool"],
-    "settings": ["as_summarizer"],
+    "settings": ["as_embedder", "as_summarizer", "as_token_counter"],
     "store": ["InfiniteStore", "remember_tool"],
     "testing": ["EchoChatModel"],
-    "token_counters": ["as_token_counter"],
 }
 
 __all__ = sorted(name for names in _MODULES.values() for name in names)

@@ -5,9 +5,8 @@ from collections.abc import Iterable, Sequence
 from langchain_core.messages import BaseMessage, MessageLikeRepresentation, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 
-from langchain_infinite_memory.embeddings import EmbeddingsLike, as_embedder
 from langchain_infinite_memory.messages import from_message, read_message, system_first
-from langchain_infinite_memory.token_counters import TextCounter, as_token_counter
+from langchain_infinite_memory.settings import EmbeddingsLike, TextCounter, as_embedder, as_token_counter
 from shared_core.arguments import text_value, whole_number
 from shared_core.lists import sliding_window
 from shared_core.memory import InfiniteMemory

@@ -38,12 +38,11 @@ from langchain_infinite_memory.identity import (
     report,
 )
 from langchain_infinite_memory.lists import newest_messages
-from langchain_infinite_memory.messages import read_message
+from langchain_infinite_memory.messages import read_message, with_added_results
 from langchain_infinite_memory.search import search_tool
 from langchain_infinite_memory.sessions import WAIT, open_pool
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import ModelInput, ThreadMemory, ThreadPrompt
-from langchain_infinite_memory.tool_calls import with_added_results
 from shared_core.arguments import one_of, texts
 from shared_core.errors import BudgetError
 from shared_core.pool import SessionPool

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from langchain_core.messages import BaseMessage, SystemMessage
 
-from langchain_infinite_memory.messages import from_message, read_message, system_first
-from langchain_infinite_memory.tool_calls import engine_calls
+from langchain_infinite_memory.messages import engine_calls, from_message, read_message, system_first
 from shared_core.messages import Message
 from shared_core.prompt.fixed_part import is_stub
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from langchain_core.messages import AIMessage, BaseMessage, SystemMessage, ToolMessage
 
-from langchain_infinite_memory.token_counters import as_token_counter
+from langchain_infinite_memory.settings import as_token_counter
 from shared_core.tokens import message_tokens
 
 __all__ = ["called", "repaired", "tokens"]

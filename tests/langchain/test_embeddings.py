@@ -9,7 +9,7 @@ import pytest
 from langchain_core.embeddings import Embeddings
 
 from langchain_infinite_memory import as_embedder
-from langchain_infinite_memory.embeddings import _name_of_object
+from langchain_infinite_memory.settings import _name_of_object
 from shared_core import Embedder
 from shared_core.testing import HashingEmbedder
 
