@@ -8,6 +8,8 @@ from contextlib import closing
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ["OMP_NUM_THREADS"] = "1"  # as many tests as processors run at once; it is read when numpy is imported
+
 from tests.support import lock_order
 
 lock_order.watch()  # before the locks are made that exist as long as their modules

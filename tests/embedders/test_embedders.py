@@ -233,6 +233,7 @@ class TestMiniLM:
         embedder = minilm()
         expected = embedder.embed_query(QUESTION)
         threads = torch.get_num_threads()
+        torch.set_num_threads(2)
         monkeypatch.setattr(os, "getpid", lambda: -1)
         try:
             np.testing.assert_allclose(embedder.embed_query(QUESTION), expected, atol=1e-5)

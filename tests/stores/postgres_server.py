@@ -70,6 +70,7 @@ def running_server() -> Iterator[Server]:
         started = Server(Path(server.pgdata), pg_ctl)
         yield started
         started.control("stop", "-m", "immediate")
+        server.cleanup_mode = None  # or it would look for the server for two seconds
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)

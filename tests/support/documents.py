@@ -61,7 +61,7 @@ def run_in(given: Sequence[tuple[Path, Path]]) -> list[Ran]:
     """Run scripts in turn, each in the folder beside it; all must succeed."""
     done = subprocess.run(
         [sys.executable, "-X", "utf8", "-c", RUN, json.dumps([(str(script), str(folder)) for script, folder in given])],
-        env={"PYTHONPATH": str(ROOT), "INFINITE_MEMORY_EMBEDDER": "static"},
+        env={"PYTHONPATH": str(ROOT), "INFINITE_MEMORY_EMBEDDER": "static", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         encoding="utf-8",
