@@ -13,8 +13,6 @@ from typing import Any
 
 from shared_core.errors import StoreError, StoreUnavailableError, warn
 from shared_core.runtime.forks import at_fork
-from shared_core.stores.row_values import ADVICE
-from shared_core.stores.sqlite.damage import is_undecodable, read_leniently
 from shared_core.stores.sqlite.database_file import (
     APPLICATION_ID,
     connect_to_read,
@@ -26,6 +24,7 @@ from shared_core.stores.sqlite.database_file import (
     renew,
     version_of,
 )
+from shared_core.stores.sqlite.failures import SQLITE_ERRORS, advice, is_busy, read_leniently
 from shared_core.stores.sqlite.sqlite_schema import MIGRATIONS
 from shared_core.stores.sqlite.wal import check_log
 
@@ -87,10 +86,6 @@ _RESERVE = 2**20
 
 _BUSY_SECONDS = 30.0
 _CHECKPOINT_SECONDS = 0.5
-_SQLITE_ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError)
-"""SQLite's errors; a number that it has no room for is an OverflowError, a damaged text in one of its own messages a
-UnicodeDecodeError."""
-
 # Held while a file is opened and while this process forks, so that neither happens in the middle of the other.
 _process = threading.RLock()
 _open: "weakref.WeakSet[Database]" = weakref.WeakSet()
@@ -159,9 +154,9 @@ class Database:
 
     def __exit__(self, _: type[BaseException] | None, error: BaseException | None, *traceback: object) -> None:
         self._lock.release()
-        if isinstance(error, _SQLITE_ERRORS):
-            kind = StoreUnavailableError if _is_busy(error) else StoreError
-            raise kind(f"{self._label} cannot be read or written: {error}; {_advice(error)}") from error
+        if isinstance(error, SQLITE_ERRORS):
+            kind = StoreUnavailableError if is_busy(error) else StoreError
+            raise kind(f"{self._label} cannot be read or written: {error}; {advice(error)}") from error
 
     def query(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of one SELECT."""
@@ -458,27 +453,6 @@ def _resume_scrub(connection: sqlite3.Connection, label: str) -> None:
 
 def _wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:
     connection.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
-
-
-def _code(error: Exception) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-def _is_busy(error: Exception) -> bool:
-    """Return whether another connection held the database for longer than this one waits."""
-    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
-def _advice(error: Exception) -> str:
-    if isinstance(error, UnicodeDecodeError) or (isinstance(error, sqlite3.Error) and is_undecodable(error)):
-        return ADVICE
-    if _is_busy(error):
-        return "another process holds it; try again"
-    # Our statements are right: one that SQLite does not understand, or that breaks a rule which `SQLiteRows` does not
-    # expect, meets a schema or an index that is damaged.
-    if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CONSTRAINT):
-        return ADVICE
-    return "check the disk space and the permissions"
 
 
 def _hook_forks() -> None:
