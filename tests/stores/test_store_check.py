@@ -301,6 +301,12 @@ def test_a_store_that_is_locked_is_not_damaged(monkeypatch: pytest.MonkeyPatch, 
             check_store(store)
 
 
+def test_a_path_without_a_file_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.db", tmp_path):
+        with pytest.raises(StoreError, match="there is no file"):
+            check_store(path)
+
+
 def test_an_index_that_is_missing_is_named(place: Place) -> None:
     fill(place)
     place.spoil("DROP INDEX {s}.messages_turn")

@@ -359,6 +359,8 @@ class Database:
         return connection
 
     def _connect_to_check(self) -> sqlite3.Connection:
+        if not self._path.is_file():
+            raise StoreError(f"there is no file {self._label}; give the path of a database file")
         connection = connect_to_read(self._path)
         try:
             read_leniently(connection)
