@@ -206,14 +206,8 @@ class InfiniteChatStore(BaseChatStore):
             store: the store, if the file was moved, or was none.
 
         Raises:
-            ValueError: it is no such data.
             StoreError: its file is gone or cannot be opened, or it had none and is closed.
         """
-        if data.get("class_name") != cls.class_name():
-            raise ValueError(
-                "this is not what to_dict() of this class returned; of another chat store, pass "
-                "InfiniteChatMemoryBuffer.from_defaults(chat_store=it)"
-            )
         return cls(reopened_store(store or data["store"]), user_id=data["user_id"])
 
     def __copy__(self) -> Self:

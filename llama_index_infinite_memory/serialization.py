@@ -1,6 +1,7 @@
 """References to a conversation as JSON data, and the way back to the state that a reference names."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from llama_index_infinite_memory.conversation import Conversation, in_use
@@ -98,12 +99,6 @@ def _go_to(restored: Conversation, data: Mapping[str, Any]) -> None:
         return
     if data["branch"] in {branch.name for branch in memory.branches()}:
         memory.checkout(data["branch"])
-    if restored.head != head and (head is None or _is_stored(restored, head)):  # else it was forgotten
-        restored.go_back_to(head)
-
-
-def _is_stored(conversation: Conversation, id: str) -> bool:
-    try:
-        return bool(conversation.memory.get(id))
-    except UnknownReferenceError:
-        return False
+    if restored.head != head:
+        with suppress(UnknownReferenceError):  # it was forgotten
+            restored.go_back_to(head)

@@ -180,8 +180,8 @@ def test_copies_and_json_lead_back_to_it(tmp_path: Path) -> None:
     (tmp_path / "a.db").unlink()
     with pytest.raises(StoreError, match=r"a\.db' is gone"):
         InfiniteChatStore.from_dict(data)
-    with pytest.raises(ValueError, match=r"from_defaults\(chat_store="):
-        InfiniteChatStore.from_dict(SimpleChatStore().to_dict())
+    with pytest.raises(TypeError, match=r"store=.*expected the path"):
+        InfiniteChatStore.from_dict({"store": {"k": []}, "class_name": "SimpleChatStore"})
 
 
 def test_many_keys_share_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
