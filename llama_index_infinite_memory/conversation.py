@@ -7,15 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from llama_index.core.base.llms.types import ChatMessage, TextBlock
+from llama_index.core.base.llms.types import ChatMessage
 
-from llama_index_infinite_memory.messages import from_message, is_bare, read_message, same, to_message
+from llama_index_infinite_memory.line import Line, lines
+from llama_index_infinite_memory.messages import from_message, to_message
 from llama_index_infinite_memory.open_stores import OpenStore
 from llama_index_infinite_memory.settings import Settings
 from shared_core.errors import InfiniteMemoryError, StoreError
 from shared_core.memory import InfiniteMemory
-from shared_core.messages import Message, content_of
-from shared_core.records import MAIN, SessionState
+from shared_core.messages import Message
+from shared_core.records import MAIN
 from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.runtime.threads import threads_of
 from shared_core.session.paths import unused_branch_name
@@ -23,11 +24,8 @@ from shared_core.store import Store
 
 Result = TypeVar("Result")
 
-LINE_BYTES = 64 * 2**20
-"""The most that the lines read by all conversations of this process take."""
-
-MESSAGE_BYTES = 2_500
-"""What a message takes beside its text, stored and shown."""
+in_use: "weakref.WeakValueDictionary[str, Conversation]" = weakref.WeakValueDictionary()
+"""The conversations of this process, by their keys."""
 
 
 class CallQueue:
@@ -50,118 +48,6 @@ class CallQueue:
                 self._locks.pop(loop, None)
         async with self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
             return await threads_of(self._store).run(function, *args)
-
-
-class Line:
-    """The messages of a branch as they were read, and as they are shown.
-
-    Attributes:
-        messages: the messages, oldest first.
-        state: the state of the branch then.
-        size: about the bytes that they take.
-    """
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.state: SessionState | None = None
-        self.size = 0
-        self._shown: list[ChatMessage] = []
-        self._built: dict[int, ChatMessage] = {}
-
-    def gain(self, new: Iterable[Message], state: SessionState | None) -> None:
-        """Add what the branch has gained."""
-        before = len(self.messages)
-        self.messages += new
-        self.size += sum(map(_size, self.messages[before:]))
-        self.state = state
-
-    def shown(self) -> list[ChatMessage]:
-        """Return the messages as they were put: the same objects each time, except those that somebody has changed."""
-        for index, (stored, one) in enumerate(zip(self.messages, self._shown, strict=False)):
-            if not self._is_as_built(index, stored, one):
-                self._shown[index] = to_message(stored.whole)
-        self._shown += [to_message(stored.whole) for stored in self.messages[len(self._shown) :]]
-        return [*self._shown]
-
-    def _is_as_built(self, index: int, stored: Message, given: ChatMessage) -> bool:
-        if is_bare(stored):
-            return _is_text_of(given, stored)
-        if index not in self._built:
-            self._built[index] = to_message(stored.whole)
-        return same(vars(self._built[index]), vars(given))  # pydantic's own comparison is slower
-
-    def shared(self, given: Sequence[ChatMessage]) -> int:
-        """Return with how many of the given messages the line begins."""
-        for index, (stored, one) in enumerate(zip(self.messages, given, strict=False)):
-            if not self._holds(index, stored, one):
-                return index
-        return min(len(self.messages), len(given))
-
-    def _holds(self, index: int, stored: Message, given: ChatMessage) -> bool:
-        """Return whether a message is a stored one, perhaps as another program wrote it, or as its mere text."""
-        if not isinstance(given, ChatMessage):
-            return False
-        if self._is_as_built(index, stored, given):
-            return True
-        whole = stored.whole
-        shown = to_message(whole)
-        if given.role != shown.role or given.content != shown.content:
-            return False
-        rich = stored.tool_calls or any(block.block_type not in ("text", "thinking") for block in shown.blocks)
-        mere_text = given.content and not given.additional_kwargs and all(map(_is_text, given.blocks))
-        return bool(mere_text and not rich) or content_of(read_message(given)[0]) == content_of(stored)
-
-
-def _is_text_of(given: ChatMessage, stored: Message) -> bool:
-    """Return whether a message is the mere text of a stored one, in one block; without a call for most messages."""
-    blocks = given.blocks
-    return (
-        len(blocks) == 1
-        and type(blocks[0]) is TextBlock
-        and blocks[0].text == stored.whole.content
-        and given.role == stored.role
-        and not given.additional_kwargs
-    )
-
-
-def _is_text(block: Any) -> bool:
-    return isinstance(block, TextBlock)
-
-
-def _size(message: Message) -> int:
-    """Return about the bytes that a message takes in memory, stored and shown."""
-    rest = len(message.model_dump_json()) if message.payload is not None or message.grounding is not None else 0
-    return MESSAGE_BYTES + len(message.content) + 2 * rest
-
-
-class Lines:
-    """What conversations have read, those that were used last, as far as it takes no more than `LINE_BYTES`."""
-
-    def __init__(self) -> None:
-        self._kept: weakref.WeakKeyDictionary[Conversation, Line] = weakref.WeakKeyDictionary()
-        self._lock = fork_safe_lock(Depth.MOMENT)
-
-    def take(self, conversation: "Conversation") -> Line | None:
-        """Return what a conversation has read, which is no longer kept."""
-        with self._lock:
-            return self._kept.pop(conversation, None)
-
-    def keep(self, conversation: "Conversation", line: Line) -> None:
-        """Keep what a conversation has read."""
-        with self._lock:
-            self._kept[conversation] = line
-            kept = list(self._kept.items())  # the one used last comes last
-            size = sum(one.size for _, one in kept)
-            for oldest, one in kept:
-                if size > LINE_BYTES:
-                    del self._kept[oldest]
-                    size -= one.size
-
-
-_lines = Lines()
-
-in_use: "weakref.WeakValueDictionary[str, Conversation]" = weakref.WeakValueDictionary()
-"""The conversations of this process, by their keys."""
 
 
 class Conversation:
@@ -305,27 +191,12 @@ class Conversation:
         memory = self.memory
         session, branch = self.session, memory.branch
         state = self.store.state(session, branch) if session is not None and branch is not None else None
-        known = _lines.take(self)
-        new = self._gained(known, state) if known is not None and state is not None else None
-        if known is None or new is None:
-            known, new = Line(), list(memory.messages(replaced=True))
-        known.gain(new, state)
+        known = lines.take(self)
+        if known is None or state is None or not known.goes_on(state, memory.newest):
+            known = Line(list(memory.messages(replaced=True)), state)
         if state is not None:
-            _lines.keep(self, known)
+            lines.keep(self, known)
         return known
-
-    def _gained(self, known: Line, state: SessionState) -> list[Message] | None:
-        """Return what the branch gained since it was read; None: it may have changed otherwise."""
-        before, now = known.state, state
-        if before == now:
-            return []
-        if before is None or before.head is None or now.head is None:
-            return None
-        grown = now.head.depth - before.head.depth
-        if (before.epoch, before.head.segment) != (now.epoch, now.head.segment) or grown < 0:
-            return None
-        new = self.memory.newest(grown + 1)
-        return new[1:] if new and known.messages and new[0].id == known.messages[-1].id else None
 
     def all(self) -> list[ChatMessage]:
         """Return all messages of the branch as they were put."""
@@ -370,7 +241,7 @@ class Conversation:
         with self.lock:
             if self.opened is None:
                 return
-            _lines.take(self)
+            lines.take(self)
             try:
                 self.engine.close()
             finally:

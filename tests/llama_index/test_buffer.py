@@ -18,8 +18,8 @@ from llama_index.core.utils import get_tokenizer
 from llama_index_infinite_memory import (
     InfiniteChatMemoryBuffer,
     UnstorableWarning,
-    conversation,
     from_message,
+    line,
     to_message,
 )
 from shared_core import BudgetError, Message, ToolCall
@@ -389,7 +389,7 @@ def test_what_was_built_is_not_built_again(monkeypatch: pytest.MonkeyPatch) -> N
         built.append(message)
         return to_message(message)
 
-    monkeypatch.setattr(conversation, "to_message", counted)
+    monkeypatch.setattr(line, "to_message", counted)
     memory = ours([*TALK, called("a"), result("12", "a")])
     memory.set(memory.get_all())
     before = len(built)
