@@ -96,12 +96,6 @@ def read_list(messages: Sequence[BaseMessage]) -> StateList:
     return StateList([message for message in rest if not _is_summary(message)], summary)
 
 
-def follow_whole(memory: InfiniteMemory, listed: StateList) -> Followed:
-    """Follow a list that is everything there is, in a memory that is empty."""
-    given = [_engine_message(message, stable_id=True) for message in listed.talk]
-    return Followed(tuple(map(_digest, listed.talk)), memory.follow(given, removed="leave_out"))
-
-
 class FollowedLists:
     """Follows the lists of threads, each from where it was the last time.
 
@@ -252,7 +246,7 @@ class FollowedLists:
     def _erased(self, thread: Thread, messages: Sequence[BaseMessage]) -> tuple[int | None, Set[str | None]]:
         """Return the session of a thread, None: there is none, and the ids of the messages that were erased there."""
         session, ids = None, _ids(messages)
-        if thread.stable_ids and thread.session_id is not None and ids:
+        if thread.stable_ids and ids:
             session = self._store.session(thread.user_id, thread.session_id)
         return session, set() if session is None else {*self._store.are_forgotten(session, ids)}
 
@@ -261,7 +255,7 @@ class FollowedLists:
 
     def _erase(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
         ids = tuple(_ids(messages))
-        if ids and thread.session_id is not None:
+        if ids:
             logger.info("thread_id=%r: left out with what was erased: %s", thread.thread_id, ", ".join(ids))
             session = self._store.create_session(thread.user_id, thread.session_id)
             self._store.restore(session, Restored(forgotten=ids))

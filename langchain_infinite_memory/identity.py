@@ -87,7 +87,7 @@ class Thread:
     """The conversation that a list belongs to.
 
     Attributes:
-        session_id: the session's id. None: the run is a session of its own.
+        session_id: the session's id.
         user_id: the user's id.
         thread_id: the run's thread; several may share a session.
         stable_ids: whether a message keeps its id from one run to the next, as a checkpointer ensures.
@@ -99,7 +99,7 @@ class Thread:
         record: what the state records of it; None: nothing yet, or the graph has no such state.
     """
 
-    session_id: str | None
+    session_id: str
     user_id: str | None = None
     thread_id: str | None = None
     stable_ids: bool = True
@@ -121,14 +121,14 @@ class RunIds:
     """Whose prompt a report is on.
 
     Attributes:
-        session_id: the session's id. None: the run is a session of its own.
+        session_id: the session's id.
         user_id: the user's id.
         thread_id: the run's thread.
         run_id: the `run_id` that the run was given, else the id of the traced run that asked for the prompt. The first
             versions of LangGraph do not tell the former.
     """
 
-    session_id: str | None = None
+    session_id: str
     user_id: str | None = None
     thread_id: str | None = None
     run_id: str | None = None
@@ -140,7 +140,7 @@ class ThreadResolver:
 
     Args:
         session_id: the session of all runs, or a function of LangGraph's `Runtime` that names the session of a run.
-            None, or if the function returns None: the run's `thread_id`, else its `session_id`, else there is none.
+            None, or if the function returns None: the run's `thread_id`, else its `session_id`.
         user_key: the name of the user's id in the runtime context, else in the configuration; without one, it is the
             user whom LangGraph's server has authenticated.
         removed: what it means that a list lacks messages of the session. None: with a checkpointer, the list is the
@@ -175,22 +175,22 @@ class ThreadResolver:
             record: what the graph's state records of the thread.
 
         Raises:
+            RunError: the run names no session.
             ValueError: an id is empty.
         """
         config, runtime = ensure_config(config), runtime or _runtime()
         configurable: Mapping[str, Any] = config.get("configurable") or {}
         own, saver = self._own_name(runtime), configurable.get(CHECKPOINTER)
         session = _first(own, *(named_session(key, configurable.get(key)) for key in self.session_keys))
-        user = self._user(runtime, configurable)
         if session is None:
-            return Thread(None, user)
+            raise RunError(unnamed(self.session_keys[0]))
         nested = "" if self.share_with_subgraphs else _nested_in(configurable)
         if nested:
             session = _nested_session(session, nested, listed, record)
         removed = self.removed or ("keep" if saver is None else "leave_out")
         return Thread(
             session,
-            user,
+            self.user(runtime, config),
             named_session("thread_id", configurable.get("thread_id")),
             stable_ids=saver is not None or bool(nested),
             removed="leave_out" if nested else removed,
@@ -201,7 +201,9 @@ class ThreadResolver:
             record=record,
         )
 
-    def _user(self, runtime: "Runtime[Any] | None", configurable: Mapping[str, Any]) -> str | None:
+    def user(self, runtime: "Runtime[Any] | None" = None, config: RunnableConfig | None = None) -> str | None:
+        """Return the user of the current run; ValueError if the id is empty."""
+        configurable, runtime = ensure_config(config).get("configurable") or {}, runtime or _runtime()
         named = entry_of(getattr(runtime, "context", None), self.user_key), configurable.get(self.user_key)
         authenticated = getattr(getattr(runtime, "server_info", None), "user", None)
         return named_user(*named, getattr(authenticated, "identity", None), configurable.get(AUTHENTICATED))
@@ -220,6 +222,14 @@ class ThreadResolver:
     def _own_name(self, runtime: "Runtime[Any] | None") -> str | None:
         named = self.session_id(runtime or _no_runtime()) if callable(self.session_id) else self.session_id
         return named_session("session_id", named)
+
+
+def unnamed(key: str) -> str:
+    """Return what to say if the configuration of a run lacks an entry."""
+    return (
+        f"config names no {key!r}: call with config={{'configurable': {{{key!r}: '...'}}}}, or bind it by "
+        ".with_config(configurable=...)"
+    )
 
 
 def refusal(thread: Thread, owner: str) -> RunError:

@@ -97,8 +97,8 @@ class InfiniteMemoryMiddleware(Middleware):
     neither sent nor recalled. What a `SummarizationMiddleware` replaces stays recallable. A thread that goes back to an
     older checkpoint, or whose messages are edited, continues on a line of its own, which is `main` from then on.
 
-    A run that names no session is one of its own, in memory, and forgotten when it ends. A graph in a task of another,
-    such as an agent that a tool asks, has a session under the other's, `thread//node:...`.
+    A run that names no session raises a `ValueError`. A graph in a task of another, such as an agent that a tool asks,
+    has a session under the other's, `thread//node:...`.
 
     A checkpointer's state belongs to the `thread_id` and knows no user: make thread ids unique over all users. A run of
     another user than the one whose thread it is raises a `ValueError`, whatever `on_error` is, and nothing that it
@@ -303,14 +303,13 @@ class InfiniteMemoryMiddleware(Middleware):
     def after_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         thread = self._thread(state, runtime)
         try:
-            self._memory.end_run(thread, state["messages"])
+            self._memory.store(thread, state["messages"])
         except FAILURES as error:
             self._failed(error)
         return self._recorded(thread, self._memory.record(thread))
 
     def _recorded(self, thread: Thread, record: ThreadRecord) -> dict[str, Any] | None:
-        changed = thread.stable_ids and thread.session_id is not None and record != thread.record
-        return {STATE: asdict(record)} if changed else None
+        return {STATE: asdict(record)} if thread.stable_ids and record != thread.record else None
 
     @override
     async def aafter_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:

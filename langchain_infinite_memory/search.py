@@ -25,7 +25,7 @@ from langchain_infinite_memory.identity import (
     entry_of,
     named_user,
 )
-from langchain_infinite_memory.sessions import SessionKey, alent, lent, unnamed
+from langchain_infinite_memory.sessions import SessionKey, alent, lent
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import Hits, ThreadMemory, hits_steps
 from shared_core.arguments import instance, whole_number
@@ -109,8 +109,6 @@ class HistoryRetriever(BaseRetriever):
             self.session_id, self.user_key or "user_id", share_with_subgraphs=True, session_keys=keys
         )
         thread = threads.resolve(config=config)
-        if thread.session_id is None:
-            raise ValueError(unnamed(self.session_key))
         return thread.session_id, self.user_id or (thread.user_id if self.user_key else None)
 
     def _get_relevant_documents(
@@ -199,8 +197,6 @@ def search_tool(
         state = runtime.state if runtime is not None else None
         messages, record = entry_of(state, "messages") or (), ThreadRecord.of(state)
         thread = threads.resolve(config=config, listed=read_list(messages), record=record)
-        if thread.session_id is None and not messages:
-            raise LookupError("this run names no session, by a thread_id or a session_id, that could be searched")
         owner = record.owner if record is not None else None
         return replace(thread, user_id=user or thread.user_id or owner or None), messages
 

@@ -70,14 +70,6 @@ def open_pool(store: StoreLike = None, *, size: int = 64, wait: float | None = N
     return store
 
 
-def unnamed(key: str) -> str:
-    """Return what to say if the configuration of a run lacks an entry."""
-    return (
-        f"config names no {key!r}: call with config={{'configurable': {{{key!r}: '...'}}}}, or bind it by "
-        ".with_config(configurable=...)"
-    )
-
-
 @contextmanager
 def lent(pool: SessionPool, session_id: str, user_id: str | None = None) -> Iterator[InfiniteMemory]:
     """Lend a session's memory, which stands on `main`."""

@@ -229,7 +229,7 @@ def remember_tool(
     threads = ThreadResolver(None, user_key)
 
     def remember(fact: str, config: RunnableConfig) -> str:
-        if (user := threads.resolve(config=config).user_id) is None:
+        if (user := threads.user(config=config)) is None:
             return "Nothing was saved: this run names no user."
         store.put((USER, user), uuid.uuid4().hex, {"text": fact})
         return "Saved."

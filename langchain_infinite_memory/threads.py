@@ -13,7 +13,6 @@ from langchain_infinite_memory.followed_lists import (
     Followed,
     FollowedLists,
     StateList,
-    follow_whole,
     read_list,
 )
 from langchain_infinite_memory.identity import (
@@ -44,9 +43,6 @@ from shared_core.stores import SQLiteStore
 logger = logging.getLogger("langchain_infinite_memory")
 
 Result = TypeVar("Result")
-
-ALONE = "alone"
-"""The session of a run that names none, in a memory that lasts for one call of the model."""
 
 GROWTHS = 3
 """How often a prompt is built again because other middleware made its messages larger than they are stored."""
@@ -125,7 +121,7 @@ class ThreadMemory:
             RunError: the run names another user. What it brought to the list is never stored nor sent.
             StoreError: the store cannot be read.
         """
-        if thread.saver is None or thread.session_id is None:
+        if thread.saver is None:
             return thread
         listed = read_list(messages)
         owner = thread.record.owner if thread.record is not None else self._stored_owner(thread, listed)
@@ -142,7 +138,7 @@ class ThreadMemory:
         ids, store = [message.id for message in listed.talk if message.id is not None], self.pool.store
         if self._lists.newest(thread, listed) is not None or not ids:
             return thread.owner  # their own, or a new thread
-        sessions = store.sessions_named(str(thread.session_id))
+        sessions = store.sessions_named(thread.session_id)
         for one in sorted(sessions, key=lambda one: one.user_id != thread.user_id):
             own = one.user_id == thread.user_id
             if store.get(one.key, ids[:1] if own else ids) or store.are_forgotten(one.key, ids):
@@ -218,20 +214,13 @@ class ThreadMemory:
         """
         self._outage.begin(thread)
         listed = read_list(messages)
-        if thread.session_id is None or thread.removed == "keep" or self._lists.is_continued(thread, listed):
+        if thread.removed == "keep" or self._lists.is_continued(thread, listed):
             return
         with self._lent(thread, messages) as (memory, _):
             if (known := self._lists.stored_part(memory, listed)).talk:
                 self._follow(memory, thread, known)
 
-    def end_run(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
-        """Store the list as the run left it, unless the run is a session of its own."""
-        if thread.session_id is not None:
-            self.store(thread, messages)
-
     def _follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> Followed:
-        if thread.session_id is None:
-            return follow_whole(memory, listed)
         # What helpers say among themselves is not recalled for the user, who searches the main branches of sessions.
         aside = thread.nested and self.needs_user
         # The second of two callers must see the first. A file serves one at a time, and who waits behind another that
@@ -265,9 +254,6 @@ class ThreadMemory:
         return (yield from hits_steps(memory, query, top_k))
 
     def _stand(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> None:
-        if thread.session_id is None:
-            self._follow(memory, thread, listed)
-            return
         if memory.branch != MAIN:
             memory.checkout(MAIN)
         if thread.nested and (known := self._lists.stored_part(memory, listed).talk):
@@ -285,7 +271,7 @@ class ThreadMemory:
         """
         if message_ids is not None and not message_ids:
             return ForgetResult(())
-        own = str(thread.session_id)
+        own = thread.session_id
         under, known = f"{own}{UNDER}", self.pool.sessions(thread.user_id)
         nested = [one.session_id for one in known if one.session_id.startswith(under)]
         results = [self._forget(session, thread.user_id, message_ids) for session in (own, *nested)]
@@ -321,7 +307,7 @@ class ThreadMemory:
             try:
                 yield memory, listed
             finally:
-                self._give_back(thread, memory)
+                self.pool.give_back(memory)
 
     @asynccontextmanager
     async def _alent(
@@ -329,24 +315,15 @@ class ThreadMemory:
     ) -> AsyncIterator[tuple[InfiniteMemory, StateList]]:
         listed = read_list(messages)
         take = partial(self._take, thread, self._outage.asked(thread))
-        give_back = partial(self._give_back, thread)
         with self._outage.watch():
-            async with lent_async(self.call, take, give_back, InfiniteMemory.close) as memory:
+            async with lent_async(self.call, take, self.pool.give_back, InfiniteMemory.close) as memory:
                 yield memory, listed
 
     def _take(self, thread: Thread, asked: float) -> InfiniteMemory:
         self._outage.check(asked)
         if thread.user_id is None and self.needs_user:
             raise RunError('scope="user" recalls from all sessions of a user: name the user_id in each run')
-        if thread.session_id is None:
-            return InfiniteMemory(None, session_id=ALONE, user_id=thread.user_id, **self.pool.settings)
         return self.pool.take(thread.session_id, thread.user_id)
-
-    def _give_back(self, thread: Thread, memory: InfiniteMemory) -> None:
-        if thread.session_id is None:
-            memory.close()
-        else:
-            self.pool.give_back(memory)
 
     async def call(self, function: Callable[..., Result], /, *given: Any) -> Result:
         """Call a function in a thread of the store's own, and do not block the event loop meanwhile."""

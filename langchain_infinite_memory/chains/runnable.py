@@ -28,6 +28,7 @@ from langchain_infinite_memory.identity import (
     named_session,
     named_user,
     report,
+    unnamed,
 )
 from langchain_infinite_memory.messages import from_message, to_message
 from langchain_infinite_memory.sessions import (
@@ -40,7 +41,6 @@ from langchain_infinite_memory.sessions import (
     is_stored,
     lent,
     open_pool,
-    unnamed,
 )
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.arguments import name_value, one_of

@@ -137,11 +137,10 @@ def test_streaming_gives_the_models_tokens_and_nothing_else() -> None:
     assert stored(middleware) == ["one two three", "fine: one two three ", "four", "fine: four "]
 
 
-@pytest.mark.parametrize("session", ["s", None])
 @pytest.mark.parametrize("taking", [False, True])
 @pytest.mark.parametrize("work", ["aprompt", "asearch"])
 def test_a_memory_whose_user_is_cancelled_is_closed(
-    session: str | None, work: str, monkeypatch: pytest.MonkeyPatch, *, taking: bool
+    work: str, monkeypatch: pytest.MonkeyPatch, *, taking: bool
 ) -> None:
     class Endless(HashingEmbedder):
         async def aembed_query(self, text: str) -> Any:
@@ -162,11 +161,11 @@ def test_a_memory_whose_user_is_cancelled_is_closed(
 
         memories = ThreadMemory(pool)
         messages = [HumanMessage("tell me of the weather " * 8, id=f"{number}") for number in range(9)]
-        memories.store(Thread(session), messages)
+        memories.store(Thread("s"), messages)
         before = len(closed)
         if taking:
             monkeypatch.setattr(ThreadMemory, "_take", take)
-        given = (Thread(session), messages, *(["weather", 3] if work == "asearch" else []))
+        given = (Thread("s"), messages, *(["weather", 3] if work == "asearch" else []))
         asked = asyncio.create_task(getattr(memories, work)(*given))
         await waits.wait()
         asked.cancel()

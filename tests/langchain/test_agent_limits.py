@@ -54,7 +54,7 @@ def test_a_second_refusal_is_the_callers() -> None:
     model = Model(reply=refuses)
     given: Any = {"messages": [HumanMessage(TALK), AIMessage("fine"), HumanMessage(TALK), HumanMessage("hello")]}
     with pytest.raises(exceptions.ContextOverflowError):
-        agent(model, middleware(max_tokens=1000)).invoke(given)
+        agent(model, middleware(max_tokens=1000)).invoke(given, config())
     assert [len(sent.messages) for sent in model.sent] == [5, 3]
 
 

@@ -36,7 +36,6 @@ from tests.langchain.agents import (
     branches_of,
     config,
     memory,
-    said,
     sqlite_saver,
     stored,
 )
@@ -71,41 +70,17 @@ def sessions(pool: SessionPool) -> list[str]:
 
 class TestRunsWithoutIds:
     @ways
-    def test_each_is_a_session_of_its_own(self, way: str, tmp_path: Any) -> None:
-        model, middleware = Model(), memory(tmp_path / "memory.db")
-        texts = [f"mark-{number}: look at a then b" for number in range(4)]
-        results = run(agent(model, middleware), way, [question(text) for text in texts])
-        assert [marks(sent) for sent in model.sent].count(set()) == 0
-        assert sorted(len(marks(sent)) for sent in model.sent) == [1] * 12
-        assert [result["messages"][-1].text for result in results] == [f"fine: {text}" for text in texts]
-        assert sessions(middleware.pool) == [], "nothing of it is stored"
-        middleware.close()
-
-    def test_one_sees_all_of_its_own_list(self) -> None:
-        model = Model()
-        history = [HumanMessage("my code is 4471"), AIMessage("fine"), *[HumanMessage("of rain " * 20)] * 9]
-        given = {"messages": [*history, HumanMessage("what is my code?")]}
-        one = agent(model, memory(max_tokens=120))
-        assert [one.invoke(given)["messages"][-1].text for _ in range(2)] == ["4471", "4471"]
-        assert ask_alone(one, "what is my code?") == "I do not know"
-
-    def test_a_first_message_of_the_same_id_is_another_run(self) -> None:
-        model = Model()
-        one = agent(model, memory())
-        for text in ("mark-a", "mark-b"):
-            one.invoke({"messages": [HumanMessage(text, id="1")]})
-        assert [marks(sent) for sent in model.sent] == [{"mark-a"}, {"mark-b"}]
+    @pytest.mark.parametrize("on_error", ["window", "raise"])
+    def test_an_agent_says_what_to_name(self, way: str, on_error: Any) -> None:
+        model, middleware = Model(), memory(on_error=on_error)
+        with pytest.raises(ValueError, match="config names no 'thread_id': call with config="):
+            run(agent(model, middleware), way, [question("hello")])
+        assert (model.sent, sessions(middleware.pool)) == ([], [])
 
     @ways
-    def test_the_node_too(self, way: str) -> None:
-        with SessionPool(token_counter=Words()) as pool:
-            results = run(
-                node_graph(infinite_memory_node(pool)), way, [question(f"mark-{number}") for number in range(4)]
-            )
-            assert [said(result["llm_input_messages"]) for result in results] == [
-                [("human", f"mark-{number}")] for number in range(4)
-            ]
-            assert sessions(pool) == []
+    def test_a_node_too(self, way: str) -> None:
+        with SessionPool() as pool, pytest.raises(ValueError, match="config names no 'thread_id'"):
+            run(node_graph(infinite_memory_node(pool)), way, [question("hello")])
 
 
 class TestNamedSessions:
@@ -159,10 +134,6 @@ class TestNamedSessions:
         exact = agent(Model(), memory(removed="leave_out"))
         ask(exact, "my code is 4471")
         assert ask(exact, "what is my code?")[-1].text == "I do not know"
-
-
-def ask_alone(one: Any, text: str) -> str:
-    return str(one.invoke(question(text))["messages"][-1].text)
 
 
 def node_graph(node: Any, **arguments: Any) -> Any:

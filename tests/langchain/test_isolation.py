@@ -95,14 +95,14 @@ class Task(TypedDict):
 class World:
     """An agent with a helper in a tool, and a graph that sends three helpers out; all on one pool."""
 
-    def __init__(self, pool: SessionPool, *, named: bool) -> None:
-        self.pool, self.named, self.model = pool, named, Witness(reply=act)
+    def __init__(self, pool: SessionPool) -> None:
+        self.pool, self.model = pool, Witness(reply=act)
         look_back = recall_tool(pool, name="look_back", top_k=4)
         self.helper = agent(self.model, memory(pool), tools=[look_back])
         fan = StateGraph(Task)
         fan.add_node("work", self.work)
         fan.add_conditional_edges(START, lambda state: [Send("work", state)] * 3, ["work"])
-        saver = InMemorySaver() if named else None
+        saver = InMemorySaver()
         self.fan = fan.compile(checkpointer=saver)
         nested = fan.compile()
         tools = [
@@ -133,18 +133,17 @@ class World:
         return "the helper has done it"
 
     def talk(self, run: Run, number: int) -> None:
-        """Ask on a thread, again and again: with a thread's id, or with the whole conversation each time."""
-        names = {"user_id": run.user} | ({"thread_id": f"{run.user}-{run.thread}"} if self.named else {})
+        """Ask on a thread, again and again."""
+        names = {"user_id": run.user, "thread_id": f"{run.user}-{run.thread}"}
         config: Any = {"configurable": names, "metadata": {"run": "/".join(run)}, "recursion_limit": 25}
-        fan_config: Any = {"configurable": {**names, **({"thread_id": f"fan-{run.thread}"} if self.named else {})}}
-        said: list[BaseMessage] = []
+        fan_config: Any = {"configurable": {**names, "thread_id": f"fan-{run.thread}"}}
         for turn in range(TURNS):
             question = run.says(turn, DEEDS[(number + turn) % len(DEEDS)])
-            given = {"messages": [question] if self.named else [*said, question]}
+            given = {"messages": [question]}
             if (number + turn) % 2:
-                said = asyncio.run(self.agent.ainvoke(given, config))["messages"]
+                asyncio.run(self.agent.ainvoke(given, config))
             else:
-                said = self.agent.invoke(given, config)["messages"]
+                self.agent.invoke(given, config)
             if turn % 3 == 2:
                 task = f"[{run.user}/{run.thread}/fan/{turn}]"
                 self.fan.invoke({"task": task}, fan_config)
@@ -161,9 +160,9 @@ def pool(request: pytest.FixtureRequest) -> Iterator[SessionPool]:
         yield made
 
 
-def conversations(pool: SessionPool, *, named: bool) -> tuple[list[Run], list[Seen]]:
+def conversations(pool: SessionPool) -> tuple[list[Run], list[Seen]]:
     """Let all of them talk at once; return them, and the prompts."""
-    world = World(pool, named=named)
+    world = World(pool)
     runs = [Run(f"u{number % USERS}", f"t{number}") for number in range(THREADS)]
     with ThreadPoolExecutor(len(runs)) as threads:
         list(threads.map(world.talk, runs, range(len(runs))))
@@ -207,13 +206,6 @@ OF_A_USER = {"max_tokens": TIGHT, "scope": "user"}
 @pytest.mark.parametrize("pool", [ALL_FITS, RECALL, OF_A_USER], indirect=True, ids=["all fits", "recall", "of a user"])
 def test_a_thread_is_shown_nothing_of_another(pool: SessionPool) -> None:
     scope = str(pool.settings.get("scope", "session"))
-    runs, seen = conversations(pool, named=True)
+    runs, seen = conversations(pool)
     check_prompts(runs, seen, scope=scope, whole=pool.settings["max_tokens"] == AMPLE)
     check_searches(pool, runs, seen, scope)
-
-
-@pytest.mark.parametrize("pool", [ALL_FITS, RECALL], indirect=True, ids=["all fits", "recall"])
-def test_a_run_without_ids_is_shown_nothing_of_another_and_leaves_nothing_behind(pool: SessionPool) -> None:
-    runs, seen = conversations(pool, named=False)
-    check_prompts(runs, seen, scope="session", whole=pool.settings["max_tokens"] == AMPLE)
-    assert [session for user in {None, *(run.user for run in runs)} for session in pool.sessions(user)] == []

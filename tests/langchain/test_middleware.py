@@ -198,7 +198,9 @@ class TestBudget:
         strange = [{"google_search": {}}, {"type": "code_execution", "note": "a b c"}, look]
         reports: list[Any] = []
         for tools in ([look], strange):
-            agent(Model(), memory(on_report=noting(reports)), tools=tools).invoke({"messages": [HumanMessage("hi")]})
+            agent(Model(), memory(on_report=noting(reports)), tools=tools).invoke(
+                {"messages": [HumanMessage("hi")]}, config()
+            )
         less, more = (report.total_tokens for report in reports)
         assert more > less
 

@@ -84,7 +84,9 @@ def test_a_prompt_that_is_refused_is_sent_once_more_and_smaller(body: Mapping[st
                 for number in range(5):
                     given: Any = {"messages": [*talked, HumanMessage(f"{number} {TALK}")]}
                     result = (
-                        await one.ainvoke(given) if way == "ainvoke" else await asyncio.to_thread(one.invoke, given)
+                        await one.ainvoke(given, config())
+                        if way == "ainvoke"
+                        else await asyncio.to_thread(one.invoke, given, config())
                     )
                     talked = result["messages"]
                     assert talked[-1].text == "fine"
@@ -107,7 +109,7 @@ def test_a_refusal_in_a_stream_is_one_too(body: Mapping[str, Any]) -> None:
         memory = InfiniteMemoryMiddleware(token_counter=Words(), embedder="words", reserve_tokens=0, max_tokens=90)
         one = create_agent(model_at(url, client), [], middleware=[memory])
         given: Any = {"messages": [HumanMessage(TALK), AIMessage("fine"), HumanMessage(TALK), HumanMessage(TALK)]}
-        streamed: list[Any] = list(one.stream(given, stream_mode="messages"))
+        streamed: list[Any] = list(one.stream(given, config(), stream_mode="messages"))
     assert "".join(str(chunk.text) for chunk, _ in streamed) == "fine"
     assert len(server.bodies) == 2
 
@@ -170,6 +172,6 @@ def test_other_providers_refuse_in_their_own_words(model_of: Any, refused: Any, 
         one, talked = create_agent(model_of(url), [], middleware=[memory]), list[BaseMessage]()
         for number in range(5):
             given: Any = {"messages": [*talked, HumanMessage(f"{number} {TALK}")]}
-            talked = one.invoke(given)["messages"]
+            talked = one.invoke(given, config())["messages"]
             assert talked[-1].text == "fine"
     assert 0 < len([size for size in sizes if size > LIMIT]) <= 4

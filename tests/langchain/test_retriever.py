@@ -140,7 +140,7 @@ def test_the_tools_session_comes_from_the_config(pool: SessionPool) -> None:
     assert tool.invoke(query, {"configurable": {"thread_id": "1", "session_id": "none"}}) == FOUND
     assert "ann's tower" in tool.invoke({"query": "tower"}, {"configurable": {"session_id": "1", "user_id": "ann"}})
     assert "ann's tower" in recall_tool(pool, session_id="1", user_id="ann").invoke({"query": "tower"})
-    assert tool.invoke(query).startswith("Earlier messages cannot be searched: this run names no session")
+    assert tool.invoke(query).startswith("Earlier messages cannot be searched: config names no 'thread_id'")
 
 
 def test_the_turn_that_is_going_on_is_not_found_and_long_texts_are_cut(pool: SessionPool) -> None:
