@@ -44,9 +44,9 @@ from recall_prompt_tables import gain_lead_table, gain_table, kind_table, silenc
 from recall_prompts import OWN, Asked, foreign_kind, measure_prompts, measure_without
 from recall_rankers import Ours, Ranker, Remembering, peers
 from recall_tables import Row, ablation_table, as_json, category_table, lead_table, method_table
-from recall_talks import Question, Talk, read_talks
+from recall_talks import Question, Talk, foreign_questions, read_talks
 
-from shared_core.evaluation.runner import foreign_questions, small_talk
+from shared_core.evaluation.runner import small_talk
 from shared_core.plugins.base import TokenCounter
 from shared_core.plugins.embedders import as_embedder
 from shared_core.tokens import as_counter

@@ -27,10 +27,9 @@ from unittest.mock import patch
 import numpy as np
 import numpy.typing as npt
 from recall_rankers import Remembering
-from recall_talks import Question, Talk, read_talks
+from recall_talks import Question, Talk, foreign_questions, read_talks
 
 from shared_core import InfiniteMemory, Message
-from shared_core.evaluation.runner import foreign_questions
 from shared_core.languages.language import ENGLISH
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.embedders import as_embedder

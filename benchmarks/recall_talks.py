@@ -7,18 +7,22 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from shared_core import Message
 from shared_core.plugins.base import TokenCounter
 
-__all__ = ["Question", "Talk", "read_talks"]
+__all__ = ["Question", "Talk", "foreign_questions", "read_talks"]
 
 ROLES = ("user", "assistant")
 
 OF_ONE_SUBJECT = ("beam", "qmsum", "realmem")
 """How the names of those sets begin whose conversations are about much the same, such as the meetings of one project: a
 question about one of them is not quite foreign to the next."""
+
+MOST_FOREIGN = 80
+"""Questions of another conversation that are asked at most."""
 
 NO_TIME = datetime(2024, 1, 1, tzinfo=UTC)
 """When everything was said of which the file does not tell."""
@@ -115,3 +119,18 @@ def _message(line: dict[str, Any]) -> Message:
     if line["speaker"] in ROLES:
         return Message(role=line["speaker"], content=line["text"], id=line["id"], created_at=moment)
     return Message.user(line["text"], name=line["speaker"], id=line["id"], created_at=moment)
+
+
+def foreign_questions(conversations: Sequence[Sequence[str]], at: int) -> list[str]:
+    """Return questions about the conversation after the one `at`, the same ones every time; none if there is no other.
+
+    After the last one comes the first.
+
+    Args:
+        conversations: the questions about each.
+        at: the number of a conversation, from 0.
+    """
+    if len(conversations) == 1:
+        return []
+    questions = list(conversations[(at + 1) % len(conversations)])
+    return questions if len(questions) <= MOST_FOREIGN else Random(at).sample(questions, MOST_FOREIGN)

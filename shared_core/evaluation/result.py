@@ -11,7 +11,7 @@ from shared_core.evaluation.questions import Question
 
 __all__ = ["Answer", "Evaluation", "Outcome", "Place", "Sums"]
 
-OWN, UNANSWERED, FOREIGN = "your questions", "questions without an answer", "another session's questions"
+OWN, UNANSWERED = "your questions", "questions without an answer"
 """Kinds of lines; small talk has others."""
 
 MISSED_SHOWN = 10
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
     Attributes:
         place: the conversation.
         question: what is said; small talk is a question without an answer.
-        purpose: `OWN`, `UNANSWERED` or `FOREIGN`, or what small talk it is.
+        purpose: `OWN` or `UNANSWERED`, or what small talk it is.
         evidence: the share of the evidence that is in the prompt; 0 if there is none.
         recalled: tokens of what was recalled.
         tokens: those of the whole prompt.

@@ -8,14 +8,13 @@ from contextlib import closing, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
 from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.evaluation.questions import Question, raise_any, read_questions
-from shared_core.evaluation.result import FOREIGN, OWN, UNANSWERED, Answer, Evaluation, Outcome, Place
+from shared_core.evaluation.result import OWN, UNANSWERED, Answer, Evaluation, Outcome, Place
 from shared_core.memory import InfiniteMemory
 from shared_core.plugins.base import Embedder
 from shared_core.prompt.context import ContextReport
@@ -26,7 +25,7 @@ from shared_core.sharing.files import export_sessions, import_sessions
 from shared_core.store import Store
 from shared_core.stores import SQLiteStore, database_path, read_address, store_exists
 
-__all__ = ["evaluate", "foreign_questions", "small_talk", "texts_of"]
+__all__ = ["evaluate", "small_talk", "texts_of"]
 
 NOTHING: Mapping[str, Sequence[Any]] = MappingProxyType({})
 
@@ -43,9 +42,6 @@ NO_SETTINGS = {"store", "session_id", "user_id"}
 MOST_SESSIONS = 10
 """Sessions that small talk is said to at most."""
 
-MOST_FOREIGN = 80
-"""Questions of another conversation that are asked at most."""
-
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how much of it is done, and how much there is."""
 
@@ -61,9 +57,9 @@ def evaluate(
 ) -> Evaluation:  # fmt: skip
     """Return how much of what answers your questions is in the prompts for them, and what the prompts cost.
 
-    Besides your questions, small talk and general knowledge are said to the conversations, and, if there are several,
-    the questions of another one: what is recalled for those is waste. Everything happens on a copy of the store, which
-    needs as much room in the folder for temporary files as the store takes. The store is only read.
+    Besides your questions, small talk and questions of general knowledge are said to the conversations: what is
+    recalled for those is waste. Everything happens on a copy of the store, which needs as much room in the folder for
+    temporary files as the store takes. The store is only read.
 
     Args:
         store: the path of an SQLite database, or a `Store`.
@@ -100,7 +96,7 @@ def evaluate(
         places = [_place(copy, of, name, asked, branch, problems, by_user=by_user)
                   for (of, name), asked in given.items()]  # fmt: skip
         raise_any("questions", problems)
-        lines = _lines(places, by_user=by_user)
+        lines = _lines(places)
         # A memory without an embedder of its own takes that of the vectors stored last, so those come first.
         in_turn = sorted(settings, key=lambda name: settings[name].get("embedder") is not None)
         outcomes = {
@@ -190,40 +186,15 @@ def small_talk() -> dict[str, list[str]]:
     return kinds
 
 
-def foreign_questions(conversations: Sequence[Sequence[str]], at: int) -> list[str]:
-    """Return questions about the conversation after the one `at`, the same ones every time; none if there is no other.
-
-    After the last one comes the first.
-
-    Args:
-        conversations: the questions about each.
-        at: the number of a conversation, from 0.
-    """
-    if len(conversations) == 1:
-        return []
-    questions = list(conversations[(at + 1) % len(conversations)])
-    return questions if len(questions) <= MOST_FOREIGN else Random(at).sample(questions, MOST_FOREIGN)
-
-
 Lines = Mapping[Place, Sequence[tuple[str, Question]]]
 """What is said to each conversation, with its purpose."""
 
 
-def _lines(places: Sequence[Place], *, by_user: bool) -> Lines:
-    """Return what is said to each conversation: its questions, those of the next one, and small talk.
-
-    Args:
-        places: the conversations.
-        by_user: whether recall may search all sessions of a user, so that only another user's questions are foreign.
-    """
-    groups: dict[tuple[str | None, str], list[str]] = {}
-    whose = [(place.user, "" if by_user else place.session) for place in places]
-    for group, place in zip(whose, places, strict=True):
-        groups.setdefault(group, []).extend(one.question for one in place.questions)
+def _lines(places: Sequence[Place]) -> Lines:
+    """Return what is said to each conversation: its questions, and small talk."""
     found: dict[Place, list[tuple[str, Question]]] = {}
-    for number, (group, place) in enumerate(zip(whose, places, strict=True)):
-        said = {FOREIGN: foreign_questions(list(groups.values()), list(groups).index(group))}
-        said |= small_talk() if number < MOST_SESSIONS else {}
+    for number, place in enumerate(places):
+        said = small_talk() if number < MOST_SESSIONS else {}
         found[place] = [
             *((OWN if one.ids or one.text else UNANSWERED, one) for one in place.questions),
             *((purpose, Question(question=text, ids=())) for purpose, texts in said.items() for text in texts),

@@ -108,31 +108,20 @@ def test_questions_without_an_answer_and_small_talk_need_nothing(store: Path) ->
     assert "evidence" not in str(nothing)
 
 
-def foreign_to(found: Evaluation) -> list[tuple[str | None, str, str]]:
-    lines = [one for one in found.present.answers if one.purpose == "another session's questions"]
-    return [(one.place.user, one.place.session, one.question.question) for one in lines]
-
-
-def test_with_several_sessions_the_questions_of_the_next_one_are_asked_too(tmp_path: Path) -> None:
+def test_several_sessions_are_asked(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
     for user, session in ((None, "one"), (None, "two"), ("u", "one")):
         with InfiniteMemory(path, session_id=session, user_id=user, **WORDS) as memory:
             memory.add(list(messages(f"The code of my {session} locker is 4093.")))
-    asked = [
-        {"question": "My first?", "ids": ["m3"], "session": "one"},
-        {"question": "My second?", "ids": ["m3"], "session": "two"},
-        {"question": "My third?", "ids": ["m3"], "session": "one", "user": "u"},
-    ]
-    found = ask(path, *asked)
-    assert foreign_to(found) == [(None, "one", "My second?"), (None, "two", "My third?"), ("u", "one", "My first?")]
+    found = ask(
+        path,
+        LOCKER | {"session": "one"},
+        LOCKER | {"session": "two"},
+        LOCKER | {"session": "one", "user": "u"},
+    )
+    assert [(one.place.user, one.place.session) for one in own(found)] == [(None, "one"), (None, "two"), ("u", "one")]
     assert found.present.overall().lines == 3
     assert "of 3 resampled questions, so few that they are rough." in str(found)
-    # Where all sessions of a user are searched, only another user's questions are foreign.
-    mine = [one | {"user": "u"} for one in asked[:1]] + [{**asked[0], "user": "v"}]
-    with InfiniteMemory(path, session_id="one", user_id="v", **WORDS) as memory:
-        memory.add(list(messages()))
-    both = ask(path, *mine, {**mine[0], "question": "Mine again?"}, scope="user")
-    assert foreign_to(both) == [("u", "one", "My first?"), ("v", "one", "My first?"), ("v", "one", "Mine again?")]
 
 
 def test_settings_are_compared_with_the_present_one(store: Path) -> None:

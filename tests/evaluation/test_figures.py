@@ -1,9 +1,8 @@
-"""Intervals, and lines that no conversation has an answer to."""
+"""Means with their intervals."""
 
 import pytest
 
 from shared_core.evaluation.figures import bootstrap, interval
-from shared_core.evaluation.runner import foreign_questions
 
 
 def test_bootstrap_draws_whole_conversations() -> None:
@@ -18,15 +17,3 @@ def test_of_few_conversations_questions_are_drawn_one_by_one() -> None:
     assert interval(ours, ["x"] * 20 + ["y"] * 20) == single
     assert 0.3 < single.low < 0.5 < single.high < 0.7
     assert interval(ours, [str(number // 4) for number in range(40)]) == (0.5, 0.5, 0.5)
-
-
-def test_foreign_questions_are_those_of_the_next_conversation() -> None:
-    many = [f"Question {number}?" for number in range(100)]
-    talks = [["Who lives here?"], many, ["Where is it from?", "What did Ann buy?"]]
-    assert foreign_questions(talks, 1) == talks[2]
-    assert foreign_questions(talks, 2) == talks[0]
-    drawn = foreign_questions(talks, 0)
-    assert drawn == foreign_questions(talks, 0)
-    assert len(set(drawn)) == 80
-    assert set(drawn) <= set(many)
-    assert foreign_questions(talks[:1], 0) == []
