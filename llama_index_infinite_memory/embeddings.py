@@ -17,9 +17,6 @@ EmbedModel = Embedder | BaseEmbedding | Function | str | None
 NO_MODEL = "unknown"
 """The default of `BaseEmbedding.model_name`."""
 
-LOCAL = "local:"
-"""LlamaIndex's prefix for the name of a local model."""
-
 
 def as_embedder(embed_model: EmbedModel, *, name: str | None = None) -> Embedder | None:
     """Return an embedder for `InfiniteMemory(embedder=...)`; `Settings.embed_model` is never used.
@@ -30,9 +27,8 @@ def as_embedder(embed_model: EmbedModel, *, name: str | None = None) -> Embedder
     vectors that are not finite or have another shape.
 
     Args:
-        embed_model: a `BaseEmbedding`; a function, sync or async, from a list of texts to as many vectors;
-            `"local:NAME"` or `"NAME"` for a sentence-transformers model; or what else the engine accepts: an
-            `Embedder`, `"static"`, or None, which is returned.
+        embed_model: a `BaseEmbedding`; a function, sync or async, from a list of texts to as many vectors; or what
+            else the engine accepts: an `Embedder`, a name such as `"static"`, or None, which is returned.
         name: identifies the vectors in the store. By default, the class and the model that it names, or the module and
             name of a function. Two models must not share a name.
 
@@ -46,7 +42,7 @@ def as_embedder(embed_model: EmbedModel, *, name: str | None = None) -> Embedder
     if isinstance(embed_model, str):
         if embed_model == "default":
             raise ValueError('embed_model="default" is OpenAI\'s for LlamaIndex: pass the object, or "static"')
-        return as_own_embedder(embed_model.removeprefix(LOCAL))
+        return as_own_embedder(embed_model)
     if isinstance(embed_model, BaseEmbedding):
         return _of_embedding(embed_model, name)
     if isinstance(embed_model, type) or not callable(embed_model):

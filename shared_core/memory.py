@@ -90,10 +90,10 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         token_counter: counts the tokens of a text: a `TokenCounter`, a `callable(str) -> int`, or the name of a
             tiktoken encoding or model. None uses tiktoken's `o200k_base`, or, if its table can neither be found nor
             downloaded, a counter that never counts too few.
-        embedder: makes the vectors for recall by meaning: an `Embedder`, or the name of a sentence-transformers model.
-            None uses the embedder whose vectors the session already has, else all-MiniLM-L6-v2 if its weights are on
-            this machine (see `infinite-memory download`), else static word vectors, else none: then recall goes by
-            words alone, as it does with `"words"`.
+        embedder: makes the vectors for recall by meaning: an `Embedder`, `"static"`, `"all-MiniLM-L6-v2"` or
+            `"all-MiniLM-L6-v2-int8"`. None uses the embedder whose vectors the session already has, else
+            all-MiniLM-L6-v2 if its weights are on this machine (see `infinite-memory download`), else static word
+            vectors, else none: then recall goes by words alone, as it does with `"words"`.
         scope: what recall searches: `"session"` is this conversation, on the branch that is checked out; `"user"` also
             searches the main branches of the user's other sessions and needs a `user_id`.
         recall: how likely a message must help to be recalled: `"balanced"` recalls what is worth its tokens, and

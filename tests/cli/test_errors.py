@@ -53,7 +53,7 @@ WRONG = {
     "explain x --max-tokens many": "Invalid value for '--max-tokens': expected a whole number",
     "explain x --reserve-tokens -1": "Invalid value for '--reserve-tokens': expected at least 0",
     "explain x --max-tokens 100": "--max-tokens 100 is not larger than --reserve-tokens 500: nothing is left",
-    "explain x --embedder none/such": "--embedder 'none/such': not on this machine",
+    "explain x --embedder none/such": "--embedder 'none/such': there is none of this name",
     "add x --session ''": "--session '': expected the name of the conversation; leave it out for 'default'",
     "add x --user ''": "--user '': expected the name of the user; leave it out if there is none",
     "explain x --max-tokens 502": "raise --max-tokens, lower --reserve-tokens, or shorten",

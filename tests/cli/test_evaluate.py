@@ -84,7 +84,7 @@ def test_json_for_programs(call: Call) -> None:
         ("mine.jsonl --try precise", "--try 'precise': expected NAME=VALUE, such as recall=precise"),
         ("mine.jsonl --try recall_tokens=2.5", "recall_tokens=2.5: expected a number from 0 to 1"),
         ("mine.jsonl --try scope=user", "scope=user searches all sessions of a user: say whose, with --us"),
-        ("mine.jsonl --try embedder=no/such", "--embedder 'no/such': not on this machine"),
+        ("mine.jsonl --try embedder=no/such", "--embedder 'no/such': there is none of this name"),
         ("mine.jsonl --max-tokens 100", "--max-tokens 100 is not larger than --reserve-tokens 500"),
     ],
 )

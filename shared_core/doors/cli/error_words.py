@@ -26,7 +26,7 @@ PHRASES = {
     r"pass session=, one of": "choose one with --from:",
     r"\bpass (?=[a-z_]+=)": "use ",
     r"\bpass your\b": "give your",
-    r"(model), or a CallableEmbedder$": r"\1",
+    r", or wrap any model: .*": "",
     r'scope="user": pass the user_id whose .*': "scope=user searches all sessions of a user: say whose, with --user",
     r"None means that there is none": "leave it out if there is none",
     r"^(?:name|path|number)=": "",

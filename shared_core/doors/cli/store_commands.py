@@ -24,14 +24,14 @@ from shared_core.doors.cli.options import (
     write_json,
 )
 from shared_core.doors.cli.printing import confirm, progress, stages, table
-from shared_core.errors import MissingExtraError, StoreError, installed
+from shared_core.errors import MissingExtraError, StoreError
 from shared_core.evaluation import evaluate as measure
 from shared_core.operations.store_check import Damage, check_store, recover_store
 from shared_core.operations.store_comparison import differences
 from shared_core.operations.store_copy import copy_store
 from shared_core.operations.store_stats import StoreStats, store_stats
 from shared_core.plugins.embedders import onnx_available
-from shared_core.plugins.embedders.minilm import FILES, MINILM, fetch
+from shared_core.plugins.embedders.minilm import MINILM, fetch
 from shared_core.stores import open_store, read_address, store_exists, without_password
 from shared_core.stores.addresses import split_arguments
 from shared_core.stores.sqlite.backup import restore as put_back
@@ -235,16 +235,16 @@ def download(options: CommonOptions) -> None:
     """Fetch the MiniLM model for new conversations.
 
     all-MiniLM-L6-v2 finds what was said in other words, which the static word vectors hardly do. It needs the extra
-    onnx or sentence-transformers. Its files, 92 MB, go into the cache of Hugging Face, where all programs find them;
-    nothing is downloaded if they are there. Conversations that have vectors keep those.
+    onnx. Its files, 92 MB, go into the cache of Hugging Face, where all programs find them; nothing is downloaded if
+    they are there. Conversations that have vectors keep those.
 
     Example:
       infinite-memory download
     """
-    if not onnx_available() and not installed("sentence_transformers"):
+    if not onnx_available():
         raise MissingExtraError('MiniLM needs onnxruntime: pip install "infinite-memory[onnx]"', name="onnxruntime")
-    folder = fetch()
-    size = sum((folder / name).stat().st_size for name in FILES)
+    files = fetch()
+    folder, size = files[0].parent, sum(file.stat().st_size for file in files)
     lines = [
         f"{MINILM.name} is in {folder} ({size / 1e6:,.0f} MB)",
         "New conversations are searched with it, in all your programs. Those that have vectors keep theirs.",

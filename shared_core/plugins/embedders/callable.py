@@ -11,8 +11,10 @@ import numpy.typing as npt
 from shared_core.errors import EmbedderError
 from shared_core.plugins.base import Embedder, Fingerprint, Vectors
 from shared_core.plugins.calls import completed
-from shared_core.plugins.embedders.sentence_transformers import OTHER_WEIGHT
 from shared_core.plugins.embedding import cut, unit_length
+
+OTHER_WEIGHT = 0.7
+"""The weight for models that were not measured: between those of the static embedder and of MiniLM."""
 
 Row = Sequence[float] | npt.NDArray[Any]
 Rows = Sequence[Row] | npt.NDArray[Any]

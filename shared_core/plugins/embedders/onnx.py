@@ -1,6 +1,5 @@
 """all-MiniLM-L6-v2 on onnxruntime, without torch: the embedder, and its graph, which is built from the weights."""
 
-import hashlib
 import json
 import mmap
 import os
@@ -17,7 +16,7 @@ import numpy.typing as npt
 
 from shared_core.errors import installed, require
 from shared_core.plugins.base import Embedder, Vectors
-from shared_core.plugins.embedders.minilm import FOR_ONNX, MINILM, MINILM_INT8, check_weights, files
+from shared_core.plugins.embedders.minilm import MINILM, MINILM_INT8, check_weights, files
 from shared_core.plugins.embedding import encodable, pieces, unit_length
 from shared_core.runtime.forks import Depth, fork_safe_lock
 
@@ -138,7 +137,7 @@ def onnx_available() -> bool:
 
 
 class OnnxEmbedder(Embedder):
-    """all-MiniLM-L6-v2 on onnxruntime: the same vectors as with sentence-transformers, without torch.
+    """all-MiniLM-L6-v2 on onnxruntime: the vectors that sentence-transformers computes, without torch.
 
     Each text is computed by itself, on one thread, so a vector depends on its own text alone, to the last bit. Several
     threads, and forked processes, may use one object at once. At first use, the checksum of the weights is verified and
@@ -162,7 +161,7 @@ class OnnxEmbedder(Embedder):
             raise ValueError(f"threads must be at least 1, not {threads!r}")
         for package in PACKAGES:
             require(package, 'pip install "infinite-memory[onnx]"')
-        self.fingerprint = MINILM_INT8 if int8 else MINILM  # that of sentence-transformers' vectors
+        self.fingerprint = MINILM_INT8 if int8 else MINILM
         self._folder = None if folder is None else Path(folder)
         self._threads = threads or _processors()
         self._lock = fork_safe_lock(Depth.LOADING)
@@ -194,7 +193,7 @@ class OnnxEmbedder(Embedder):
 
     @cached_property
     def _model(self) -> "_Model":
-        paths = files(self._folder, *FOR_ONNX)
+        paths = files(self._folder)
         return _load(*paths, quantized=self.fingerprint == MINILM_INT8)
 
 
@@ -255,7 +254,7 @@ def _session(network: _Encoder) -> Any:
 def _arrays(path: Path) -> dict[str, Vectors]:
     """Verify that a file holds MiniLM's weights, map it into memory, and return its arrays of float32 by name."""
     with path.open("rb") as file:
-        check_weights(hashlib.file_digest(file, "sha256").hexdigest(), path)
+        check_weights(file)
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     start = 8 + int.from_bytes(mapped[:8], "little")
     header = json.loads(mapped[8:start])
