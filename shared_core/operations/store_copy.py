@@ -1,15 +1,12 @@
 """Everything that one store holds, copied to another of any kind, and brought up to date when it is copied again."""
 
 import json
-import threading
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from shared_core.arguments import whole_number
 from shared_core.errors import DuplicateError, StoreError
 from shared_core.queries import Counts
 from shared_core.records import ALL, Branch, Delete, Drop, Position, Restored, Segment, SessionKey, Snapshot, VectorRows
@@ -55,7 +52,7 @@ class CopyResult:
 
 
 def copy_store(
-    source: Store, target: Store, *, users: Collection[str | None] | None = None, jobs: int = 1,
+    source: Store, target: Store, *, users: Collection[str | None] | None = None,
     progress: Progress | None = None,
 ) -> CopyResult:  # fmt: skip
     """Copy sessions from one store to another, of any kind, exactly.
@@ -72,26 +69,31 @@ def copy_store(
         source: the store to copy from.
         target: the store to copy to. It may hold other sessions.
         users: whose sessions to copy; None stands for the user of nobody's sessions. By default, everybody's.
-        jobs: how many sessions are copied at a time.
         progress: called with the number of messages that are done, and of all that are to be brought.
 
     Raises:
         DuplicateError: the target holds a session of the same name that is no copy of this one, or that somebody wrote
             to or forgot something in. Nothing of that session is written, and nothing at all if it was so before.
-        ValueError: the two are the same store, or `jobs` is out of range.
+        ValueError: the two are the same store.
         StoreError: one of the stores cannot be read or written. Call it again to go on.
     """
-    whole_number("jobs", jobs, least=1)
     origin = source.identity() or ""
     if source is target or (origin and origin == target.identity()):
         raise ValueError("the source and the destination are the same store; give the address of another one")
     found = _sessions(source, users)
     _prepare(target, origin, found, _sessions(target, users))
-    advance = _Advance(progress)
-    copies = [_SessionCopy(source, target, key, origin, advance) for key in found]
-    if progress is not None:
-        advance.total = sum(copy.missing() for copy in copies)
-    _run(copies, jobs)
+    copies = [_SessionCopy(source, target, key, origin) for key in found]
+    total = sum(copy.missing() for copy in copies) if progress is not None else 0
+    done = 0
+
+    def advance(messages: int) -> None:
+        nonlocal done
+        done += messages
+        if progress is not None:
+            progress(done, max(total, done))
+
+    for copy in copies:
+        copy.run(advance)
     return CopyResult(
         len(copies),
         sum(copy.messages for copy in copies),
@@ -124,37 +126,6 @@ def _prepare(target: Store, origin: str, found: Sequence[SessionKey], there: Seq
         target.rename_session(session, f"copy {uuid.uuid4()}")
     for session, name in renamed.items():
         target.rename_session(session, name)
-
-
-def _run(copies: Sequence["_SessionCopy"], jobs: int) -> None:
-    if jobs == 1:
-        for copy in copies:
-            copy.run()
-        return
-    with ThreadPoolExecutor(jobs, "copy") as threads:
-        started = [threads.submit(copy.run) for copy in copies]
-        try:
-            for one in started:
-                one.result()
-        except BaseException:
-            threads.shutdown(wait=True, cancel_futures=True)
-            raise
-
-
-class _Advance:
-    """Counts the messages that are done, of all jobs."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
-        self._lock = threading.Lock()
-        self._done = 0
-        self.total = 0
-
-    def __call__(self, messages: int) -> None:
-        if self._progress is not None:
-            with self._lock:
-                self._done += messages
-                self._progress(self._done, max(self.total, self._done))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,21 +180,17 @@ class _SessionCopy:
         target: the store to copy to.
         key: the session in the source.
         origin: `Store.identity` of the source.
-        advance: called with the number of messages after each page.
 
     Attributes:
         messages, forgotten, vectors: as in `CopyResult`.
     """
 
-    def __init__(
-        self, source: Store, target: Store, key: SessionKey, origin: str, advance: Callable[[int], None]
-    ) -> None:
+    def __init__(self, source: Store, target: Store, key: SessionKey, origin: str) -> None:
         self._source = source
         self._target = target
         self._from = key
         self._to = target.create_session(key.user_id, key.session_id)
         self._origin = origin
-        self._advance = advance
         self.messages = self.forgotten = self.vectors = 0
 
     def missing(self) -> int:
@@ -232,26 +199,26 @@ class _SessionCopy:
         wanted, known = (store.state(session).last_seq for store, session in stores)
         return max(wanted - known, 0)
 
-    def run(self) -> None:
-        """Bring everything that the target does not hold."""
+    def run(self, advance: Callable[[int], None]) -> None:
+        """Bring everything that the target does not hold; call `advance` with the number of messages of each page."""
         for _ in range(ATTEMPTS):
             tree = read_tree(self._source, self._from.key)
             self.messages = self.forgotten = self.vectors = 0
             with suppress(_ForgottenError), self._target.transaction():
-                self._bring(tree)
+                self._bring(tree, advance)
                 return
         raise StoreError(
             f"session {self._from.session_id!r} was not copied: messages were forgotten during all {ATTEMPTS} "
             "attempts; try again"
         )
 
-    def _bring(self, tree: Tree) -> None:
+    def _bring(self, tree: Tree, advance: Callable[[int], None]) -> None:
         there = read_tree(self._target, self._to)
         mark = _mark_of_copy(self._target, self._to, self._origin, self._from)
         behind = mark is not None and mark.epoch != tree.state.epoch
         if behind or self._differ("forgotten"):
             self._forget(stale=behind)
-        self._bring_messages(tree, there)
+        self._bring_messages(tree, there, advance)
         self._bring_names(tree, there)
         self._bring_summaries(tree.segments)
         spaces = self._source.spaces(self._from.key)
@@ -280,12 +247,12 @@ class _SessionCopy:
             self._target.forget(self._to, gone, stale=kept)
         self.forgotten = len(gone)
 
-    def _bring_messages(self, tree: Tree, there: Tree) -> None:
+    def _bring_messages(self, tree: Tree, there: Tree, advance: Callable[[int], None]) -> None:
         known = {number: segment.tip for number, segment in there.segments.items()}
         for page in pages_of(self._source, self._from.key, (), there.state.last_seq, tree.state.last_seq):
             write_page(self._target, self._to, page, tree.segments, known)
             self.messages += len(page.records)
-            self._advance(len(page.records))
+            advance(len(page.records))
         grown = {number for number, segment in tree.segments.items() if known.get(number) != segment.tip}
         if grown:
             segments = tuple(tree.segments[number] for number in sorted(grown))

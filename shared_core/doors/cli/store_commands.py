@@ -181,7 +181,6 @@ def copy(
     options: CommonOptions,
     source: Annotated[str, typer.Argument(metavar="SRC", help="The store to copy from, as for --store.")],
     target: Annotated[str, typer.Argument(metavar="DST", help="The store to copy to; created if it does not exist.")],
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, help="How many conversations are copied at a time.")] = 1,
     verify: Annotated[bool, typer.Option("--verify", help="Compare the two row by row afterwards.")] = False,
 ) -> None:
     """Copy a store, or what is new, to another.
@@ -202,7 +201,7 @@ def copy(
     with closing(open_store(source)) as opened, closing(open_store(target)) as there:
         try:
             with progress("copying") as advance:
-                result = copy_store(opened, there, users=users, jobs=jobs, progress=advance)
+                result = copy_store(opened, there, users=users, progress=advance)
         except KeyboardInterrupt:
             say("interrupted; run the command again to go on")
             raise
