@@ -1,4 +1,4 @@
-"""How much a store holds, of which kinds, and where: counted by the database, whatever it holds."""
+"""How much a store holds: counted by the database, whatever it holds."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -6,14 +6,10 @@ from typing import Any
 
 from shared_core.arguments import whole_number
 from shared_core.store import Store
-from shared_core.stores.sql_rows import SqlRows, SqlStore
+from shared_core.stores.sql_rows import SqlStore
 
 LARGEST = 10
 """How many of the largest sessions are named."""
-
-_TABLES = (
-    "segments", "branches", "refs", "messages", "covers", "tombstones", "vectors", "spaces", "snapshots", "summaries",
-)  # fmt: skip
 
 _COUNTS = (
     "SELECT (SELECT count(*) FROM {names} AS n), (SELECT count(DISTINCT n.user_id) FROM {names} AS n), "
@@ -36,23 +32,6 @@ _LARGEST = (
     "FROM {s}.messages AS m GROUP BY m.session ORDER BY 2 DESC, 1 LIMIT %(limit)s) AS c ON c.session = n.session "
     "ORDER BY c.messages DESC, n.session"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class KindStats:
-    """Rows of one kind.
-
-    Attributes:
-        kind: the table.
-        rows: how many rows there are.
-        bytes: what they take on disk, with their indexes. None: this SQLite cannot tell.
-        partitions: what each part of the table takes, if it is split.
-    """
-
-    kind: str
-    rows: int
-    bytes: int | None
-    partitions: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +64,6 @@ class StoreStats:
         without_vector: how many messages have no vector in the space that their session was last written to, among
             them those that get none because they have no text; sessions that have no vectors at all are left out.
         bytes: what the whole database takes.
-        kinds: by table, the largest first.
         spaces: by embedder.
         largest: the largest sessions.
     """
@@ -96,7 +74,6 @@ class StoreStats:
     forgotten: int
     without_vector: int
     bytes: int
-    kinds: Sequence[KindStats]
     spaces: Sequence[SpaceStats]
     largest: Sequence[SessionSize]
 
@@ -124,16 +101,4 @@ def store_stats(store: Store, *, largest: int = LARGEST) -> StoreStats:
         ((without_vector,),) = rows.run(_WITHOUT_VECTOR, None)
         spaces = [SpaceStats(name, n, int(size)) for name, n, size in rows.run(_SPACES, None)]
         named = [SessionSize(*row) for row in rows.run(_LARGEST, None, {"limit": limit})]
-        kinds = _kinds(rows)
-    return StoreStats(sessions, users, messages, forgotten, without_vector, store.size(), kinds, spaces, named)
-
-
-def _kinds(inspected: SqlRows) -> list[KindStats]:
-    sizes = inspected.sizes()
-    found = []
-    for table in dict.fromkeys([*_TABLES, *sizes]):
-        ((rows,),) = inspected.run(f"SELECT count(*) FROM {{s}}.{table}", None)
-        parts = sizes.get(table)
-        split = {} if parts is None or len(parts) == 1 else dict(sorted(parts.items()))
-        found.append(KindStats(table, rows, None if parts is None else sum(parts.values()), split))
-    return sorted(found, key=lambda one: -(one.bytes or 0))
+    return StoreStats(sessions, users, messages, forgotten, without_vector, store.size(), spaces, named)

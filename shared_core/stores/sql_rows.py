@@ -66,10 +66,6 @@ class SqlRows(Rows):
     def main_changes(self, user_id: str | None, since: Mark | None = None) -> MainChanges:
         """Return what `Store.main_changes` returns."""
 
-    @abstractmethod
-    def sizes(self) -> Mapping[str, Mapping[str, int]]:
-        """Return table -> part of it -> bytes on disk, with its indexes; nothing if the database cannot tell."""
-
     def ask(self, session: int, query: RowQuery) -> Any:
         return self.answered(self.answering(session, query))
 

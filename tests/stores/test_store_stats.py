@@ -48,13 +48,7 @@ def test_everything_is_counted(store: Store) -> None:
     assert space == SpaceStats(space.space, 5, sum(len(row[2]) for row in vectors))
     assert found.largest == [SessionSize("ann", "diary", 6), SessionSize(None, "other", 2)]
     assert store_stats(store).largest[2] == SessionSize("bob", "é", 1)
-    rows = {one.kind: one for one in found.kinds}
-    assert (rows["messages"].rows, rows["tombstones"].rows, rows["vectors"].rows) == (9, 1, 5)
-    assert 0 < sum(one.bytes or 0 for one in found.kinds) <= found.bytes
-    if isinstance(store, PostgresStore):
-        parts = rows["messages"].partitions
-        assert list(parts) == ["messages_0", "messages_1", "messages_2"]
-        assert sum(parts.values()) == rows["messages"].bytes
+    assert found.bytes == store.size() > 0
 
 
 def test_an_empty_store_and_one_of_another_kind(store: Store) -> None:

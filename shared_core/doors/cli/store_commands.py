@@ -92,8 +92,8 @@ def restore(
 def stats(options: CommonOptions) -> None:
     """Count everything in the store, of all users.
 
-    It says how many conversations, users and messages there are, what each kind of row takes, the vectors of each
-    embedder, and the largest conversations. The database counts, which may take minutes.
+    It says how many conversations, users and messages there are, the vectors of each embedder, and the
+    largest conversations. The database counts, which may take minutes.
 
     Example:
       infinite-memory stats
@@ -107,20 +107,12 @@ def stats(options: CommonOptions) -> None:
 def _store_lines(found: StoreStats) -> Iterator[str]:
     names = ("sessions", "users", "messages", "forgotten", "without_vector", "bytes")
     yield from table({name.replace("_", " "): f"{getattr(found, name):,}" for name in names}).splitlines()
-    kinds = [(_bytes(one.bytes), f"{one.rows:,}", one.kind) for one in found.kinds if one.rows]
-    yield from _columns(("BYTES", "ROWS", "KIND"), kinds)
-    parts = [(f"{size:,}", name) for one in found.kinds if one.rows for name, size in one.partitions.items()]
-    yield from _columns(("BYTES", "PARTITION"), parts)
     spaces = [(f"{one.vectors:,}", f"{one.bytes:,}", printable_name(one.space)) for one in found.spaces]
     yield from _columns(("VECTORS", "BYTES", "EMBEDDER"), spaces)
     largest = [
         (f"{one.messages:,}", printable_name(one.user or "-"), printable_name(one.session)) for one in found.largest
     ]
     yield from _columns(("MESSAGES", "USER", "SESSION"), largest)
-
-
-def _bytes(size: int | None) -> str:
-    return "-" if size is None else f"{size:,}"
 
 
 def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

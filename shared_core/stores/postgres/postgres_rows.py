@@ -174,17 +174,10 @@ _SCRUBBED = (
     "DELETE FROM {s}.scrubs AS s USING unnest(%(sessions)s::bigint[], %(epochs)s::bigint[]) AS w (session, epoch) "
     "WHERE s.session = w.session AND s.epoch = w.epoch"
 )
-_OURS = (
-    f"c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = (SELECT tableoid FROM {{s}}.{RECORD} LIMIT 1))"
-)
-_SIZES = (
-    "SELECT coalesce(p.relname, c.relname)::text, c.relname::text, pg_total_relation_size(c.oid) FROM pg_class AS c "
-    "LEFT JOIN pg_inherits AS i ON i.inhrelid = c.oid LEFT JOIN pg_class AS p ON p.oid = i.inhparent "
-    f"WHERE {_OURS} AND c.relkind = 'r'"
-)
 _VALID = (
     "SELECT c.relname::text FROM pg_index AS i JOIN pg_class AS c ON c.oid = i.indexrelid "
-    f"WHERE {_OURS} AND i.indisvalid"
+    "WHERE i.indisvalid AND c.relnamespace = "
+    f"(SELECT relnamespace FROM pg_class WHERE oid = (SELECT tableoid FROM {{s}}.{RECORD} LIMIT 1))"
 )
 _INDEXES = re.findall(r"CREATE (?:UNIQUE )?INDEX (\w+) ", "\n".join(s for step in MIGRATIONS for s in step.statements))
 VECTOR_COLUMNS = ("segments", "depths", "hashes", "vectors", "checksums")
@@ -217,12 +210,6 @@ class PostgresTables(SqlRows):
         if len(statements) == 1:
             return [self.run(*statements[0])]
         return self.statements.together(statements)
-
-    def sizes(self) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {}
-        for table, part, size in self.run(_SIZES, None):
-            found.setdefault(table, {})[part] = size
-        return found
 
     def faults(self) -> list[str]:
         """Return in words which indexes are missing or broken."""

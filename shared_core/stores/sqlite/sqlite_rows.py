@@ -173,10 +173,6 @@ _BLANK_TEXT = (
     "content = zeroblob(length(CAST(content AS BLOB))), extra = zeroblob(length(CAST(extra AS BLOB))) WHERE text = ?"
 )
 _NOTE_ERASED = "INSERT INTO erasures SELECT session, epoch, ?2, ?3, ?4 FROM sessions WHERE session = ?1"
-_SIZES = (
-    "SELECT m.tbl_name, sum(d.pgsize) FROM dbstat AS d JOIN sqlite_master AS m ON m.name = d.name "
-    "WHERE d.aggregate = 1 GROUP BY m.tbl_name"
-)
 
 
 def _known_vectors(session: int, query: KnownVectors) -> Answering:
@@ -241,12 +237,6 @@ class SQLiteRows(SqlRows):
             return [self.ask(session, queries[0])]
         with self.one_moment():
             return [line_of(self, session, one) if isinstance(one, Line) else self.ask(session, one) for one in queries]
-
-    def sizes(self) -> dict[str, dict[str, int]]:
-        try:
-            return {table: {table: size} for table, size in self.connection.execute(_SIZES)}
-        except sqlite3.OperationalError:  # not every SQLite is built with the table dbstat
-            return {}
 
     # Sessions and the tree
 
