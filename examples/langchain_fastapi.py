@@ -1,6 +1,6 @@
 """A server that streams answers to many people at a time, each with a memory of their own.
 
-Run it from the repository: `python examples/langchain_fastapi.py`. It sends 50 people at a time to the server
+Run it from the repository: `python examples/langchain_fastapi.py`. It sends 20 people at a time to the server
 within this process, needs no network and no key, and leaves no file. It needs the packages fastapi and httpx.
 With a real model: `init_chat_model("openai:gpt-4o-mini")` in place of `EchoChatModel()`, and a `max_tokens` that suits
 it. To serve it: `uvicorn --app-dir examples --factory langchain_fastapi:create_app`, which keeps chat.db.
@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from langchain_infinite_memory import with_infinite_memory
 from langchain_infinite_memory.testing import EchoChatModel
 
-PEOPLE = 50
+PEOPLE = 20
 TALK = "Let us talk about the weather of day {}: it rained a bit, then the wind came from the west and the sun shone."
 
 
@@ -85,7 +85,7 @@ async def converse(client: AsyncClient, number: int) -> str:
 
 
 async def main() -> None:
-    """Talk to the server as 50 people at a time, each in a session called main."""
+    """Talk to the server as 20 people at a time, each in a session called main."""
     with tempfile.TemporaryDirectory() as folder:
         app = create_app(Path(folder) / "chat.db")
         async with (

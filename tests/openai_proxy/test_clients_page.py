@@ -1,4 +1,4 @@
-"""docs/clients.md: its programs and commands run and print what it shows, and its settings name headers that count."""
+"""docs/clients.md: its commands run and print what it shows, and its settings name headers that count."""
 
 import re
 import shutil
@@ -19,7 +19,7 @@ from shared_core.doors.openai_proxy.upstream import Upstream
 from shared_core.store import Store
 from tests.openai_proxy.servers import served
 from tests.openai_proxy.test_installed_clients import by_itself, ran, with_llama_index, with_node
-from tests.support.documents import ROOT, blocks_of, run
+from tests.support.documents import ROOT, blocks_of
 
 TEXT = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
 ADDRESS = "http://127.0.0.1:8765"
@@ -35,23 +35,11 @@ def url(store: Store) -> Iterator[str]:
         yield url
 
 
-def programs(url: str, folder: Path) -> list[Path]:
-    """Return the programs in Python of the page, for the server at an address."""
-    written = blocks_of("docs/clients.md", folder)
-    for one in written:
-        assert ADDRESS in one.read_text(encoding="utf-8")
-        one.write_text(one.read_text(encoding="utf-8").replace(ADDRESS, url), encoding="utf-8")
-    return written
-
-
-def test_its_programs_print_what_it_shows(url: str, tmp_path: Path) -> None:
-    sdk, langchain, _ = programs(url, tmp_path)
-    assert [one.out for one in run([sdk, langchain], tmp_path)] == [SHOWN, SHOWN]
-
-
 def test_the_program_with_llama_index(url: str, tmp_path: Path) -> None:
     packages = with_llama_index()
-    assert by_itself(programs(url, tmp_path)[2], packages) == SHOWN
+    program = blocks_of("docs/clients.md", tmp_path)[2]
+    program.write_text(program.read_text(encoding="utf-8").replace(ADDRESS, url), encoding="utf-8")
+    assert by_itself(program, packages) == SHOWN
 
 
 def test_the_program_in_typescript(url: str) -> None:

@@ -1,17 +1,21 @@
-"""The code of the documents and of the examples runs and prints what they show: all of it in one process."""
+"""The code of the documents, the examples and the notebook runs and prints what they show: all of it in one process."""
 
 import contextlib
 import io
 import re
 import shlex
 from collections.abc import Iterator
-from itertools import product
 from pathlib import Path
 
+import nbformat
 import pytest
 
-from shared_core import InfiniteMemory
+from shared_core import InfiniteMemory, SessionPool
 from shared_core.doors.cli.command import run as run_command
+from shared_core.doors.openai_proxy.app import create_app
+from shared_core.doors.openai_proxy.echo_upstream import EchoTransport
+from shared_core.doors.openai_proxy.upstream import Upstream
+from tests.openai_proxy.servers import served
 from tests.support.documents import ROOT, Ran, blocks_of, run_in
 
 DOCS, EXAMPLES = ROOT / "docs", ROOT / "examples"
@@ -59,6 +63,17 @@ PAGES = {
         "('m1',) would go, ('m2',) would stay\nTrue ['Noted.']\n",
     ],
     "migrate.md": ["202 messages are stored, "],
+    "format.md": ["2 ['A. here: it hangs at a tab.', 'Then it never moves on.']\n"],
+    "import.md": [
+        "c1 Ferries 3\nWhich ferry goes to Brac?\n['main', 'version-b']\n",
+        "\n- assistant: The one at 07:45.\n</earlier_messages>\n\nWhich ferry goes to Brac?\n",
+    ],
+    "serve.md": [
+        "Noted. I was shown 1 message.\nYou said: My locker code is 4471.\n",
+        "You said: My locker code is 4471.\n",
+        "",
+    ],
+    "clients.md": ["Noted. I was shown 1 message.\nYou said: My locker code is 4471.\n"] * 2,
     "telemetry.md": [
         "add 2 ('u1', 'a1') {} ()\nsearch 2 ('u1', 'a1') {} ()\ncontext 0 () {'question': 10, 'window': 19} ()\n",
         "upsert_memory trip 1\nsearch_memory trip 1\n",
@@ -102,8 +117,14 @@ MODELS = {
 }
 """The reader's own model, by how a block of the README names it."""
 
-ELSEWHERE = {"import.md", "format.md", "llama_index.md", "scaling.md", "serve.md", "clients.md"}
-"""Pages whose blocks are run by other tests."""
+IN_ONE_FOLDER = {"docs/langchain.md", "docs/format.md", "docs/import.md", *STORIES}
+"""Documents whose programs read what the one before has written."""
+
+SERVER = "http://127.0.0.1:8765"
+"""The address of the server in the documents."""
+
+ELSEWHERE = {"llama_index.md", "scaling.md"}
+"""Pages whose blocks are run by other tests, as is the last one of `clients.md`, which needs LlamaIndex."""
 
 EXAMPLE = {
     "quickstart.py": ["the code is 4093"],
@@ -136,7 +157,7 @@ EXAMPLE = {
     ],
     "langchain_fastapi.py": [
         "You said: The code of my locker is 4000.\n",
-        "\n50 of 50 were reminded of their own code, 0 of somebody else's\n",
+        "\n20 of 20 were reminded of their own code, 0 of somebody else's\n",
     ],
     "langchain_rag.py": [
         "[human] Refunds take five working days.\n\nRefunds go back to the card that was used.\n\n"
@@ -165,6 +186,34 @@ EXAMPLE = {
 TOKENS_TOLD = {"langchain_agent.py": 6, "langchain_chain.py": 2, "migration/buffer_memory.py": 1}
 """How often an example says what a prompt costs."""
 
+NOTEBOOK = "examples/first_hour.ipynb"
+CELLS = [
+    "",
+    "402\n",
+    "[user] <earlier_messages>\n",
+    " of 500 tokens (",
+    "['My locker code is 4471.']\n",
+    "'I hope you stayed dry.'\n",
+    "on main: []\non holiday: ['To Porto: it is warm by then.'",
+    "['Where do we go in June?',",
+    "[]\n",
+]
+"""A part of what each cell shows."""
+
+RUN_CELLS = """
+import ast
+
+scope = {{}}
+for cell in {cells!r}:
+    *before, last = ast.parse(cell).body
+    exec(compile(ast.Module(before, []), "cell", "exec"), scope)
+    exec(compile(ast.Interactive([last]), "cell", "single"), scope)
+    print("{end}")
+"""
+"""A program that shows the value of the last line of each cell, as Jupyter does."""
+
+END = "--- the end of a cell"
+
 DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 """What differs from day to day."""
 
@@ -175,24 +224,47 @@ Documents = tuple[dict[str, list[Ran]], Path]
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
     folder = tmp_path_factory.mktemp("documents")
-    given: dict[str, list[tuple[Path, Path]]] = {}
-    for document in [*(f"docs/{page}" for page in PAGES), "docs/recipes.md", *STORIES]:
-        home = folder / document.replace("/", " ")
-        home.mkdir()
-        programs = blocks_of(document, home)
-        if document in STORIES:
-            programs[0] = programs[0].rename(home / STORIES[document])
-        if document == "README.md":
-            for program, (used, model) in product(programs, MODELS.items()):
-                text = program.read_text(encoding="utf-8")
-                program.write_text(model * (used in text) + text, encoding="utf-8")
-            programs *= 2  # on one file
-        apart = document not in STORIES and document != "docs/langchain.md"
-        given[document] = [(one, home / f"run {number}" if apart else home) for number, one in enumerate(programs)]
-    for name in EXAMPLE:
-        given[f"examples/{name}"] = [(EXAMPLES / name, folder / "examples" / name)]
-    done = iter(run_in([one for programs in given.values() for one in programs]))
+    pool, upstream = SessionPool(), Upstream("http://echo.invalid/v1", transport=EchoTransport())
+    with served(create_app(pool, upstream)) as (url, _):
+        given = {name: programs_of(name, folder, url) for name in all_documents()}
+        done = iter(run_in([one for programs in given.values() for one in programs]))
     return {name: [next(done) for _ in programs] for name, programs in given.items()}, folder
+
+
+def all_documents() -> list[str]:
+    pages, examples = (f"docs/{page}" for page in PAGES), (f"examples/{name}" for name in EXAMPLE)
+    return [*pages, "docs/recipes.md", *STORIES, *examples, NOTEBOOK]
+
+
+def programs_of(document: str, folder: Path, url: str) -> list[tuple[Path, Path]]:
+    """Return the programs of a document, each with the folder that it is run in; the server is at an address."""
+    home = folder / document.replace("/", " ")
+    home.mkdir()
+    if document.endswith(".py"):
+        return [(ROOT / document, home)]
+    programs = notebook_program(home) if document == NOTEBOOK else blocks_of(document, home)
+    if document in STORIES:
+        programs[0] = programs[0].rename(home / STORIES[document])
+    for program in programs:
+        text = program.read_text(encoding="utf-8").replace(SERVER, url)
+        used = [model for name, model in MODELS.items() if document == "README.md" and name in text]
+        program.write_text("".join([*used, text]), encoding="utf-8")
+    if document == "README.md":
+        programs *= 2  # on one file
+    if document == "docs/clients.md":
+        programs.pop()
+    apart = document not in IN_ONE_FOLDER
+    return [(one, home / f"run {number}" if apart else home) for number, one in enumerate(programs)]
+
+
+def notebook_program(folder: Path) -> list[Path]:
+    notebook = nbformat.read(ROOT / NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    nbformat.validate(notebook)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in cells), "it is committed without outputs"
+    program = folder / "notebook.py"
+    program.write_text(RUN_CELLS.format(cells=[cell.source for cell in cells], end=END), encoding="utf-8")
+    return [program]
 
 
 def test_every_page_and_every_example_is_run() -> None:
@@ -225,6 +297,14 @@ def test_an_example_runs_without_a_network_and_leaves_no_file(name: str, documen
         assert ran.err == ""
 
 
+def test_the_notebook_runs_without_a_network_and_leaves_no_file(documents: Documents) -> None:
+    (ran,) = documents[0][NOTEBOOK]
+    *shown, rest = ran.out.split(f"{END}\n")
+    assert (len(shown), rest, ran.err, ran.files) == (len(CELLS), "", "", [])
+    for expected, text in zip(CELLS, shown, strict=True):
+        assert expected in text
+
+
 # What a document shows in full
 
 
@@ -255,6 +335,7 @@ def test_the_programs_of_the_readme_and_of_two_pages_go_on_where_they_ended(
     assert "My locker code is 4471." in ran["README.md"][3].out
     assert ran["docs/server.md"][1].out.count("\n") == 6
     assert "- user: My locker code is 4471.\n" in ran["docs/tutorial.md"][2].out
+    assert (folder / "docs format.md" / "hang.md").is_file()
     home = folder / "docs tutorial.md"
     monkeypatch.chdir(home)
     text = (DOCS / "tutorial.md").read_text(encoding="utf-8")

@@ -34,7 +34,7 @@ from shared_core.sharing.redact import Redact, drop_grounding, drop_tool_results
 from shared_core.stores import SQLiteStore
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import draft
-from tests.support.documents import ROOT, blocks_of, run_in
+from tests.support.documents import ROOT
 from tests.support.histories import NOON, history, ids, texts
 
 Lines = list[dict[str, Any]]
@@ -588,16 +588,6 @@ def test_a_line_has_an_end(memory: InfiniteMemory, file: Path, monkeypatch: pyte
         other.import_file(file)
 
 
-def test_what_the_documents_show_runs(tmp_path: Path) -> None:
-    pages = {name: tmp_path / name for name in ("format", "import")}
-    given = []
-    for name, folder in pages.items():
-        folder.mkdir()
-        given += [(block, folder) for block in blocks_of(f"docs/{name}.md", folder)]
-    shared, imported, asked = run_in(given)
-    assert shared.out == "2 ['A. here: it hangs at a tab.', 'Then it never moves on.']\n"
-    assert "hang.md" in shared.files
-    assert imported.out == "c1 Ferries 3\nWhich ferry goes to Brac?\n['main', 'version-b']\n"
-    assert asked.out.startswith("[('c1', 'Which ferry goes to Brac?')]\n")
-    assert "- assistant: The one at 07:45." in asked.out
-    assert all(f"| `{name}` |" in (ROOT / "docs" / "import.md").read_text(encoding="utf-8") for name in FORMATS)
+def test_every_format_is_in_the_table() -> None:
+    page = (ROOT / "docs" / "import.md").read_text(encoding="utf-8")
+    assert all(f"| `{name}` |" in page for name in FORMATS)
