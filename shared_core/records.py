@@ -50,6 +50,11 @@ class Segment(NamedTuple):
             return self.base
         return self.parent.depth + 1 if self.parent is not None else 0
 
+    @property
+    def before(self) -> int:
+        """The depth before its first message; a merge's is that of the merge."""
+        return self.base if self.base is not None else self.start - 1
+
 
 class Stretch(NamedTuple):
     """The messages of one segment between two depths, both included."""

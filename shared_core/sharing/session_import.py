@@ -114,7 +114,7 @@ class SessionImport:
         if (segment.merged is None) != (segment.base is None) or (segment.merged and not segment.parent):
             raise LineError("is a merge without all of parent, merged and base")
         above = -1 if segment.parent is None else segment.parent.depth
-        if (segment.base is not None and segment.base <= above) or segment.tip < _first(segment):
+        if (segment.base is not None and segment.base <= above) or segment.tip < segment.before:
             raise LineError("ends before it begins")
         self._file[segment.segment] = segment
         if self.empty:
@@ -145,7 +145,7 @@ class SessionImport:
             raise LineError(f"has the id {id_!r}, which an earlier line has")
         self._check(record.position)
         segment = self._file[number]
-        if depth <= max(self._last.get(number, -2), _first(segment)):
+        if depth <= max(self._last.get(number, -2), segment.before):
             raise LineError(f"stands at {[number, depth]}, where no message can")
         for part in covers:
             self._check(Position(part.segment, part.start))
@@ -237,7 +237,7 @@ class SessionImport:
 
     def _check(self, position: Position) -> None:
         segment = self._file.get(position.segment)
-        if segment is None or not _first(segment) <= position.depth <= segment.tip:
+        if segment is None or not segment.before <= position.depth <= segment.tip:
             raise LineError(f"refers to position {list(position)}, which no earlier line has")
 
     def _remember(self, position: Position, here: Position) -> None:
@@ -299,7 +299,7 @@ class SessionImport:
             if at.depth > self._written.get(at.segment, -2):
                 self._flush()
             upto = min(at.depth, self._written.get(at.segment, -2))
-            last = self._store.newest(self._session, at._replace(depth=upto), 1) if upto > _first(segment) else []
+            last = self._store.newest(self._session, at._replace(depth=upto), 1) if upto > segment.before else []
             found.update(record.position for record in last)
             if not last:
                 waiting += [one for one in (segment.parent, segment.merged) if one not in waiting]
@@ -455,7 +455,7 @@ class SessionImport:
         A file of another branch alone has no `main`. In a session that was empty, that branch is the main one, too,
         because a memory that is opened later has `main` checked out.
         """
-        if sum(one.tip - _first(one) for one in self._file.values()) - len(self._seen) > MAX_EMPTY:
+        if sum(one.tip - one.before for one in self._file.values()) - len(self._seen) > MAX_EMPTY:
             raise LineError(f"ends a session with more than {MAX_EMPTY:,} positions without a message")
         if self.empty and MAIN not in self.branches and self.head is not None and self.head.branch:
             self._names.append(Branch(MAIN, self._heads[self.head.branch]))
@@ -481,11 +481,6 @@ def other_id(message: Message, after: str | None) -> str:
     """Return another id for a message: a digest of its id, its content and the id of the message before it."""
     said = repr((message.id, after, sorted(content_of(message).items()))).encode()
     return f"{message.id}~{hashlib.blake2b(said, digest_size=8).hexdigest()}"
-
-
-def _first(segment: Segment) -> int:
-    """Return the depth before the first message of a segment, which for a merge is that of the merge."""
-    return segment.base if segment.base is not None else segment.start - 1
 
 
 def _checked_name(name: str) -> str:

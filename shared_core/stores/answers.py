@@ -283,8 +283,7 @@ def refuse_loss(session: int, ranges: Ranges) -> Answering:
 
 def _held(segment: Segment, ranges: Sequence[Range]) -> list[Range]:
     """Return the parts of some ranges at which a segment has held messages."""
-    first = segment.start if segment.base is None else segment.base + 1
-    inside = [(max(start, first), min(upto, segment.tip)) for start, upto in ranges]
+    inside = [(max(start, segment.before + 1), min(upto, segment.tip)) for start, upto in ranges]
     return [one for one in inside if one[0] <= one[1]]
 
 

@@ -50,8 +50,7 @@ from shared_core.stores.rows import (
 def check_position(rows: Rows, session: int, position: Position) -> None:
     """Raise UnknownReferenceError if the session has no such position."""
     segment = segment_at(rows, session, position.segment)
-    first = segment.base if segment.base is not None else segment.start - 1
-    if not first <= position.depth <= segment.tip:
+    if not segment.before <= position.depth <= segment.tip:
         raise UnknownReferenceError(
             f"there is no position {tuple(position)}; segment {position.segment} ends at {segment.tip}"
         )
@@ -454,7 +453,7 @@ def _note_empty(
     empty: list[Stretch] = []
     for number, own in before.items():
         now = segment_at(rows, session, number)
-        first = own.tip + 1 if own is not None else now.start if now.base is None else now.base + 1
+        first = (own.tip if own is not None else now.before) + 1
         empty += [Stretch(number, *one) for one in missing(sorted(depths.get(number, ())), first, now.tip)]
     seqs = sorted(record.seq for record in restored.records)
     passed = missing(seqs, last_seq + 1, max([*seqs, restored.last_seq]))

@@ -88,8 +88,7 @@ class Tree:
 
     def positions(self) -> list[Position]:
         """Return every position where a branch may be created."""
-        first = {n: s.start if s.merged is not None else s.start - 1 for n, s in self.segments.items()}
-        return [Position(n, depth) for n, s in self.segments.items() for depth in range(first[n], s.tip + 1)]
+        return [Position(n, depth) for n, s in self.segments.items() for depth in range(s.before, s.tip + 1)]
 
     def merge(self, branch: str, source: Position, opened: int) -> None:
         """Do what `Merge` does."""
