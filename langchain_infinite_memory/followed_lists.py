@@ -111,6 +111,7 @@ class FollowedLists:
             REMEMBERED, weight=lambda followed: 1 + len(followed.digests)
         )
         self._records: Newest[tuple[Any, Thread], ThreadRecord] = Newest(RECORDS)
+        self._erased_here: Newest[tuple[str, str | None], Set[str | None]] = Newest(REMEMBERED, weight=len)
         self._lock = fork_safe_lock(Depth.MOMENT)
 
     def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList, *, aside: bool = False) -> Followed:
@@ -211,11 +212,22 @@ class FollowedLists:
         found = families(self._store, key, self._store.get(key, message_ids)).values()
         return list(dict.fromkeys(one.message.id for family in found for one in family if one.message.id is not None))
 
-    def drop(self, session_id: str, user_id: str | None) -> None:
+    def drop(self, session_id: str, user_id: str | None, erased: Sequence[str]) -> None:
         """Follow the lists of a session anew, of which messages were erased."""
+        session = session_id, user_id
         with self._lock:
-            for key in [key for key in self._lists if (key[0].session_id, key[0].user_id) == (session_id, user_id)]:
+            for key in [key for key in self._lists if (key[0].session_id, key[0].user_id) == session]:
                 del self._lists[key]
+            self._erased_here[session] = {*self._erased_here.get(session, ()), *erased}
+
+    def known_erased(self, thread: Thread, listed: StateList) -> Set[str | None]:
+        """Return the ids of messages that were erased, as far as this process knows without the store."""
+        followed = self._known(thread, listed) or Followed()
+        same = _common_start(followed.digests, [_digest(message) for message in listed.talk])
+        pairs = zip(listed.talk[:same], followed.history.ids, strict=False)
+        with self._lock:
+            here = self._erased_here.get((thread.session_id, thread.user_id), frozenset())
+        return {*here, *(message.id for message, id_ in pairs if id_ is None)} - {None}
 
     def erase_answers(self, thread: Thread, messages: Sequence[BaseMessage]) -> None:
         """Count as erased what answers an erased message and was never stored, such as calls of a run that waits."""

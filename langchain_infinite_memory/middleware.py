@@ -275,13 +275,15 @@ class InfiniteMemoryMiddleware(Middleware):
             raise error  # a window would not fit either, or would silently lack what must be sent
         self._failed(error)
         given, limit = call.given, call.given.max_tokens or 0
+        erased = self._memory.known_erased(call.thread, call.stored)
+        messages = [message for message in given.messages if message.id not in erased]
         try:
             taken = self._size(given.system) + tools_tokens(given.tools, self._counter)
             room = limit - self.pool.settings.get("reserve_tokens", RESERVE_TOKENS) - taken
-            return newest_messages(given.messages, max(1, room), self._counter)
+            return newest_messages(messages, max(1, room), self._counter)
         except FAILURES as again:  # such as a counter that raises
             logger.warning("the newest turns cannot be counted either, and everything is sent: %s", again)
-            return given.messages
+            return messages
 
     # Around the run
 
@@ -340,7 +342,8 @@ class InfiniteMemoryMiddleware(Middleware):
         What was erased is not stored again, nor sent, even if the state of the graph still holds it; nor is what stands
         right behind it there and was not stored, up to the newest question. The graphs nested in the thread's are
         included: all sessions of the user whose names begin with the thread's and `//`. While the store cannot be read,
-        only the process that erased it knows, and others send what the state has.
+        the process that erased it, and those that began to run the thread afterwards, leave it out; others send what
+        the state has.
 
         Args:
             thread_id: the thread, or the session. None: the `session_id` of all runs.

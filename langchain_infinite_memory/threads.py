@@ -1,7 +1,7 @@
 """The message list of a thread: store what is new in it, leave out what was taken back, and build the prompt."""
 
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence, Set
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -294,8 +294,12 @@ class ThreadMemory:
             else:
                 ids = self._lists.forms(memory, message_ids)
                 result = memory.forget(ids=ids) if ids else None
-        self._lists.drop(session_id, user_id)
+        self._lists.drop(session_id, user_id, [*(message_ids or ()), *(result.ids if result is not None else ())])
         return result
+
+    def known_erased(self, thread: Thread, messages: Sequence[BaseMessage]) -> Set[str | None]:
+        """Return the ids of messages of a list that were erased, as far as this process knows without the store."""
+        return self._lists.known_erased(thread, read_list(messages))
 
     # Memories
 

@@ -237,6 +237,24 @@ class TestForgetting:
         assert said(model.last[1:]) == [("human", "hello again")]
         assert stored(middleware) == ["hello again", "fine: hello again"]
 
+    @pytest.mark.parametrize("later", [False, True], ids=["same process", "later process"])
+    def test_while_the_store_is_away_a_process_that_knows_of_it_does_not_send_it(
+        self, tmp_path: Any, *, later: bool
+    ) -> None:
+        model, saver, middleware = Model(), InMemorySaver(), memory(tmp_path / "memory.db")
+        one = agent(model, middleware, checkpointer=saver)
+        ids = [str(message.id) for message in ask(one, SECRET)]
+        middleware.forget(thread_id="t", message_ids=ids)
+        middleware.close()
+        if later:
+            middleware = memory(tmp_path / "memory.db")
+            one = agent(model, middleware, checkpointer=saver)
+            ask(one, "hello")
+            middleware.close()
+        ask(one, "what is my password?")
+        assert "what is my password?" in prompt_of(model)
+        assert "hunter2" not in prompt_of(model)
+
     def test_in_a_thread_that_goes_on(self) -> None:
         model, middleware = Model(), memory(on_error="raise")
         one = agent(model, middleware)
