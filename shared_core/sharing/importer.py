@@ -86,9 +86,6 @@ class ImportResult:
 BATCH = 500
 """Messages that are looked up together."""
 
-SECONDS = 5e-5
-"""How long other writers wait for each message of an import; a machine of 2024 takes somewhat less."""
-
 MAX_NAMED = 10
 """The number of conversations that an error lists."""
 
@@ -157,7 +154,7 @@ def read_export(path: str | os.PathLike[str]) -> ExportFile:
 def import_export(job: Job, file: ExportFile, sessions: Collection[str] | None = None) -> list[Imported]:
     """Import the sessions of an export file, or some of them: all or nothing.
 
-    All of it is one transaction, during which other writers wait; see `seconds_held`.
+    All of it is one transaction, during which other writers wait.
 
     Raises:
         UnknownReferenceError: the file does not hold one of the sessions.
@@ -260,11 +257,6 @@ def _add(session: SessionImport, line: Line, stored: Mapping[str, Record]) -> No
             session.set_head(line.branch, _position(line.at))
         case _:
             raise LineError("does not belong here")
-
-
-def seconds_held(messages: int) -> float:
-    """Estimate for how long an import of so many messages keeps other writers waiting."""
-    return messages * SECONDS
 
 
 def imported(session: SessionImport, target: Target, format: str) -> Imported:

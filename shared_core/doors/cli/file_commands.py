@@ -6,7 +6,6 @@ import tempfile
 import time
 import webbrowser
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,15 +28,11 @@ from shared_core.doors.cli.printing import progress
 from shared_core.doors.view import gather, write_page
 from shared_core.doors.view.page_data import QUESTIONS
 from shared_core.memory import InfiniteMemory
-from shared_core.sharing.export import Progress
 from shared_core.sharing.files import SUFFIXES, FileFormat, SeveralSessionsError, export_sessions, import_sessions
 from shared_core.sharing.format import is_ours
-from shared_core.sharing.importer import ImportResult, seconds_held
+from shared_core.sharing.importer import ImportResult
 from shared_core.sharing.readers import FORMATS
 from shared_core.sharing.redact import Redact, drop_grounding, drop_tool_results, replace_names
-
-ANNOUNCED = 1.0
-"""The seconds from which on an import says that others wait for it."""
 
 
 @with_options
@@ -80,7 +75,7 @@ def import_file(
     if options.session is not None:
         results = [_import_one(options, file, chats, format)]
     else:
-        with _storing() as advance:
+        with progress("storing") as advance:
             results = import_sessions(
                 options.store, file, sessions=chats, skip_invalid=skip_invalid, progress=advance, **given
             )
@@ -100,27 +95,13 @@ def _import_one(options: CommonOptions, file: str, chats: list[str] | None, form
     is_ours(file)  # so that a file that cannot be read does not create a store
     with InfiniteMemory(options.store, session_id=options.session_id, user_id=options.user) as memory:
         try:
-            with _storing() as advance:
+            with progress("storing") as advance:
                 return memory.import_file(file, session=chats[0] if chats else None, format=format, progress=advance)
         except SeveralSessionsError as error:
             raise typer.BadParameter(
                 f"{error.name!r} holds {error.count:,} conversations: choose one with --chat, or leave out --session "
                 f"to import all; it has {error.listed}"
             ) from None
-
-
-@contextmanager
-def _storing() -> Iterator[Progress]:
-    """Provide a progress bar for an import, which first says for how long it keeps other writers waiting."""
-    with progress("storing") as bar:
-
-        def advance(done: int, total: int) -> None:
-            seconds = seconds_held(total)
-            if not done and seconds >= ANNOUNCED:
-                say(f"storing {counted(total, 'message')}; other programs that write wait for up to {seconds:.0f} s")
-            bar(done, total)
-
-        yield advance
 
 
 def _index(store: str, result: ImportResult, embedder: str | None) -> None:
@@ -231,7 +212,7 @@ def view(
         pass  # exits if there is no such session
     target = out or Path(tempfile.mkdtemp(prefix="infinite-memory-")) / "conversation.html"
     with progress("building prompts", 1) as settings["progress"]:
-        made = gather(options.store, **settings) if options.as_json else _write_page(options.store, target, settings)
+        made = gather(options.store, **settings) if options.as_json else write_page(options.store, target, **settings)
     if isinstance(made, dict):
         write_json(made)
         return
@@ -290,11 +271,3 @@ def _number(questions: str) -> int | None:
     if not (questions.isascii() and questions.isdigit()):
         raise typer.BadParameter(f"--questions {questions!r}: give a number, or all")
     return int(questions)
-
-
-def _write_page(store: str, out: str | Path, settings: dict[str, Any]) -> Path:
-    try:
-        return write_page(store, out, **settings)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise typer.BadParameter(f"--out {str(out)!r} cannot be written: {reason}") from error

@@ -1,5 +1,6 @@
 """What the command prints: lines and reports that are safe for a terminal, progress bars, and the drawing of a tree."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,9 +34,6 @@ WIDEST = 36
 
 SMALLEST = 10
 """The fewest lines that are printed at once, however small the terminal is."""
-
-PROGRESS_FROM = 2_000
-"""A longer file shows its progress even if stderr is not a terminal, so that a log shows that work goes on."""
 
 COLOURS: Mapping[Role, str] = {"system": "magenta", "user": "cyan", "assistant": "green", "tool": "yellow"}
 
@@ -79,25 +77,19 @@ def progress(title: str, total: int = 0) -> Iterator[Callable[[int, int], None]]
 def stages() -> Iterator[Callable[[str, int, int], None]]:
     """Provide a callable(what, done, total) that draws a bar for each thing that is done, with the time that is left.
 
-    The bars are drawn on stderr, for a terminal or a long file.
+    The bars are drawn on stderr, if that is a terminal, and are gone at the end.
     """
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=console, transient=console.is_terminal)
-    tasks: dict[str, TaskID] = {}
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        tasks: dict[str, TaskID] = {}
 
-    def advance(what: str, done: int, of: int) -> None:
-        if what not in tasks:
-            tasks[what] = bar.add_task(what, total=of)
-        if console.is_terminal or of > PROGRESS_FROM:
-            bar.start()
-        bar.update(tasks[what], completed=done, total=of)
+        def advance(what: str, done: int, of: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=of)
+            bar.update(tasks[what], completed=done, total=of)
 
-    try:
         yield advance
-    finally:
-        if bar.live.is_started:  # a bar that was never shown would end with an empty line
-            bar.stop()
 
 
 def show_report(report: ContextReport, *, full: bool, more: str) -> None:
@@ -159,6 +151,17 @@ def table(data: Mapping[str, Any]) -> str:
     rows = ((name, ", ".join(value) if isinstance(value, list) else value) for name, value in data.items())
     shown = ((name, "-" if value in (None, "") else on_one_line(str(value))) for name, value in rows)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in shown)
+
+
+def columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield a table, if it has rows. Columns of numbers are aligned to the right; the last one is as wide as it is."""
+    if not rows:
+        return
+    numbers = [all(re.fullmatch(r"[\d,]+|-", cell) for cell in cells) for cells in zip(*rows, strict=True)]
+    wide = [min(WIDEST, max(map(len, cells))) for cells in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        cells = zip(row[:-1], wide, numbers, strict=False)
+        yield "  ".join([*(f"{cell:>{size}}" if right else f"{cell:<{size}}" for cell, size, right in cells), row[-1]])
 
 
 # Messages as lines: whole in a pipe or a file, one line of a terminal each

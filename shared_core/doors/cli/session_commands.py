@@ -3,14 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC
 from typing import Annotated
 
 import typer
 
 from shared_core.display import counted, printable, printable_name
 from shared_core.doors.cli.options import BranchOptions, CommonOptions, say, with_options
-from shared_core.doors.cli.printing import PREVIEW_LIMIT, WIDEST, Full, Lines, moment, table
+from shared_core.doors.cli.printing import PREVIEW_LIMIT, Full, Lines, columns, moment, table
 from shared_core.records import SessionInfo
 from shared_core.stores import open_store
 
@@ -141,19 +140,15 @@ def _sum(found: Sequence[SessionInfo], total: int) -> str:
 
 def _table(found: Sequence[SessionInfo], lines: Lines, *, all_users: bool = False) -> Iterator[str]:
     """Yield a line for each session, under a head; on a terminal, none is wider than the terminal."""
-    if not found:
-        return
-    users = ["USER", *(printable_name(info.user_id or "-") for info in found)]
-    names = ["SESSION", *(lines.id(info.session_id) for info in found)]
-    first = [(user, name) if all_users else (name,) for user, name in zip(users, names, strict=True)]
-    rest = ["MESSAGES  BRANCHES  FIRST       LAST              TITLE", *map(_numbers, found)]
-    wide = [min(WIDEST, max(len(row[column]) for row in first)) for column in range(1 + all_users)]
-    for row, line in zip(first, rest, strict=True):
-        padded = (f"{text:<{size}}" for text, size in zip(row, wide, strict=True))
-        yield lines.cut("  ".join([*padded, line]))
-
-
-def _numbers(info: SessionInfo) -> str:
-    first, last = (when.astimezone(UTC) for when in (info.first, info.last))
-    sizes = f"{info.messages:>8,}  {info.branches:>8,}"
-    return f"{sizes}  {first:%Y-%m-%d}  {moment(last)}  {printable(info.title or '-')}"
+    head = ["SESSION", "MESSAGES", "BRANCHES", "FIRST", "LAST", "TITLE"]
+    rows = [
+        [
+            lines.id(info.session_id), f"{info.messages:,}", f"{info.branches:,}", moment(info.first).partition(" ")[0],
+            moment(info.last), printable(info.title or "-"),
+        ]
+        for info in found
+    ]  # fmt: skip
+    if all_users:
+        head = ["USER", *head]
+        rows = [[printable_name(info.user_id or "-"), *row] for info, row in zip(found, rows, strict=True)]
+    yield from map(lines.cut, columns(head, rows))

@@ -23,7 +23,7 @@ from shared_core.doors.cli.options import (
     with_options,
     write_json,
 )
-from shared_core.doors.cli.printing import confirm, progress, stages, table
+from shared_core.doors.cli.printing import columns, confirm, progress, stages, table
 from shared_core.errors import MissingExtraError, StoreError
 from shared_core.evaluation import evaluate as measure
 from shared_core.operations.store_check import Damage, check_store, recover_store
@@ -107,22 +107,12 @@ def stats(options: CommonOptions) -> None:
 def _store_lines(found: StoreStats) -> Iterator[str]:
     names = ("sessions", "users", "messages", "forgotten", "without_vector", "bytes")
     yield from table({name.replace("_", " "): f"{getattr(found, name):,}" for name in names}).splitlines()
-    spaces = [(f"{one.vectors:,}", f"{one.bytes:,}", printable_name(one.space)) for one in found.spaces]
-    yield from _columns(("VECTORS", "BYTES", "EMBEDDER"), spaces)
+    spaces = [[f"{one.vectors:,}", f"{one.bytes:,}", printable_name(one.space)] for one in found.spaces]
     largest = [
-        (f"{one.messages:,}", printable_name(one.user or "-"), printable_name(one.session)) for one in found.largest
+        [f"{one.messages:,}", printable_name(one.user or "-"), printable_name(one.session)] for one in found.largest
     ]
-    yield from _columns(("MESSAGES", "USER", "SESSION"), largest)
-
-
-def _columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield an empty line and a table, if it has rows; all columns but the last are aligned to the right."""
-    if not rows:
-        return
-    yield ""
-    wide = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        yield "  ".join([*(f"{cell:>{size}}" for cell, size in zip(row[:-1], wide, strict=False)), row[-1]])
+    for head, rows in ((("VECTORS", "BYTES", "EMBEDDER"), spaces), (("MESSAGES", "USER", "SESSION"), largest)):
+        yield from ["", *columns(head, rows)] if rows else []
 
 
 @with_options
