@@ -460,10 +460,10 @@ def test_what_comes_without_a_history_is_not_taken_for_what_was_forgotten(store:
 
 
 class Rewriting:
-    """A client that writes answers anew before it sends its whole history again, of any line that it has ever shown."""
+    """A client that sends its whole history again, of any line that it has ever shown; it may write answers anew."""
 
-    def __init__(self, store: SQLiteStore, removed: Any) -> None:
-        self.store, self.removed = store, removed
+    def __init__(self, store: SQLiteStore, removed: Any, *, rewritten: bool) -> None:
+        self.store, self.removed, self.rewritten = store, removed, rewritten
         self.lines: list[list[Message]] = []
         self.forgotten, self.ever = set[str](), set[str]()
         self.number = 0
@@ -493,9 +493,10 @@ class Rewriting:
     def send(self, one: InfiniteMemory, history: list[Message]) -> None:
         self.forgotten.discard(history[-1].content)  # it is asked again
         sent = [message.replace(content=message.content.replace("**", "")) for message in history]
-        followed = one.follow(sent, removed=self.removed, rewritten=True)
+        sent = sent if self.rewritten else history
+        followed = one.follow(sent, removed=self.removed, rewritten=self.rewritten)
         answer = ai(f"**answer{self.number}** it{self.number} is{self.number} so")
-        one.follow([answer], after=followed, rewritten=True)
+        one.follow([answer], after=followed, rewritten=self.rewritten)
         if one.branch is not None:
             one.make_main()
         self.lines.append([*history, answer])
@@ -511,13 +512,13 @@ steps_with_forgets = st.lists(
 
 
 @pytest.mark.parametrize("removed", ["keep", "leave_out"])
-@given(steps=steps_with_forgets)
+@given(steps=steps_with_forgets, rewritten=st.booleans())
 def test_nothing_that_was_forgotten_comes_back(
-    steps: list[tuple[str, int, int, int | None, bool]], removed: Any
+    steps: list[tuple[str, int, int, int | None, bool]], removed: Any, *, rewritten: bool
 ) -> None:
     """Whatever line a client goes back to: the store holds nothing forgotten and nothing twice, and no line is lost."""
     with closing(SQLiteStore(":memory:")) as store:
-        client, one = Rewriting(store, removed), memory(store)
+        client, one = Rewriting(store, removed, rewritten=rewritten), memory(store)
         for step, which, back, forgotten, fresh in steps:
             history = client.chosen(step, which, back)
             if len(history) == 1 and client.lines and removed == "keep":

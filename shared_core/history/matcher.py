@@ -7,6 +7,7 @@ from typing import Literal
 
 from shared_core.errors import StaleHeadError
 from shared_core.history.followed import Followed, FollowedHistory
+from shared_core.history.forgetful_line import ForgetfulLine
 from shared_core.history.forms import families, saying
 from shared_core.history.line import CHECKED, Line, newest_path
 from shared_core.history.normal_form import NormalForm, fingerprint, normal_forms, whatever_is_answered
@@ -128,11 +129,13 @@ class Matcher:
         return replace(followed, history=FollowedHistory((*ids, *followed.history.ids)))
 
     def _line(self, said: Sequence[Message], start: Record | None, *, whole: bool = True) -> Line:
-        return Line(self.live, self.new_id, said, start, whole=whole, rewritten=self.rewritten)
+        forgetful = self.live.epoch > 0 and any(one.id is None for one in said)
+        kind = ForgetfulLine if forgetful else Line
+        return kind(self.live, self.new_id, said, start, whole=whole, rewritten=self.rewritten)
 
     def _followed(self, said: Sequence[Message], start: Record | None) -> Followed:
         line = self._line(said, start)
-        followed = line.followed(line.anchor())
+        followed = line.followed()
         assert followed is not None  # a whole history begins the conversation
         return followed
 
@@ -155,11 +158,9 @@ class Matcher:
         line = self._line(said, self._newest_of(after.split()[0]), whole=False)
         if not after and self._repeats_a_question(line):
             return self._continue(line, *self._active_path())
-        followed = line.followed(line.anchor())
+        followed = line.followed()
         if followed is not None and (after or said[0].id is not None or self._continues_here(followed)):
             return followed
-        if followed is None and (begun := line.begun()) is not None:
-            return begun
         path, tail = self._active_path()
         if followed is not None:
             # It looks like a history that went back, but may be the end of one that goes on, and begin with words that
