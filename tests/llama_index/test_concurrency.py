@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.embeddings import MockEmbedding
-from pydantic import PrivateAttr
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
 from shared_core import BudgetError
@@ -48,16 +46,6 @@ def test_the_asynchronous_verbs_do_what_the_others_do(tmp_path: Path) -> None:
     memory = asyncio.run(talk())
     assert branches(memory) == ["main", "main-2"]
     memory.close()
-
-
-class Watching(MockEmbedding):
-    """Notes how it is called."""
-
-    _called: set[str] = PrivateAttr(default_factory=set)
-
-    async def aget_query_embedding(self, query: str) -> list[float]:
-        self._called.add("query")
-        return await super().aget_query_embedding(query)
 
 
 def test_a_call_that_was_cancelled_before_its_turn_is_left_out() -> None:

@@ -57,16 +57,6 @@ def test_of_old_results_only_the_beginning_is_sent_once_not_everything_fits(made
     assert "[…]" not in str(llm.requests[-1][-1])  # the result that is being read
 
 
-def thinks(messages: Sequence[ChatMessage]) -> str:
-    if "Observation:" in (messages[-1].content or ""):
-        return "Thought: I know.\nAnswer: Twelve kilos."
-    return "Thought: I need the page.\nAction: read\nAction Input: {}"
-
-
-def codes(messages: Sequence[ChatMessage]) -> str:
-    return "Twelve." if "Result of" in str(messages[-1].content) else "<execute>\nprint(read())\n</execute>"
-
-
 def pasted(number: int) -> str:
     """LlamaIndex's template around a page of its own."""
     page = f"Passage {number}. {PAGE}\n\nThe voucher of ladder {number} expires in March."
