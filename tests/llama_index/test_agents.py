@@ -10,7 +10,7 @@ from llama_index.core.base.llms import types
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.workflow import Context, InputRequiredEvent
+from llama_index.core.workflow import Context
 from pydantic import PrivateAttr
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer
@@ -188,7 +188,3 @@ def test_state_is_sent_and_not_stored(made: Make) -> None:
     assert sent[2][0]["blocks"][0]["text"] == QUESTIONS[0]
     assert sent[2][-1]["blocks"][0]["text"] == f"{state}{QUESTIONS[1]}\n"
     assert upstream[2][0]["blocks"][0]["text"] == f"{state}{QUESTIONS[0]}\n"  # there it stays, out of date
-
-
-class Asked(InputRequiredEvent):
-    question: str
