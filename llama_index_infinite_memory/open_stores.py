@@ -41,9 +41,18 @@ class OpenStore:
         self.in_memory = place == MEMORY
         is_file = isinstance(place, Path) and not self.in_memory
         self.address = os.path.realpath(place or "") if is_file else NAMED + uuid.uuid4().hex
+        self._file = os.stat(self.address) if is_file else None
         _open[self.address] = self
         if place is not None:
             weakref.finalize(self, store.close)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its file is still the one at its address."""
+        try:
+            return self._file is None or os.path.samestat(self._file, os.stat(self.address))
+        except OSError:
+            return False
 
 
 def shared_store(store: "StoreLike | OpenStore") -> OpenStore:
@@ -57,10 +66,9 @@ def shared_store(store: "StoreLike | OpenStore") -> OpenStore:
     if isinstance(store, Store):
         return companion(store, OpenStore, lambda: OpenStore(store))
     place = read_address(store) if isinstance(store, str | os.PathLike) else MEMORY
-    path = os.path.realpath(place)
     with _lock:
-        found = _open.get(path) if os.path.exists(path) else None
-        return found or OpenStore(open_store(store), place)
+        found = _open.get(os.path.realpath(place))
+        return found if found is not None and found.is_there else OpenStore(open_store(store), place)
 
 
 def reopened_store(store: StoreLike, *, may_be_new: bool = False) -> OpenStore:

@@ -194,3 +194,7 @@ def test_many_keys_share_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert other._opened is store._opened
         assert isinstance(store._opened and store._opened.store, SQLiteStore)
         assert InfiniteChatMemoryBuffer(token_limit=9, store=tmp_path / "a.db", session_id="k3").get() == [user("m3")]
+        for file in tmp_path.glob("a.db*"):
+            file.unlink()
+        with InfiniteChatStore(tmp_path / "a.db") as new:
+            assert new.get_keys() == [], "of a file that took its place"
