@@ -122,7 +122,7 @@ class PromptBuilder:
             with self._lock:
                 self.searcher.embedder.check()
         if plan.window is None or not room:
-            return Recalled()
+            return Recalled(stopped=self.assembler.off)
         wanted = Filter(plan.path, plan.position, plan.sent, repeats=REPEATS, in_conversation=True, as_of=self.until)
         found = yield from self.searcher.find(question, plan.state, wanted, room)
         if watch is not None:

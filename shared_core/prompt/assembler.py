@@ -91,6 +91,12 @@ class Assembler:
         """The share of the room that may be left unused so that the beginning of the prompt stays the same."""
         return SLACK if self.fill == "steady" else 0.0
 
+    @property
+    def off(self) -> str:
+        """Which setting turns recall off, as a sentence for the report; empty: none does."""
+        zeros = [name for name in ("top_k", "recall_tokens") if getattr(self, name) == 0]
+        return f"nothing recalled: {zeros[0]}=0 turns recall off" if zeros else ""
+
     def room_for_recall(self, fixed: FixedPart, turns: Sequence[Turn]) -> int:
         """Return how many tokens recalled messages may take from the window; `turns` are newest first.
 
@@ -343,8 +349,6 @@ class Assembler:
         reasons = {candidate.reason for candidate in selection.candidates}
         if not reasons.isdisjoint((Reason.NO_ROOM, Reason.TOP_K)):
             stopped = "" if selection.recalled else NOTHING_FITS
-        off = next((name for name in ("top_k", "recall_tokens") if getattr(self, name) == 0), None)
-        stopped = stopped if off is None else f"nothing recalled: {off}=0 turns recall off"
         notes = [*notes, *trimming_notes(fixed, reaches_all=selection.window.reaches_all)]
         report = report_on(
             fixed, selection, orphans, reserve=reserve, pending=pending, degraded=tuple(notes), embedder=embedder,
