@@ -19,7 +19,7 @@ from shared_core.languages.language import LANGUAGES
 from shared_core.prompt.hits import Hit, Place, Reason
 from shared_core.prompt.window import ELSEWHERE, lighter
 from shared_core.recall.excerpts import EXCERPT_MARK, WHOLE, excerpt, excerpt_size, recalled_tokens
-from shared_core.recall.scope import Scope, reading, records_in
+from shared_core.recall.scope import ReadAt, Scope, reading, records_in
 from shared_core.recall.search import Found
 from shared_core.records import Record
 from shared_core.session.live import LiveSession
@@ -102,7 +102,7 @@ def read_messages(live: LiveSession, found: Found, hits: Sequence[Hit], top_k: i
     order = list(known)
     records = records_in(found.scopes, order[:top_k], read)
     if order and order[0] in records and hits[0].reranked is None and not found.dated:
-        new = newer(found.scopes, order[0], records[order[0]].message.content, found.stems)
+        new = newer(found.scopes, order[0], records[order[0]].message.content, found.stems, read)
         if new in known:
             known[new] = known[new]._replace(score=hits[0].score)
             order.remove(new)
@@ -267,7 +267,8 @@ class Reader:
         if best is None or hits[best].place not in self._entries:
             return hits
         old = hits[best]
-        new = newer(self._found.scopes, old.place, self._entries[old.place].message.content, self._found.stems)
+        text, read = self._entries[old.place].message.content, partial(self._live.records_of, epoch=self._epoch)
+        new = newer(self._found.scopes, old.place, text, self._found.stems, read)
         if new is None:
             return hits
         if new not in self._entries:
@@ -322,16 +323,18 @@ def _bare(entry: Entry) -> Entry:
     return entry if entry.message.grounding is None else replace(entry, message=entry.message.replace(grounding=None))
 
 
-def newer(scopes: Sequence[Scope], place: Place, text: str, asked: Container[str]) -> Place | None:
+def newer(scopes: Sequence[Scope], place: Place, text: str, asked: Container[str], read: ReadAt) -> Place | None:
     """Return the later message in which a speaker says most of a message's rare words again; None: there is none.
 
-    A question says nothing newer.
+    A question says nothing newer, and what tells no number does not renew what tells one: "The locker is blue." leaves
+    its code as it was.
 
     Args:
         scopes: the scopes that were searched.
         place: the message.
         text: what it says.
         asked: the stems that were searched for.
+        read: reads messages.
     """
     if len(text) > LONGEST:
         return None
@@ -348,7 +351,11 @@ def newer(scopes: Sequence[Scope], place: Place, text: str, asked: Container[str
                         weights[number, index] += idf_of(count, messages)
         least = LEAST * weights[place]
         likely = [at for at, weight in weights.items() if weight >= least and _renews(scopes, at, place)]
-        return max(likely, key=lambda at: (weights[at], _said(scopes, at)[1], at[1]), default=None)
+        likely.sort(key=lambda at: (weights[at], _said(scopes, at)[1], at[1]), reverse=True)
+    if likely and NUMBERS.search(text):
+        said = records_in(scopes, likely, read)
+        likely = [at for at in likely if at in said and NUMBERS.search(said[at].message.content)]
+    return next(iter(likely), None)
 
 
 def _renews(scopes: Sequence[Scope], new: Place, old: Place) -> bool:

@@ -75,6 +75,16 @@ def test_only_a_short_later_message_of_the_same_speaker_counts(subtests: pytest.
             ]
 
 
+@pytest.mark.parametrize("later", [[], ["The code is 8812 now."], ["The code is 8812 now.", "The code is easy."]])
+def test_what_tells_no_number_leaves_one_as_it_was(later: list[str]) -> None:
+    with InfiniteMemory(max_tokens=300, **SETTINGS) as memory:
+        memory.add([Message.user(f"Day {day} was sunny and dry.") for day in range(30)])
+        for text in ["My locker code is 4711.", "The locker is blue.", *later]:
+            memory.add([Message.user(text), Message.assistant("Noted.")])
+        best, *_ = memory.search("What is my locker code?")
+        assert best.message.content == (later[0] if later else "My locker code is 4711.")
+
+
 @pytest.mark.parametrize(
     "as_of", ["2026-02-01", "a30", START + timedelta(days=30, hours=1), datetime(2026, 2, 9).date()]
 )
