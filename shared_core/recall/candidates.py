@@ -281,7 +281,10 @@ class Reader:
         return [*hits[:best], hit, *hits[best:rank], *hits[rank + 1 :]]
 
     def _marked(self, hits: Sequence[Hit], question: str) -> list[Hit]:
-        """Mark earlier copies of the question with other numbers at most, and all but the newest of what is alike."""
+        """Mark earlier copies of the question with other numbers at most, and all but one of what is alike.
+
+        That is the newest, or the best match if the question names a date.
+        """
         asked, said = _without_numbers(question), dict[tuple[int, ...], list[Hit]]()
         repeated: set[Place] = set()
         for hit in hits:
@@ -292,7 +295,8 @@ class Reader:
         for codes, alike in said.items():
             if len(alike) > 1 and any(map(is_statement, codes)):
                 newest = max(alike, key=lambda hit: (hit.entries[-1].turn_no, hit.entries[-1].order))
-                repeated |= {hit.place for hit in alike if hit is not newest}
+                kept = alike[0] if self._found.dated else newest
+                repeated |= {hit.place for hit in alike if hit is not kept}
         if not repeated:
             return list(hits)
         return [hit.because(Reason.REPEATED) if hit.reason is None and hit.place in repeated else hit for hit in hits]

@@ -75,6 +75,7 @@ class Query:
         dense_text: the text to embed, without participants' names: a name is close to all messages of that person.
         speakers: the participants it names.
         dates: the dates it names.
+        of_dates: the terms of these.
         asks_back: whether it asks what the assistant said.
         of_self: whether it asks about those who ask, and names no participant.
         of_us: whether it asks about those who talk, whether or not it names a participant.
@@ -105,6 +106,7 @@ class Query:
     of_self: bool = False
     of_us: bool = False
     asks: bool = False
+    of_dates: frozenset[str] = frozenset()
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -151,31 +153,38 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
     # For all questions, it finds no more, and what 20 of general knowledge recall grows by a third.
     of_known = of_us or bool(found) or language.asks_of_known(text)
     read = partial(question_terms, language=language, others=languages, of_known=of_known)
+    dates, rest = _dates(text, dict.fromkeys((language, *languages)))
     said = read(text)
     asked = sorted(said.keys() - _about_talk(language)) or sorted(said)
     capitals = "" if language.nouns else " ".join(_PROPER.findall(text))
     proper = frozenset(terms(capitals, language)) & said.keys()
     informative = set(asked) if of_us else set(asked) - _small_talk(language)
-    dates = _dates(text, dict.fromkeys((language, *languages)))
+    of_dates = frozenset(informative - read(rest).keys()) if dates else frozenset[str]()
     return Query(
         text, tuple(asked), dense_text, tuple(dict.fromkeys(found)), dates,
         matcher(language.asks_back).search(unaccented(text)) is not None, proper,
         not _about_talk(language).isdisjoint(said), len(informative), language=language,
         forms={term: forms for term, forms in said.items() if forms},
         of_self=not found and _OF_SELF.search(text) is not None, of_us=of_us,
-        asks=language.asks(text) or language.requests_something(text),
+        asks=language.asks(text) or language.requests_something(text), of_dates=of_dates,
     )  # fmt: skip
 
 
-def with_parts(query: Query, occurs: Callable[[str], bool]) -> Query:
-    """Return a question whose compounds that never occur are found by the parts that do: "Rahmennummer" by "Nummer".
+def as_said(query: Query, occurs: Callable[[str], bool]) -> Query:
+    """Return a question in the words of the messages, given whether one of them holds a term.
 
-    Args:
-        query: the question.
-        occurs: whether a message holds a term.
+    The words of a date that never occur are not looked for: a message is said on a date, and hardly ever names it. A
+    compound that never occurs is found by the parts that do: "Rahmennummer" by "Nummer".
     """
-    if not query.language.compounds:
-        return query
+    unsaid = {term for term in query.of_dates if not any(map(occurs, query.forms_of(term)))}
+    left = tuple(term for term in query.terms if term not in unsaid)
+    if unsaid and left:
+        informative = query.informative - len(unsaid)
+        query = replace(query, terms=left, proper=query.proper - unsaid, informative=informative)
+    return _with_parts(query, occurs) if query.language.compounds else query
+
+
+def _with_parts(query: Query, occurs: Callable[[str], bool]) -> Query:
     found = dict(query.forms)
     for term in query.terms:
         if len(term) >= sum(SHORTEST_PARTS) and not any(map(occurs, query.forms_of(term))):
@@ -227,7 +236,8 @@ def _called(names: tuple[str, ...], language: Language) -> dict[str, list[str]]:
     return called
 
 
-def _dates(text: str, languages: Iterable[Language]) -> tuple[DatePattern, ...]:
+def _dates(text: str, languages: Iterable[Language]) -> tuple[tuple[DatePattern, ...], str]:
+    """Return the dates that a text names, and the text without them."""
     found: list[DatePattern] = []
 
     def take(match: re.Match[str]) -> str:
@@ -244,7 +254,7 @@ def _dates(text: str, languages: Iterable[Language]) -> tuple[DatePattern, ...]:
     for language in languages:
         for pattern in language.dates:
             text = pattern.sub(take, text)
-    return tuple(found)
+    return tuple(found), text
 
 
 def tells(text: str, language: Language = ENGLISH) -> bool:

@@ -27,13 +27,13 @@ from shared_core.recall.embedder_choice import EmbedderChoice, words_alone
 from shared_core.recall.query import (
     NEWEST_MESSAGES,
     Query,
+    as_said,
     in_conversation,
     lending,
     parse_query,
     points_back,
     share,
     towards,
-    with_parts,
 )
 from shared_core.recall.rank import POOL, RankedResults, rank
 from shared_core.recall.scope import (
@@ -202,7 +202,7 @@ class Searcher:
             scopes = self.scopes(state, wanted, dense)
             with reading(scopes):
                 query = parse_query(text, speakers(scopes), languages(scopes))
-                query = with_parts(query, lambda term: any(scope.mentions((term,)) for scope in scopes))
+                query = as_said(query, lambda term: any(scope.mentions((term,)) for scope in scopes))
             newest, own = self._newest(scopes, query) if wanted.in_conversation else _NOTHING, query
             lent = lending(scopes[0].heard(newest)) if len(newest) else []
             if wanted.in_conversation:

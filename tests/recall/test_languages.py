@@ -11,7 +11,7 @@ from shared_core import InfiniteMemory, Message
 from shared_core.languages.language import Language
 from shared_core.prompt.hits import Kind
 from shared_core.recall.excerpts import excerpt
-from shared_core.recall.query import DatePattern, parse_query, points_back, tells, with_parts
+from shared_core.recall.query import DatePattern, as_said, parse_query, points_back, tells
 from tests.support.languages import ENGLISH, FRENCH, GERMAN, ITALIAN, RUSSIAN, SPANISH
 
 TALK: dict[str, Any] = json.loads(Path(__file__).with_name("translated_talk.json").read_text(encoding="utf-8"))
@@ -116,11 +116,11 @@ def test_a_message_that_says_something_is_told_from_a_question(text: str, langua
 def test_a_compound_that_never_occurs_is_found_by_its_parts() -> None:
     said = {"rahm", "numm", "flug", "buchung"}
     query = parse_query("Welche Rahmennummer und welcher Flug?", [], (GERMAN,))
-    assert with_parts(query, said.__contains__).forms == {"rahmennumm": ("numm", "rahm")}
-    assert with_parts(query, {*said, "rahmennumm"}.__contains__).forms == {}
-    assert with_parts(query, lambda term: False).forms == {"rahmennumm": ()}
+    assert as_said(query, said.__contains__).forms == {"rahmennumm": ("numm", "rahm")}
+    assert as_said(query, {*said, "rahmennumm"}.__contains__).forms == {}
+    assert as_said(query, lambda term: False).forms == {"rahmennumm": ()}
     english = parse_query("Which framenumber?", [])
-    assert with_parts(english, {"frame", "number"}.__contains__) is english
+    assert as_said(english, {"frame", "number"}.__contains__) is english
 
 
 def test_an_excerpt_holds_the_words_of_its_language() -> None:

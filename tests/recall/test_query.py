@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core.index.text import terms
-from shared_core.recall.query import DatePattern, parse_query
+from shared_core.recall.query import DatePattern, as_said, parse_query
 
 
 @pytest.mark.parametrize(
@@ -125,6 +125,17 @@ def test_dates(subtests: pytest.Subtests) -> None:
     for text, expected in rows:
         with subtests.test(text=text, expected=expected):
             assert list(parse_query(text, []).dates) == expected
+
+
+def test_words_of_a_date_that_no_message_holds_are_not_looked_for() -> None:
+    query = parse_query("Which dinner did we have on 3 May?", [])
+    assert (query.terms, query.informative, query.proper) == (("3", "dinner", "may"), 3, {"may"})
+    unsaid = as_said(query, {"dinner"}.__contains__)
+    assert (unsaid.terms, unsaid.informative, unsaid.proper, unsaid.dates) == (("dinner",), 1, set(), query.dates)
+    assert as_said(query, {"3", "dinner", "may"}.__contains__) == query  # "Book a table for 3 May."
+    assert as_said(query, {"3", "may"}.__contains__) == query  # as a dinner is asked for that nobody had
+    date = parse_query("3 May?", [])
+    assert as_said(date, set[str]().__contains__) == date
 
 
 MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
