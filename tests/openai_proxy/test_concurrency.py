@@ -3,18 +3,20 @@
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from shared_core import InfiniteMemory, Message, SessionPool, SQLiteStore
 from shared_core.doors.openai_proxy.chat_request import ChatRequest, read_chat_request
-from shared_core.doors.openai_proxy.prompts import LOCKS, Prompts
+from shared_core.doors.openai_proxy.prompts import LOCKS, Prompts, _make_main
 from shared_core.doors.serving.bearer_tokens import BearerTokens
-from shared_core.records import Appended, Draft
+from shared_core.records import Appended, Change, Delete, Draft
 from shared_core.store import Store
 from shared_core.testing import HashingEmbedder
 from tests.openai_proxy.servers import chunk, proxied, stream
@@ -129,3 +131,41 @@ def test_a_question_that_comes_while_another_is_stored_is_not_in_its_prompt() ->
         for prompt, own in ((first.result(60), "My secret-1."), (second, "My secret-2.")):
             assert prompt.session == second.session
             assert [message["content"] for message in prompt.messages or ()] == ["Hello", "Hi.", own]
+
+
+class Interrupted(SQLiteStore):
+    """Lets another process do something before a branch is deleted."""
+
+    meanwhile: Callable[[], object]
+
+    def change(self, session: int, changes: Sequence[Change]) -> None:
+        if any(isinstance(one, Delete) for one in changes):
+            self.meanwhile()
+        super().change(session, changes)
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "more is said", "the longer line is gone"])
+def test_a_line_keeps_a_name_whatever_another_process_does_when_main_moves(tmp_path: Path, meanwhile: str) -> None:
+    path = tmp_path / "chat.db"
+    with closing(Interrupted(path)) as store, closing(SQLiteStore(path)) as other:
+        one = InfiniteMemory(store, embedder=HashingEmbedder())
+        one.add([Message.user("q1", id="q1"), Message.assistant("a1")])
+        one.fork("longer")
+        one.add([Message.user("q2"), Message.assistant("a2")])
+        one.fork("again", at="q1")
+        one.add(Message.assistant("b1"))
+        two = InfiniteMemory(other, embedder=HashingEmbedder())
+
+        def go_on() -> None:
+            if meanwhile == "more is said":
+                two.checkout("again")
+                two.add(Message.user("q3"))
+            elif meanwhile == "the longer line is gone":
+                two.delete_branch("longer")
+
+        store.meanwhile = go_on
+        _make_main(one)
+        ends = {"main": "b1"} | {"nothing": {"longer": "a2"}, "more is said": {"longer": "a2", "again": "q3"}}.get(
+            meanwhile, {"again": "a1"}
+        )
+        assert {name: one.messages(at=name)[-1].content for name, _ in one.branches()} == ends

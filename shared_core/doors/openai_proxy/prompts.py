@@ -4,7 +4,7 @@ import logging
 import threading
 from array import array
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, takewhile
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from shared_core.doors.openai_proxy.protocol import ApiRequest
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.openai_proxy.response_ids import answer_named, keep_name, messages_with, to_be_named
 from shared_core.doors.openai_proxy.seen_histories import Seen, SeenHistories, digests_of
-from shared_core.errors import BudgetError
+from shared_core.errors import BudgetError, StaleHeadError, UnknownReferenceError
 from shared_core.events import EventHook, MemoryEvent
 from shared_core.history.followed import FollowedHistory
 from shared_core.history.matcher import Removed
@@ -27,7 +27,7 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.prompt.context import Context
-from shared_core.records import MAIN
+from shared_core.records import MAIN, Delete, Expect
 from shared_core.session.turns import is_prompt
 
 logger = logging.getLogger("shared_core.doors.openai_proxy")
@@ -374,10 +374,14 @@ def _make_main(memory: InfiniteMemory) -> None:
     lines = {branch.name: branch.head for branch in memory.branches()}
     name = name or next(iter(lines.keys() - before), None)
     end = None if name is None else lines.pop(name, None)
-    if name is not None and end is not None:
-        path_to = memory._checkout.live.path_to
-        if any(path_to(head).covers(end) for head in lines.values()):
-            memory.delete_branch(name)
+    live = memory._checkout.live
+    longer = [(one, head) for one, head in lines.items() if end is not None and live.path_to(head).covers(end)]
+    if name is None or end is None or not longer:
+        return
+    # Another process may have added to the line that had the name, or moved the one that holds it.
+    unmoved = [Expect(live.epoch, *one) for one in ((name, end), longer[0])]
+    with suppress(StaleHeadError, UnknownReferenceError):
+        memory._store.change(memory._checkout.stored(), [*unmoved, Delete(name)])
 
 
 def _sent_again(memory: InfiniteMemory, messages: tuple[Message, ...], *, retried: bool) -> tuple[Message, ...]:
