@@ -117,14 +117,6 @@ class Store(ABC):
             limit: the largest number of sessions.
         """
 
-    def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
-        """Return at most `limit` users that have sessions, in an order of the store's; `after`: the last one read.
-
-        By default, this reads all sessions.
-        """
-        named = sorted({one.user_id for one in self.sessions() if one.user_id is not None})
-        return [user for user in named if after is None or user > after][: max(limit, 0)]
-
     def sessions_named(self, session_id: str) -> list[SessionKey]:
         """Return the sessions of this name, of all users, oldest first. By default, this reads all names."""
         return [one for one in self.sessions() if one.session_id == session_id]

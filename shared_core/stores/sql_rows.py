@@ -260,12 +260,6 @@ class SqlStore(TreeStore):
     def inspecting(self) -> AbstractContextManager[SqlRows]:
         """Enter a block in which all rows may be counted, for as long as it takes, while others write."""
 
-    def users(self, after: str | None = None, limit: int = ALL) -> list[str]:
-        more = "user_id > %(after)s" if after is not None else "user_id IS NOT NULL"
-        statement = f"SELECT DISTINCT user_id FROM {{names}} WHERE {more} ORDER BY user_id LIMIT %(limit)s"
-        found = self._read(lambda rows: rows.run(statement, None, {"after": after, "limit": max(limit, 0)}))
-        return [user for (user,) in found]
-
     def sessions_named(self, session_id: str) -> list[SessionKey]:
         wanted = f"{sql.SESSIONS}session_id = %(name)s ORDER BY session"
         return list(map(read_key, self._read(lambda rows: rows.run(wanted, None, {"name": session_id}))))

@@ -65,7 +65,6 @@ class CountedStore(Store):
     session = _counted(Store.session)
     create_session = _counted(Store.create_session)
     sessions = _counted(Store.sessions)
-    users = _counted(Store.users)
     sessions_named = _counted(Store.sessions_named)
     sessions_with = _counted(Store.sessions_with)
     rename_session = _counted(Store.rename_session)

@@ -78,7 +78,7 @@ def test_without_a_known_token_nothing_is_told(
     assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
     assert refused.json()["error"]["code"] == "invalid_api_key"
     assert "ann" not in refused.text + str(refused.headers)
-    assert (model.bodies, store.users()) == ([], [])
+    assert (model.bodies, store.sessions()) == ([], [])
 
 
 def test_a_token_does_not_open_what_is_another_user_s(guarded: tuple[Ask, ModelServer], store: Store) -> None:
@@ -88,7 +88,7 @@ def test_a_token_does_not_open_what_is_another_user_s(guarded: tuple[Ask, ModelS
     assert ask(f"Bearer {ANN}", x_openwebui_user_id="ben").status_code == 403
     assert ask(f"Bearer {GATEWAY}").status_code == 400, "the user is not named"
     assert ask(f"Bearer {ANN}", f"Bearer {BEN}").status_code == 400
-    assert (model.bodies, store.users()) == ([], [])
+    assert (model.bodies, store.sessions()) == ([], [])
     assert ask(f"Bearer {ANN}", x_user_id="ann").status_code == 200
 
 

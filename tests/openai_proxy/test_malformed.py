@@ -112,7 +112,7 @@ def client() -> Iterator[httpx.Client]:
 
 
 def nothing_of(model: ModelServer, store: CountingStore) -> bool:
-    return (model.bodies, store.users(), store.overview(None)) == ([], [], [])
+    return (model.bodies, store.sessions(), store.overview(None)) == ([], [], [])
 
 
 def refused(answer: httpx.Response, sent: object) -> None:

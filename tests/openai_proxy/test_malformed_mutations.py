@@ -46,7 +46,7 @@ def guarded(**limits: Any) -> Iterator[Server]:
         app = create_app(SessionPool(store), Upstream(f"{model_url}/v1"), most_bytes=MOST_BYTES, body_seconds=1)
         with served(app, **limits) as (url, server):
             yield (httpx.URL(url).host, httpx.URL(url).port or 0), server
-            assert (model.bodies, store.users(), store.overview(None)) == ([], [], [])
+            assert (model.bodies, store.sessions(), store.overview(None)) == ([], [], [])
             assert httpx.post(f"{url}/v1/chat/completions", json=GOOD, timeout=60).status_code == 200
             assert [info.messages for info in store.overview(None)] == [2]
             until(lambda: not server.server_state.connections and not server.server_state.tasks)

@@ -156,7 +156,6 @@ WITH_USER: dict[str, tuple[Callable[[Store, str | None], object], object]] = {
     "session": (lambda store, user: store.session(user, "s"), None),
     "create_session": (lambda store, user: store.create_session(user, "s"), REFUSED),
     "sessions": (lambda store, user: store.sessions(user), []),
-    "users": (lambda store, user: [one for one in store.users() if one == user], []),
     "sessions_with": (lambda store, user: store.sessions_with(user, "u1"), []),
     "overview": (lambda store, user: store.overview(user), []),
     "main_changes": (lambda store, user: store.main_changes(user).states, []),
