@@ -2,15 +2,14 @@
 
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cache
 from operator import itemgetter
-from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import TypeAdapter
 
 from shared_core.errors import StoreError, warn
 from shared_core.messages import Message
@@ -70,7 +69,7 @@ def read_vector(row: tuple[Any, ...]) -> VectorRow:
         row: segment, depth, hash, vector and checksum.
     """
     segment, depth, hash_, vector, checksum = row
-    if checksum not in (None, vector_checksum(segment, depth, hash_, vector)):
+    if checksum != vector_checksum(segment, depth, hash_, vector):
         return Position(segment, depth), "", b""
     return Position(segment, depth), hash_, vector
 
@@ -146,8 +145,8 @@ def read_ref(session: int, row: tuple[Any, ...]) -> Ref:
 
 
 def check_row(what: str, name: object, checksum: int | None, values: tuple[Any, ...]) -> None:
-    """Raise StoreError if the checksum of a row is wrong; rows of an older schema have none."""
-    if checksum not in (None, checksum_of(values)):
+    """Raise StoreError if the checksum of a row is wrong."""
+    if checksum != checksum_of(values):
         raise DamagedRow(f"{what} {name!r} of session number {values[0]}")
 
 
@@ -162,7 +161,7 @@ def summary_values(summary: Summary) -> tuple[Any, ...]:
 def read_summary(row: tuple[Any, ...]) -> Summary:
     """Return a summary from its `summary_values` and their checksum; StoreError if it is damaged."""
     said, segment, depth, along_segment, along_depth, last_id, messages, created_at, counter, tokens, checksum = row
-    if checksum not in (None, checksum_of(row[:-1])):
+    if checksum != checksum_of(row[:-1]):
         raise DamagedRow(f"the summary up to message {last_id!r}")
     return Summary(
         said, Position(segment, depth), Position(along_segment, along_depth), last_id,
@@ -229,7 +228,7 @@ def span_of(first: str, last: str) -> tuple[datetime, datetime]:
 
 
 def read_record(row: tuple[Any, ...]) -> Record:
-    """Return the record in `message_values`, their checksum and whether it is alone, without validating it again.
+    """Return the record in `message_values`, their checksum and whether it is alone.
 
     Raises:
         StoreError: the row is damaged, or not one that this package writes.
@@ -249,7 +248,7 @@ def read_record(row: tuple[Any, ...]) -> Record:
         if name is not None:
             fields["name"] = name
         if extra is not None:
-            fields.update(_decoded(json.loads(extra)))
+            fields |= {name: _READERS[name].validate_python(value) for name, value in json.loads(extra).items()}
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedRow(f"message {id_!r}", str(error)) from error
     return Record(
@@ -275,72 +274,14 @@ _EXTRA = {
 _EXTRA_DEFAULTS = tuple(_EXTRA.values())
 _extra_values = itemgetter(*_EXTRA)
 
-Decoder = Callable[[Any], Any]
-"""Turns parsed JSON into a value of some type, without checking it: it was checked before it was stored."""
-
-
-def _kept_as_it_is(value: Any) -> Any:
-    return value
-
-
-def _decoder(annotation: Any) -> Decoder | None:
-    """Return the decoder of a type; None if only pydantic can decode it."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _decoder(arguments[0])
-    if annotation in (str, int, float, bool, NoneType, Any) or origin is Literal:
-        return _kept_as_it_is
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return _model_decoder(annotation)
-    if origin is tuple and arguments[1:] == (...,):
-        inner = _decoder(arguments[0])
-        return None if inner is None else lambda items: tuple(map(inner, items))
-    if origin is not None and NoneType in arguments and len(arguments) == 2:
-        some = _decoder(next(one for one in arguments if one is not NoneType))
-        return some if some in (None, _kept_as_it_is) else lambda value: None if value is None else some(value)
-    return None
-
-
-def _model_decoder(model: type[BaseModel]) -> Decoder | None:
-    decoders = {name: _decoder(field.annotation) for name, field in model.model_fields.items()}
-    nested = {name: one for name, one in decoders.items() if one is not None and one is not _kept_as_it_is}
-    if None in decoders.values():
-        return None
-
-    def decode(value: dict[str, Any]) -> BaseModel:
-        for name in nested.keys() & value.keys():
-            value[name] = nested[name](value[name])
-        return model.model_construct(**value)
-
-    return decode
-
-
-_DECODERS = {name: _decoder(Message.model_fields[name].annotation) for name in _EXTRA}
-_NESTED = {name: one for name, one in _DECODERS.items() if one is not None and one is not _kept_as_it_is}
-_ADAPTERS: Mapping[str, TypeAdapter[Any]] = {
-    name: TypeAdapter[Any](Message.model_fields[name].annotation or Any)
-    for name, one in _DECODERS.items()
-    if one is None
-}
-"""Fields whose types JSON has no form for, such as a time."""
+_READERS = {name: TypeAdapter[Any](Message.model_fields[name].annotation or Any) for name in _EXTRA}
 
 
 def _extra(message: Message) -> str | None:
-    values = message.__dict__
-    if _extra_values(values) == _EXTRA_DEFAULTS:  # as for most messages
+    if _extra_values(message.__dict__) == _EXTRA_DEFAULTS:  # as for most messages
         return None
     try:
         fields = message.model_dump(include=set(_EXTRA), exclude_defaults=True)
-        fields |= {n: one.dump_python(values[n], mode="json") for n, one in _ADAPTERS.items() if n in fields}
         return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"message {message.id!r} cannot be stored: its payload is not plain JSON: {error}") from error
-
-
-def _decoded(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the values of a message's fields from parsed JSON."""
-    for name in fields.keys() & _NESTED.keys():
-        fields[name] = _NESTED[name](fields[name])
-    for name in _ADAPTERS.keys() & fields.keys():
-        fields[name] = _ADAPTERS[name].validate_python(fields[name])
-    return fields
