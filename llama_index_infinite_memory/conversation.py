@@ -141,8 +141,8 @@ class Conversation:
                 self._add(converted)
                 return
             kept, aside = self._end_after(stored, count)
-            converted = [*map(from_message, given[kept:count]), *converted]
             try:
+                converted = [*map(from_message, given[kept:count]), *converted]
                 self._add(converted)
             except BaseException:
                 self._put_back(stored, aside)
