@@ -64,6 +64,8 @@ def _choices(fields: list[str]) -> str:
 
 
 def _advice(name: str, kind: str, given: object) -> str:
+    if kind == "string_type" and isinstance(given, int | float):
+        return f"; write {str(given)!r}"
     field = name.rpartition(".")[2]
     return ADVICE.get((field, kind), "") if kind != "string_type" or isinstance(given, list | dict) else ""
 

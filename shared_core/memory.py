@@ -310,7 +310,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         if not records:
             if session is not None:
                 self._store.check_absent(session, [id])
-            raise UnknownReferenceError(f"no message {id!r} in session {self.session_id!r}")
+            where = f"in session {self.session_id!r}; get takes a whole id, as messages() and search give it"
+            raise UnknownReferenceError(f"no message {id!r} {where}")
         return records[0].message
 
     @suggests_names
