@@ -18,7 +18,6 @@ from .messages import ToolCall as ToolCall
 from .plugins.base import Embedder as Embedder
 from .plugins.base import Fingerprint as Fingerprint
 from .plugins.base import Reranker as Reranker
-from .plugins.base import RerankerModel as RerankerModel
 from .plugins.base import Summarizer as Summarizer
 from .plugins.base import SummarizerModel as SummarizerModel
 from .plugins.base import TokenCounter as TokenCounter

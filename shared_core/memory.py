@@ -35,7 +35,6 @@ from shared_core.pipeline import Progress, PromptBuilder
 from shared_core.plugins.base import Embedder, Reranker, Summarizer, TokenCounter
 from shared_core.plugins.calls import Steps, run_steps
 from shared_core.plugins.embedders import as_embedder
-from shared_core.plugins.reranker import as_reranker
 from shared_core.prompt.assembler import Assembler, Placement
 from shared_core.prompt.context import Context
 from shared_core.prompt.fixed_part import FixedPartBuilder, KeepGrounding, OnOverflow
@@ -112,8 +111,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         embed_text: returns the text that is embedded for a unit, given its messages. None: the text of each message,
             after its speaker's name.
         reranker: orders the best 30 results of a search, before what is worth its tokens is recalled: a function, sync
-            or async, of the question and texts that returns a score for each text, or a `RerankerModel`. If it fails or
-            takes too long, the order stays as it is, and the report says why. None: no reranker.
+            or async, of the question and texts that returns a score for each text. If it fails or takes too long, the
+            order stays as it is, and the report says why. None: no reranker.
         placement: where recalled text goes: `"grounding"` puts it next to the question, `"messages"` puts real messages
             before the window, `"system"` puts it into a system message.
         recall_template: the wording around recalled text and the summary, and the size of excerpts. None: the default
@@ -170,6 +169,8 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         session_names(session_id, user_id)
         if system is not None and not isinstance(system, str):
             function("system", system, "() -> str | None, or a text")
+        if reranker is not None:
+            function("reranker", reranker, "(query, texts) -> scores, such as one that calls a cross-encoder's predict")
         function("clock", clock, "() -> datetime")
         hook = as_hook(on_event)
         self.system, self._strippers = system, stripper_list(strippers)
@@ -187,8 +188,7 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         rules = RecallRules(
             embedder=None if embedder in (None, "words") else as_embedder(embedder), words_alone=embedder == "words",
             recall_unit=recall_unit, embed_text=embed_text, min_score=min_score, excerpt_tokens=template.excerpt_tokens,
-            scope=scope, recall=recall,
-            reranker=None if reranker is None else as_reranker(reranker),
+            scope=scope, recall=recall, reranker=reranker,
         )  # fmt: skip
         lock = fork_safe_lock(Depth.MEMORY)
         # The store is opened last, so that an invalid argument neither creates a file nor leaves one open.

@@ -13,7 +13,7 @@ from shared_core.messages import Message
 from shared_core.runtime.threads import beside
 
 __all__ = [
-    "Embedder", "Fingerprint", "Reranker", "RerankerModel", "Scores", "Summarizer", "SummarizerModel", "TokenCounter",
+    "Embedder", "Fingerprint", "Reranker", "Scores", "Summarizer", "SummarizerModel", "TokenCounter",
     "Vectors",
 ]  # fmt: skip
 
@@ -80,18 +80,6 @@ Reranker = Callable[[str, list[str]], Scores | Awaitable[Scores]]
 It may be a coroutine function. Numbers are compared within one call only. Minus infinity puts a text last; NaN and
 infinity are errors.
 """
-
-
-class RerankerModel(ABC):
-    """A reranker that calls a model, and can be awaited without blocking the event loop."""
-
-    @abstractmethod
-    def __call__(self, query: str, texts: Sequence[str], /) -> Scores:
-        """Return a score for each text; see `Reranker`."""
-
-    async def rerank(self, query: str, texts: Sequence[str], /) -> Scores:
-        """Return the scores without blocking the event loop. By default, this runs in a thread."""
-        return await beside(partial(self, query, texts), "infinite-memory reranker")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,39 +1,23 @@
-"""Rerankers: what `reranker=` accepts, and requests for scores."""
+"""Requests for the scores of a reranker."""
 
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from shared_core.display import shown
 from shared_core.errors import RerankerError
 from shared_core.plugins import calls
-from shared_core.plugins.base import Reranker, RerankerModel
+from shared_core.plugins.base import Reranker
 from shared_core.plugins.calls import Request
 
-__all__ = ["as_reranker", "scores_request"]
-
-
-def as_reranker(value: Reranker) -> Reranker:
-    """Return the reranker that was given: a function, or a `RerankerModel`.
-
-    Raises:
-        TypeError: it is neither.
-    """
-    if isinstance(value, type) or not callable(value):
-        raise TypeError(
-            f"{shown('reranker', value)}: expected a function (query, texts) -> scores, such as one that calls the "
-            "predict of a cross-encoder"
-        )
-    return value
+__all__ = ["scores_request"]
 
 
 def scores_request(reranker: Reranker, query: str, texts: list[str]) -> Request[tuple[float, ...]]:
     """Return a request for the score of each text, which a question waits for no longer than it may."""
-    awaited = reranker.rerank if isinstance(reranker, RerankerModel) else None
     return Request(
         "reranker", partial(reranker, query, texts), partial(_checked, len(texts)), texts=len(texts),
-        seconds=calls.SECONDS, afunction=partial(awaited, query, texts) if awaited is not None else None,
+        seconds=calls.SECONDS,
     )  # fmt: skip
 
 
