@@ -1,9 +1,9 @@
 """Erase messages everywhere: select what a request erases, and erase it."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from shared_core.arguments import moment, suggests_names, texts
@@ -11,7 +11,7 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.events.source import EventSource, Watch, reported
 from shared_core.messages import short_repr
 from shared_core.queries import After, InTurns, MadeFrom
-from shared_core.records import MAIN, Position, Record
+from shared_core.records import MAIN, Position, Record, Segment
 from shared_core.session.checkout import Checkout
 from shared_core.session.paths import Head, walk
 from shared_core.session.turns import Entry, tool_groups
@@ -97,24 +97,37 @@ def select(
 
 def _add_groups(store: Store, session: int, chosen: Sequence[Record], found: dict[Position, Record]) -> None:
     """Add the tool groups that some messages belong to."""
-    for turn_id in {record.message.turn_id for record in chosen if _in_group(record)}:
-        groups = list(groups_of_turn(store, session, turn_id or ""))
+    turns = {record.message.turn_id or "" for record in chosen if in_group(record)}
+    for groups in groups_of_turns(store, session, turns).values():
         # Groups of two branches may share a call: erasing one of them erases the other.
         while touched := [group for group in groups if 0 < len(group.keys() & found.keys()) < len(group)]:
             for group in touched:
                 found |= group
 
 
-def _in_group(record: Record) -> bool:
+def in_group(record: Record) -> bool:
+    """Return whether a message calls a tool or is the result of a call."""
     return record.message.role == "tool" or bool(record.message.tool_calls)
 
 
-def groups_of_turn(store: Store, session: int, turn_id: str) -> Iterator[dict[Position, Record]]:
-    """Yield the tool groups of a turn, branch by branch, because calls on two branches may have the same ids."""
-    records = store.find(session, InTurns([turn_id]))
+def groups_of_turns(store: Store, session: int, turns: Collection[str]) -> dict[str, list[dict[Position, Record]]]:
+    """Return turn -> its tool groups, branch by branch, because calls on two branches may have the same ids."""
+    segment_of = cache(partial(store.segment, session))
+    return {turn: list(_groups(of_turn, segment_of)) for turn, of_turn in by_turn(store, session, turns).items()}
+
+
+def by_turn(store: Store, session: int, turns: Collection[str]) -> dict[str, list[Record]]:
+    """Return turn -> its messages, of all branches, in the order of storing; all of them in one read."""
+    found: dict[str, list[Record]] = {}
+    for record in store.find(session, InTurns([*turns])) if turns else ():
+        found.setdefault(record.message.turn_id or "", []).append(record)
+    return found
+
+
+def _groups(records: Sequence[Record], segment_of: Callable[[int], Segment]) -> Iterator[dict[Position, Record]]:
     for segment in {record.position.segment for record in records}:
         end = max(record.position for record in records if record.position.segment == segment)
-        path = walk(end, partial(store.segment, session))
+        path = walk(end, segment_of)
         line = sorted(
             (r for r in records if path.covers(r.position)), key=lambda record: path.index_of(record.position)
         )

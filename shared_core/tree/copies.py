@@ -10,10 +10,9 @@ from shared_core.errors import UnknownReferenceError
 from shared_core.history.forms import families
 from shared_core.history.normal_form import says_the_same
 from shared_core.messages import Message, short_repr
-from shared_core.queries import InTurns
 from shared_core.records import Change, Draft, Drop, Move, Position, Put, Record, Ref
 from shared_core.session.checkout import Changes, Checkout, if_unmoved, with_move
-from shared_core.session.forget import groups_of_turn
+from shared_core.session.forget import by_turn, groups_of_turns, in_group
 from shared_core.session.paths import Head, Path, Span, resolve
 from shared_core.session.turns import said_together
 from shared_core.tree.log import STASH_POP, lineage
@@ -157,14 +156,12 @@ class _Copier:
         """Return messages with all of their tool groups, in the order of storing."""
         asked = {record.position: record for record in records}
         found = dict(asked)
-        groups_of: dict[str, list[dict[Position, Record]]] = {}
-        for record in records:
-            if record.message.role == "tool" or record.message.tool_calls:
-                turn = record.message.turn_id or ""
-                if turn not in groups_of:
-                    groups_of[turn] = list(groups_of_turn(self._store, self._session, turn))
-                # Two branches may answer one call. The answer that was asked for is taken, else the fuller, never both.
-                groups = [group for group in groups_of[turn] if record.position in group]
+        called = [record for record in records if in_group(record)]
+        groups_of = groups_of_turns(self._store, self._session, {one.message.turn_id or "" for one in called})
+        for record in called:
+            # Two branches may answer one call. The answer that was asked for is taken, else the fuller, never both.
+            groups = [group for group in groups_of.get(record.message.turn_id or "", ()) if record.position in group]
+            if groups:
                 chosen: dict[Position, Record] = max(groups, key=lambda one: (len(one.keys() & asked.keys()), len(one)))
                 found |= chosen
         return sorted(found.values(), key=lambda record: record.seq)
@@ -177,8 +174,9 @@ class _Copier:
         homeless: list[Draft] = []
         blocks: dict[str, list[Draft]] = {}
         halves: list[str] = []
+        whole = by_turn(self._store, self._session, turns)
         for turn_id, members in turns.items():
-            whole_turn = self._store.find(self._session, InTurns([turn_id]))
+            whole_turn = whole.get(turn_id, [])  # forgotten meanwhile: the copies are not stored either
             opener = self._opener(whole_turn, turn_id)
             drafts = [self._draft_of(record) for record in members]
             joined = said_together([draft.message for draft in drafts])
