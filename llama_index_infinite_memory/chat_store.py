@@ -13,7 +13,7 @@ from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 from llama_index.core.storage.chat_store.loading import RECOGNIZED_CHAT_STORES
 from pydantic import PrivateAttr, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
-from llama_index_infinite_memory.conversation import Conversation
+from llama_index_infinite_memory.conversation import CallQueue, Conversation
 from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, reopened_store, shared_store
 from llama_index_infinite_memory.settings import Settings
 from shared_core.errors import StoreError
@@ -56,10 +56,12 @@ class InfiniteChatStore(BaseChatStore):
     _opened: OpenStore | None = PrivateAttr(default=None)
     _conversations: "OrderedDict[str, Conversation]" = PrivateAttr(default_factory=OrderedDict)
     _lock: Any = PrivateAttr(default_factory=partial(fork_safe_lock, Depth.CHAT_STORE))
+    _calls: CallQueue = PrivateAttr()
 
     def __init__(self, store: StoreLike | OpenStore = None, *, user_id: str | None = None) -> None:
         super().__init__(user_id=user_id)  # type: ignore[call-arg]
         self._opened = shared_store(store)
+        self._calls = CallQueue(self._opened.store)
 
     @classmethod
     def class_name(cls) -> str:
@@ -114,6 +116,34 @@ class InfiniteChatStore(BaseChatStore):
         store = self.opened.store
         heads = [(name, key, store.state(key, MAIN).head) for key, _, name in store.sessions(self.user_id)]
         return [name for name, key, head in heads if head is not None and store.newest(key, head, 1)]
+
+    async def aset_messages(self, key: str, messages: Sequence[ChatMessage]) -> None:
+        """Do what `set_messages` does without blocking the event loop; calls have their effect in their order."""
+        await self._calls.run(self.set_messages, key, list(messages))
+
+    async def async_add_message(self, key: str, message: ChatMessage, idx: int | None = None) -> None:
+        """Do what `add_message` does without blocking the event loop; calls have their effect in their order."""
+        await self._calls.run(self.add_message, key, message, idx)
+
+    async def aget_messages(self, key: str) -> list[ChatMessage]:
+        """Do what `get_messages` does without blocking the event loop; calls have their effect in their order."""
+        return await self._calls.run(self.get_messages, key)
+
+    async def adelete_messages(self, key: str) -> list[ChatMessage] | None:
+        """Do what `delete_messages` does without blocking the event loop; calls have their effect in their order."""
+        return await self._calls.run(self.delete_messages, key)
+
+    async def adelete_message(self, key: str, idx: int) -> ChatMessage | None:
+        """Do what `delete_message` does without blocking the event loop; calls have their effect in their order."""
+        return await self._calls.run(self.delete_message, key, idx)
+
+    async def adelete_last_message(self, key: str) -> ChatMessage | None:
+        """Do what `delete_last_message` does without blocking the event loop; calls keep their order."""
+        return await self._calls.run(self.delete_last_message, key)
+
+    async def aget_keys(self) -> list[str]:
+        """Do what `get_keys` does without blocking the event loop; calls have their effect in their order."""
+        return await self._calls.run(self.get_keys)
 
     # Beyond the protocol
 

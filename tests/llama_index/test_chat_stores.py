@@ -137,6 +137,20 @@ def test_indexes_out_of_range_and_unknown_keys_are_none(chat_store: InfiniteChat
     assert (sorted(chat_store.get_keys()), chat_store.get_messages("b")) == (["a", "c"], [])
 
 
+def test_asynchronous_calls_have_their_effect_in_their_order() -> None:
+    async def talk(store: InfiniteChatStore) -> list[Any]:
+        return await asyncio.gather(
+            store.async_add_message("k", user("a")), store.async_add_message("k", user("b")),
+            store.adelete_last_message("k"), store.aget_messages("k"), store.async_add_message("k", user("c")),
+            store.adelete_message("k", 0), store.adelete_messages("k"), store.aget_keys(),
+            store.aset_messages("k", [user("d")]), store.aget_keys(),
+        )  # fmt: skip
+
+    with InfiniteChatStore() as store:
+        a, b, c = user("a"), user("b"), user("c")
+        assert asyncio.run(talk(store)) == [None, None, b, [a], None, a, [c], [], None, ["k"]]
+
+
 def test_what_a_chat_memory_buffer_keeps_in_it_is_recalled_by_ours(tmp_path: Path) -> None:
     with InfiniteChatStore(tmp_path / "a.db", user_id="u") as store:
         theirs = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="dora", token_limit=200)
@@ -149,8 +163,6 @@ def test_what_a_chat_memory_buffer_keeps_in_it_is_recalled_by_ours(tmp_path: Pat
             assert texts(memory.get(input="what is my locker code?"))[0] == "my locker code is 4471"
             memory.put(user("from ours"))
         assert texts(theirs.get())[-1] == "from ours"
-        asyncio.run(theirs.aput_messages([user("and more"), user("and on")]))
-        assert texts(theirs.get_all())[-2:] == ["and more", "and on"]
         theirs.reset()
         assert theirs.get_all() == []
         assert store.get_keys() == ["other"]
