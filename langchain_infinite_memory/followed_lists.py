@@ -11,7 +11,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMe
 from langchain_infinite_memory.identity import Newest, Thread, ThreadRecord
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import split_system
-from langchain_infinite_memory.sessions import is_stored
+from langchain_infinite_memory.sessions import SessionKey, is_stored
 from shared_core.history.followed import FollowedHistory
 from shared_core.history.forms import families
 from shared_core.memory import InfiniteMemory
@@ -111,7 +111,7 @@ class FollowedLists:
             REMEMBERED, weight=lambda followed: 1 + len(followed.digests)
         )
         self._records: Newest[tuple[Any, Thread], ThreadRecord] = Newest(RECORDS)
-        self._erased_here: Newest[tuple[str, str | None], Set[str | None]] = Newest(REMEMBERED, weight=len)
+        self._erased_here: Newest[SessionKey, Set[str | None]] = Newest(REMEMBERED, weight=len)
         self._lock = fork_safe_lock(Depth.MOMENT)
 
     def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList, *, aside: bool = False) -> Followed:
@@ -212,9 +212,8 @@ class FollowedLists:
         found = families(self._store, key, self._store.get(key, message_ids)).values()
         return list(dict.fromkeys(one.message.id for family in found for one in family if one.message.id is not None))
 
-    def drop(self, session_id: str, user_id: str | None, erased: Sequence[str]) -> None:
+    def drop(self, session: SessionKey, erased: Sequence[str]) -> None:
         """Follow the lists of a session anew, of which messages were erased."""
-        session = session_id, user_id
         with self._lock:
             for key in [key for key in self._lists if (key[0].session_id, key[0].user_id) == session]:
                 del self._lists[key]

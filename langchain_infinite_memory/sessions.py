@@ -18,6 +18,7 @@ from shared_core.records import MAIN
 from shared_core.runtime.forks import Depth, fork_safe_lock
 from shared_core.runtime.threads import lent_async, threads_of
 from shared_core.store import Store
+from shared_core.stores import SQLiteStore
 
 __all__ = ["SessionPool"]
 
@@ -116,9 +117,11 @@ class Locks:
 
 
 class Outage:
-    """Remembers when the store was away, so that no turn waits for it twice, nor behind another one that waits."""
+    """Remembers when a store was away, so that no turn waits for it twice, nor behind another one that waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store) -> None:
+        self._is_file = isinstance(store, SQLiteStore)
+        self._locks = Locks()
         self._turns: Newest[Hashable, float] = Newest(TURNS)
         self._failed_at, self._reason = 0.0, ""
         self._lock = fork_safe_lock(Depth.MOMENT)
@@ -146,3 +149,14 @@ class Outage:
         except StoreUnavailableError as error:
             self._failed_at, self._reason = monotonic(), str(error)
             raise
+
+    @contextmanager
+    def storing(self, session: SessionKey, asked: float) -> Iterator[None]:
+        """Let one caller at a time store in a session, so that the second sees the first; `asked` as for `check`.
+
+        A file serves one at a time, and who waits behind another that waits for it in vain should not do so, too.
+        """
+        with self._locks.hold("file" if self._is_file else session):
+            self.check(asked)
+            with self.watch():
+                yield

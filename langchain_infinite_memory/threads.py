@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 
 from langchain_core.messages import BaseMessage, HumanMessage
@@ -26,7 +27,7 @@ from langchain_infinite_memory.identity import (
 )
 from langchain_infinite_memory.messages import read_message
 from langchain_infinite_memory.request_view import Shown, request_view
-from langchain_infinite_memory.sessions import Locks, Outage
+from langchain_infinite_memory.sessions import Outage
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.errors import BudgetError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
@@ -38,7 +39,6 @@ from shared_core.prompt.hits import Hit, Kind
 from shared_core.records import MAIN
 from shared_core.runtime.threads import lent_async, threads_of
 from shared_core.session.forget import ForgetResult
-from shared_core.stores import SQLiteStore
 
 logger = logging.getLogger("langchain_infinite_memory")
 
@@ -100,8 +100,7 @@ class ThreadMemory:
     def __init__(self, pool: SessionPool) -> None:
         self.pool = pool
         self._lists = FollowedLists(pool.store)
-        self._locks = Locks()
-        self._outage = Outage()
+        self._outage = Outage(pool.store)
 
     # Users
 
@@ -223,13 +222,8 @@ class ThreadMemory:
     def _follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList) -> Followed:
         # What helpers say among themselves is not recalled for the user, who searches the main branches of sessions.
         aside = thread.nested and self.needs_user
-        # The second of two callers must see the first. A file serves one at a time, and who waits behind another that
-        # waits for it in vain should not do so, too.
-        one_by_one = "file" if isinstance(self.pool.store, SQLiteStore) else None
-        with self._locks.hold(one_by_one or (thread.session_id, thread.user_id)):
-            self._outage.check(self._outage.asked(thread))
-            with self._outage.watch():
-                return self._lists.follow(memory, thread, listed, aside=aside)
+        with self._outage.storing((thread.session_id, thread.user_id), self._outage.asked(thread)):
+            return self._lists.follow(memory, thread, listed, aside=aside)
 
     def record(self, thread: Thread) -> ThreadRecord:
         """Return what the state is to record of a thread."""
@@ -287,14 +281,15 @@ class ThreadMemory:
         return ForgetResult(ids, scrubbed=all(result.scrubbed for result in erased), reason=reason)
 
     def _forget(self, session_id: str, user_id: str | None, message_ids: Sequence[str] | None) -> ForgetResult | None:
-        with self._locks.hold((session_id, user_id)), self.pool.use(session_id, user_id) as memory:
+        session = session_id, user_id
+        with self._outage.storing(session, monotonic()), self.pool.use(*session) as memory:
             result: ForgetResult | None
             if message_ids is None:
                 result = memory.forget(session=True)
             else:
                 ids = self._lists.forms(memory, message_ids)
                 result = memory.forget(ids=ids) if ids else None
-        self._lists.drop(session_id, user_id, [*(message_ids or ()), *(result.ids if result is not None else ())])
+        self._lists.drop(session, [*(message_ids or ()), *(result.ids if result is not None else ())])
         return result
 
     def known_erased(self, thread: Thread, messages: Sequence[BaseMessage]) -> Set[str | None]:

@@ -33,7 +33,6 @@ from langchain_infinite_memory.identity import (
 from langchain_infinite_memory.messages import from_message, to_message
 from langchain_infinite_memory.sessions import (
     WAIT,
-    Locks,
     Outage,
     SessionKey,
     StoreLike,
@@ -51,7 +50,6 @@ from shared_core.messages import Message, content_of
 from shared_core.plugins.calls import Steps, arun_steps, run_steps
 from shared_core.prompt.context import Context
 from shared_core.runtime.threads import threads_of
-from shared_core.stores import SQLiteStore
 
 __all__ = ["InfiniteMemoryRunnable", "MemoryFailedWarning", "with_infinite_memory"]
 
@@ -186,7 +184,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         self.pool = open_pool(store, wait=WAIT / 2 if on_error == "window" else None, **settings)
         self._owns_pool = self.pool is not store
         self._call = threads_of(self.pool.store).run
-        self._outage, self._locks = Outage(), Locks()
+        self._outage = Outage(self.pool.store)
 
     # Sessions
 
@@ -227,12 +225,12 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     def _prompt_steps(self, memory: InfiniteMemory, run: ChainRun) -> Steps[Context]:
         # System messages are not stored, so they are charged as the schemas of tools are.
         charged = [*self._tools, *(message.text for message in run.given.system)]
-        with self._storing(run):
+        with self._outage.storing(run.session, run.asked):
             self._store_before(memory, run)
         try:
             return (yield from memory._context_steps(run.given.question, tools=charged))
         finally:
-            with self._storing(run):
+            with self._outage.storing(run.session, run.asked):
                 self._store_question(memory, run)
 
     def _store_before(self, memory: InfiniteMemory, run: ChainRun) -> None:
@@ -273,14 +271,6 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
                 raise
             warn(f"the memory failed and the chain goes on without it: {error}", MemoryFailedWarning)
 
-    @contextmanager
-    def _storing(self, run: ChainRun) -> Iterator[None]:
-        """Do not wait for the store behind another run that waits for it in vain."""
-        with self._locks.hold("file" if isinstance(self.pool.store, SQLiteStore) else run.session):
-            self._outage.check(run.asked)
-            with self._outage.watch():
-                yield
-
     # After the run
 
     def _save(self, run: ChainRun, output: Any) -> None:
@@ -303,7 +293,7 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
             self._store(run, [*replies[:-1], _incomplete(replies[-1], answer.why)])
 
     def _store(self, run: ChainRun, replies: Sequence[Message]) -> None:
-        with self._failures(), self._storing(run), lent(self.pool, *run.session) as memory:
+        with self._failures(), self._outage.storing(run.session, run.asked), lent(self.pool, *run.session) as memory:
             # Some models count from 1 each time, and caches repeat ids.
             replies = [one.replace(id=None) if is_stored(memory, one.id) else one for one in replies]
             if not run.stored:
