@@ -1,7 +1,9 @@
-"""Settings of all tests: no network, examples per property, little work for the collector; the store of most tests."""
+"""Settings of all tests: no network, no disk, examples per property, little work for the collector; a store."""
 
 import gc
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -19,6 +21,10 @@ from shared_core.recall import backlog  # noqa: E402
 from tests.support.histories import CountingStore  # noqa: E402
 
 calls.SECONDS = backlog.PATIENCE = 3_600.0  # no test depends on the clock: questions wait for plug-ins
+
+MEMORY = "/dev/shm"
+if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**30:
+    tempfile.tempdir = MEMORY  # a test may end a process but not the power: to wait for a disk would prove nothing
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["INFINITE_MEMORY_EMBEDDER"] = "static"  # no test depends on the weights that are on the machine

