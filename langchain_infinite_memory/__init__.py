@@ -4,10 +4,12 @@
 A name is loaded when it is first used, so importing the package costs next to nothing.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 from shared_core import __version__ as __version__
-from shared_core.doors.interop.packages import public_name, require_framework
+from shared_core.errors import require
 
 if TYPE_CHECKING:  # the public names of a module are its `__all__`
     from langchain_infinite_memory.chains.history import *
@@ -22,7 +24,7 @@ if TYPE_CHECKING:  # the public names of a module are its `__all__`
     from langchain_infinite_memory.store import *
     from langchain_infinite_memory.testing import *
 
-require_framework("langchain_core", distribution="langchain-core", extra="langchain")
+require("langchain_core", 'pip install "infinite-memory[langchain]"')
 
 _MODULES = {
     "graph": ["infinite_memory_node"],
@@ -38,12 +40,4 @@ _MODULES = {
     "testing": ["EchoChatModel"],
 }
 
-__all__ = sorted(name for names in _MODULES.values() for name in names)
-
-
-def __getattr__(name: str) -> Any:
-    return public_name(__name__, _MODULES, name, extra="langchain", optional=("langchain", "langgraph"))
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=_MODULES)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from langchain_core.language_models import BaseChatModel
 
 from langchain_infinite_memory.messages import from_message, system_first
-from shared_core.doors.interop.packages import require_framework
+from shared_core.errors import require
 from shared_core.messages import Message
 
 __all__ = ["chat_model"]
@@ -21,7 +21,7 @@ def chat_model(name: str) -> Callable[[Sequence[Message]], Iterator[str]]:
         MissingExtraError: `langchain` is not installed.
         ValueError: there is no such model, or it cannot be used.
     """
-    require_framework("langchain", distribution="langchain", extra="langchain")
+    require("langchain", 'pip install "infinite-memory[langchain]"')
     from langchain.chat_models import init_chat_model
 
     try:

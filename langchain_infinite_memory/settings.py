@@ -13,8 +13,7 @@ from langchain_core.runnables.config import get_callback_manager_for_config
 
 from shared_core.arguments import suggestion
 from shared_core.doors.interop.adapters import ModelSummarizer, memory_arguments
-from shared_core.doors.interop.packages import require_framework
-from shared_core.errors import warn
+from shared_core.errors import require, warn
 from shared_core.memory import InfiniteMemory
 from shared_core.plugins.base import INPUT_TOKENS, Embedder, Summarizer, TokenCounter
 from shared_core.plugins.embedders import CallableEmbedder
@@ -67,7 +66,7 @@ def as_embedder(embed: EmbeddingsLike, *, name: str | None = None) -> Embedder |
     if isinstance(embed, str):
         if ":" not in embed:
             return as_own_embedder(embed)
-        require_framework("langchain", distribution="langchain", extra="langchain")
+        require("langchain", 'pip install "infinite-memory[langchain]"')
         from langchain.embeddings import init_embeddings
 
         embed = init_embeddings(embed)

@@ -4,10 +4,12 @@
 A name is loaded when it is first used, so importing the package costs next to nothing.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+import lazy_loader
 
 from shared_core import __version__ as __version__
-from shared_core.doors.interop.packages import public_name, require_framework
+from shared_core.errors import require
 
 if TYPE_CHECKING:  # the public names of a module are its `__all__`
     from llama_index_infinite_memory.block import *
@@ -20,7 +22,7 @@ if TYPE_CHECKING:  # the public names of a module are its `__all__`
     from llama_index_infinite_memory.strippers import *
     from llama_index_infinite_memory.testing import *
 
-require_framework("llama_index.core", distribution="llama-index-core", extra="llama-index")
+require("llama_index.core", 'pip install "infinite-memory[llama-index]"')
 
 _MODULES = {
     "block": ["InfiniteMemoryBlock"],
@@ -34,12 +36,4 @@ _MODULES = {
     "testing": ["EchoLLM"],
 }
 
-__all__ = sorted(name for names in _MODULES.values() for name in names)
-
-
-def __getattr__(name: str) -> Any:
-    return public_name(__name__, _MODULES, name, extra="llama-index")
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=_MODULES)

@@ -288,10 +288,10 @@ def test_ctrl_c_ends_a_chat_that_is_not_typed(
 def test_without_langchain_a_model_says_what_to_install(chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("langchain_infinite_memory")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr("shared_core.doors.interop.packages.find_spec", lambda name: None)
+    monkeypatch.setattr("shared_core.errors.find_spec", lambda name: None)
     code, out, err = chat("hello", model="openai:gpt-4o")
     assert (code, out) == (2, "")
-    assert err == "infinite-memory: langchain-core is not installed: pip install 'infinite-memory[langchain]'\n"
+    assert err == 'infinite-memory: langchain_core is not installed: pip install "infinite-memory[langchain]"\n'
 
 
 def test_a_model_of_langchain_is_given_the_prompt_and_streams(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ import pytest
 from tests.support.documents import ROOT
 
 PACKAGES = {
-    "langchain_infinite_memory": ("langchain_core", "langchain-core is not installed: pip install '{}[langchain]'"),
-    "llama_index_infinite_memory": ("llama_index", "llama-index-core is not installed: pip install '{}[llama-index]'"),
+    "langchain_infinite_memory": ("langchain_core", 'langchain_core is not installed: pip install "{}[langchain]"'),
+    "llama_index_infinite_memory": ("llama_index", 'llama_index.core is not installed: pip install "{}[llama-index]"'),
 }
 
 every_package = pytest.mark.parametrize("package", PACKAGES)
