@@ -13,7 +13,7 @@ from shared_core.messages import Message, short_repr
 from shared_core.records import Change, Draft, Drop, Move, Position, Put, Record, Ref
 from shared_core.session.checkout import Changes, Checkout, if_unmoved, with_move
 from shared_core.session.forget import by_turn, groups_of_turns, in_group
-from shared_core.session.paths import Head, Path, Span, resolve
+from shared_core.session.paths import Head, Path, resolve
 from shared_core.session.turns import said_together
 from shared_core.tree.log import STASH_POP, lineage
 
@@ -308,25 +308,7 @@ def _ref(checkout: Checkout, number: int) -> Ref:
 def _records_of(checkout: Checkout, ref: Ref) -> list[Record]:
     assert ref.position is not None
     assert ref.base is not None
-    spans = _line_between(checkout, ref.base, ref.position)
-    if spans is None:
-        spans = checkout.live.path_to(ref.position).without(checkout.live.path_to(ref.base))
-    return checkout.read(spans)
-
-
-def _line_between(checkout: Checkout, base: Position, end: Position) -> list[Span] | None:
-    """Return what comes after a position up to a later one; None if there is a merge between, or no straight line.
-
-    Paths through many merges are long, and a list of stashes would walk two for each.
-    """
-    spans: list[Span] = []
-    while end.segment != base.segment:
-        segment = checkout.live.segment(end.segment)
-        if segment.parent is None or segment.merged is not None:
-            return None
-        spans.append(Span(*end, segment.start))
-        end = segment.parent
-    return [Span(*end, base.depth + 1), *reversed(spans)] if base <= end else None
+    return checkout.read(checkout.live.path_to(ref.position).without(checkout.live.path_to(ref.base)))
 
 
 def _stash_of(checkout: Checkout, number: int, ref: Ref) -> Stash:
