@@ -88,7 +88,7 @@ def commands(attacker: Attacker, folder: Path) -> list[list[str]]:
         ["merge", one],
         *(["delete-branch", one], ["cherry-pick", one], ["rebase", one], ["reset", one], ["undo"]),
         *(["forget", one, "--dry-run"], ["forget", "--before", "2100-01-01", "--dry-run"]),
-        *(["completion", "bash"], ["download"], ["rename-session", one, other], ["title", one]),
+        *(["download"], ["rename-session", one, other], ["title", one]),
         *(["import", str(folder / "talk.json"), "--session", one], ["import", str(folder / "exported.jsonl")]),
         *(["export", str(folder / "exported.jsonl"), "--vectors"], ["export", str(folder / "talk.md")], ["chat"]),
         ["evaluate", str(folder / "questions.jsonl")],
