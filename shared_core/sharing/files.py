@@ -158,6 +158,8 @@ class FileVerbs:
             progress: called with how many messages are done and how many there are.
 
         Raises:
+            DuplicateError: the file is a list without branches, and one of its messages is stored on another branch;
+                nothing is changed.
             InputFileError: the file is invalid or damaged; nothing is changed.
             UnknownReferenceError: the file does not hold this conversation.
             ValueError: the file holds several conversations, and none was chosen; or there is no such format.

@@ -93,7 +93,7 @@ def parse(data: bytes) -> Any:
     except ValueError as error:
         raise LineError(f"is not JSON ({error})") from None
     # Counting brackets is cheap and proves most lines shallow; only the others are walked.
-    if data.count(b"[") + data.count(b"{") > MAX_NESTING and _nesting(value) > MAX_NESTING:
+    if data.count(b"[") + data.count(b"{") > MAX_NESTING and nesting(value) > MAX_NESTING:
         raise LineError(f"is nested too deeply; {MAX_NESTING} levels are enough")
     return value
 
@@ -112,7 +112,8 @@ def _float(text: str) -> float:
 _decoder = json.JSONDecoder(parse_constant=_reject_constant, parse_float=_float)
 
 
-def _nesting(value: Any) -> int:
+def nesting(value: Any) -> int:
+    """Return how many levels of lists and objects a JSON value has, itself included."""
     depth, level = 0, [value]
     while level:
         depth += 1

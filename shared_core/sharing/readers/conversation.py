@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from shared_core.display import short
 from shared_core.messages import Message, Payload
 from shared_core.records import MAIN
-from shared_core.sharing.format import MAX_NESTING, LineError
+from shared_core.sharing.format import MAX_NESTING, LineError, nesting
 
 SHOWN = 8
 """Characters of a message's id in the name of a version."""
@@ -144,13 +144,8 @@ def message_of(what: str, **fields: Any) -> Message:
 
 def check_nesting(message: Message) -> None:
     """Raise `LineError` if the payload of a message is nested too deeply to be exported."""
-    level = [] if message.payload is None else [message.payload.data]
-    for _ in range(MAX_NESTING):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
-        level = [item for items in inner for item in items]
-        if not level:
-            return
-    raise LineError(f"is nested too deeply; {MAX_NESTING} levels are enough")
+    if message.payload is not None and nesting(message.payload.data) > MAX_NESTING:
+        raise LineError(f"is nested too deeply; {MAX_NESTING} levels are enough")
 
 
 def payload_of(format: str, data: Any) -> Payload | None:
