@@ -11,7 +11,7 @@ from latency_talk import conversation
 from shared_core import InfiniteMemory, Message, Store
 from shared_core.index.session_vectors import encode_vector, text_hash
 from shared_core.plugins.embedders import StaticEmbedder
-from shared_core.recall.embedder_choice import message_text
+from shared_core.recall.settings import message_text
 from shared_core.records import MAIN, Draft, VectorRows
 from shared_core.tokens import as_counter, body_tokens
 

@@ -42,10 +42,9 @@ from shared_core.prompt.hits import Hit
 from shared_core.prompt.plan import Ask
 from shared_core.prompt.template import RecallTemplate
 from shared_core.prompt.window import Fill
-from shared_core.recall.embedder_choice import EmbedText
 from shared_core.recall.scope import Filter, RecallScope, RecallUnit
 from shared_core.recall.search import Searcher
-from shared_core.recall.settings import RecallRules
+from shared_core.recall.settings import EmbedText, RecallRules
 from shared_core.recall.worth import Recall
 from shared_core.records import ALL, SessionInfo, Summary, title_of
 from shared_core.runtime.forks import Depth, fork_safe_lock

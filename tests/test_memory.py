@@ -25,7 +25,7 @@ from shared_core import (
 from shared_core.errors import EmbedderMismatchError
 from shared_core.plugins.embedders import MINILM, MINILM_INT8, STATIC, StaticEmbedder, static_available
 from shared_core.queries import After
-from shared_core.recall import embedder_choice
+from shared_core.recall import settings as recall_settings
 from shared_core.recall.scope import RecallScope
 from shared_core.results import Kind, Reason
 from shared_core.session.live import NEWS, TAIL_KEPT
@@ -503,8 +503,8 @@ def test_new_sessions_may_be_searched_by_words_alone(store: CountingStore, monke
 def named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have new sessions take hashing/16, and hashing/64 be found by its key, too."""
     both = {f"hashing/{dimension}": HashingEmbedder(dimension) for dimension in (16, 64)}
-    monkeypatch.setattr(embedder_choice, "embedder_for_new", lambda: both["hashing/16"])
-    monkeypatch.setattr(embedder_choice, "embedder_named", both.get)
+    monkeypatch.setattr(recall_settings, "embedder_for_new", lambda: both["hashing/16"])
+    monkeypatch.setattr(recall_settings, "embedder_named", both.get)
 
 
 @pytest.mark.usefixtures("named")

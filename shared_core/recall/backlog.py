@@ -15,8 +15,8 @@ from shared_core.plugins import calls
 from shared_core.plugins.base import Embedder
 from shared_core.plugins.calls import Failure, Late, Request, Steps, arun_steps, run_steps
 from shared_core.plugins.embedding import documents_request, embedder_error
-from shared_core.recall.embedder_choice import EmbedText
 from shared_core.recall.scope import Scope, records_in
+from shared_core.recall.settings import EmbedText
 from shared_core.records import Position
 from shared_core.runtime.threads import exiting
 from shared_core.session.live import LiveSession

@@ -23,7 +23,6 @@ from shared_core.plugins.base import Embedder, Vectors
 from shared_core.plugins.calls import Failure, Late, Steps
 from shared_core.plugins.embedding import embedder_error, question_request
 from shared_core.recall.backlog import Backlog
-from shared_core.recall.embedder_choice import EmbedderChoice, words_alone
 from shared_core.recall.query import (
     NEWEST_MESSAGES,
     Query,
@@ -45,7 +44,7 @@ from shared_core.recall.scope import (
     records_in,
     speakers,
 )
-from shared_core.recall.settings import RecallRules, SessionEmbedder
+from shared_core.recall.settings import EmbedderChoice, RecallRules, SessionEmbedder, words_alone
 from shared_core.recall.worth import PRICES, UNKNOWN, Signs, Verdict, apart, best_score, verdict
 from shared_core.records import SessionState
 from shared_core.session.live import LiveSession
@@ -226,7 +225,7 @@ class Searcher:
                 vector = towards(vector, vectors.first(rows), list(compress(lent, vectors.has(rows))), share(own))
             ranked = self._rank(query, scopes, vector, dense, room)
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
-        name = dense.key if dense.embedder is not None and vector is not None else None
+        name = dense.key if vector is not None else None
         groups = tuple(map(query.forms_of, query.words))
         return Found(scopes, ranked, pending, tuple(notes), name, groups, worth, bool(query.dates))
 

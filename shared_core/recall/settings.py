@@ -1,24 +1,40 @@
 """The rules of recall: what may be recalled and how it is found; and the embedder that a session has by them."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from functools import partial
+from typing import Any, get_args
 
-from shared_core.arguments import in_range, one_of
+from shared_core.arguments import function, in_range, one_of
 from shared_core.errors import EmbedderError, EmbedderMismatchError
-from shared_core.plugins.base import Embedder, Reranker
-from shared_core.recall.embedder_choice import (
-    EmbedderChoice,
-    EmbedText,
-    choose_embedder,
-    message_text,
-    name_of,
-    turn_text,
-    words_alone,
-)
+from shared_core.events import Degradation, Note
+from shared_core.index.session_vectors import embedder_key
+from shared_core.messages import Message
+from shared_core.plugins.base import Embedder, Fingerprint, Reranker
+from shared_core.plugins.embedders import DEFAULT, embedder_for_new, embedder_named
 from shared_core.recall.scope import RecallScope, RecallUnit
 from shared_core.recall.worth import Recall
 from shared_core.session.live import LiveSession
+
+EmbedText = Callable[[Sequence[Message]], str]
+"""Returns the text to embed for a unit: one message, or the messages of a turn."""
+
+
+def message_text(messages: Sequence[Message]) -> str:
+    """Return the default text of a message: its content, preceded by the speaker's name if it has one."""
+    message = messages[0]
+    return f"{message.name}: {message.content}" if message.name else message.content
+
+
+def turn_text(messages: Sequence[Message]) -> str:
+    """Return the default text of a turn: the question and its replies, joined by spaces."""
+    return " ".join(
+        message.content for message in messages if message.role in ("user", "assistant") and message.content
+    )
+
+
+USUAL_TEXT: Mapping[RecallUnit, EmbedText] = {"message": message_text, "turn": turn_text}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +69,46 @@ class RecallRules:
     @property
     def text_of(self) -> EmbedText:
         """The function that makes a unit's text, which is embedded."""
-        return self.embed_text or (turn_text if self.recall_unit == "turn" else message_text)
+        return self.embed_text or USUAL_TEXT[self.recall_unit]
+
+    @property
+    def suffix(self) -> str:
+        """The end of the name of a space of vectors: those of other units or texts cannot be compared."""
+        if self.text_of is USUAL_TEXT[self.recall_unit]:
+            return "#turn" if self.recall_unit == "turn" else ""
+        return f"#{self.recall_unit}/{name_of(self.text_of)}"
+
+
+def words_alone(why: object, code: Degradation) -> Note:
+    """Return the note that a search went by words alone."""
+    return Note(f"recall by words alone: {why}", "words_alone", code)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderChoice:
+    """The embedder that a session is searched with.
+
+    Attributes:
+        embedder: the model; None to search by words alone.
+        space: the name of its vectors in the store.
+        note: why there is no embedder, for the report; None if there is one, or none is wanted.
+        failed: whether an embedder exists but raised when asked for its fingerprint.
+    """
+
+    embedder: Embedder | None
+    space: str = ""
+    note: Note | None = None
+    failed: bool = False
+
+    @property
+    def key(self) -> str | None:
+        """Its `Fingerprint.key`; None to search by words alone."""
+        return None if self.embedder is None else self.embedder.fingerprint.key
+
+    @property
+    def dimension(self) -> int:
+        """Numbers per vector; 0 without an embedder."""
+        return 0 if self.embedder is None else self.embedder.fingerprint.dimension
 
 
 class SessionEmbedder:
@@ -95,8 +150,26 @@ class SessionEmbedder:
         return self._chosen[scope]
 
     def _choose(self, spaces: Sequence[str]) -> EmbedderChoice:
-        rules = self._rules
-        return choose_embedder(rules.embedder, spaces, rules.recall_unit, rules.text_of, force=self._force)
+        """Return the embedder given, else the one that made the vectors of some spaces, else `embedder_for_new`."""
+        embedder, why = self._rules.embedder, ""
+        recorded = embedder_key(spaces[0]) if spaces else ""
+        if embedder is not None:
+            key = _fingerprint(embedder).key
+            if spaces and not self._force and key not in map(embedder_key, spaces):
+                raise EmbedderMismatchError(
+                    f"this session's vectors are by {recorded!r}, but the embedder given is {key!r}: "
+                    "pass the first one, or call index(again=True) to embed the session again"
+                )
+        elif spaces:
+            embedder = embedder_named(recorded)
+            why = f"the session's vectors are by {recorded!r}; install or pass that embedder to recall by meaning"
+        else:
+            embedder = embedder_for_new()
+            why = "no embedder is installed: recall by words alone"
+        if embedder is None:
+            wanted = not spaces and os.environ.get(DEFAULT) == "words"
+            return EmbedderChoice(None, note=None if wanted else Note(why, "words_alone"))
+        return EmbedderChoice(embedder, _fingerprint(embedder).key + self._rules.suffix)
 
     def _spaces_beside(self) -> list[str]:
         """Return the spaces of the user's newest session with vectors: those of two embedders cannot be compared."""
@@ -130,3 +203,34 @@ class SessionEmbedder:
         """Accept the embedder given even if the session's vectors are another embedder's."""
         self._force = True
         self._settled, self._chosen = False, {}
+
+
+def _fingerprint(embedder: Embedder) -> Fingerprint:
+    try:
+        return embedder.fingerprint
+    except EmbedderError:
+        raise
+    except Exception as error:  # a plug-in, as in `Request`: it may query its model
+        name = type(embedder).__name__
+        raise EmbedderError(f"{name} raised {type(error).__name__} instead of its fingerprint: {error}") from error
+
+
+def name_of(embed_text: EmbedText) -> str:
+    """Return the name under which the vectors of this function's texts are stored.
+
+    Raises:
+        TypeError: it is no function.
+        ValueError: the function has no name of its own: it is a lambda or a partial.
+    """
+    if not isinstance(embed_text, type):  # a class such as `str` makes texts, too
+        function("embed_text", embed_text, "(messages) -> str")
+    # An object with __call__ is named by its class.
+    own = getattr(embed_text, "__qualname__", None)
+    named: Any = embed_text if own else type(embed_text)
+    name = f"{named.__module__}.{named.__qualname__}"
+    if isinstance(embed_text, partial) or "<lambda>" in name:
+        raise ValueError(
+            f"embed_text={embed_text!r}: vectors are stored under the function's name, and this one has none; "
+            "pass a function defined by `def`, or an object whose class defines `__call__`"
+        )
+    return name

@@ -16,8 +16,8 @@ from shared_core import InfiniteMemory, Message
 from shared_core.errors import EmbedderMismatchError, StoreError
 from shared_core.index import session_vectors
 from shared_core.index.session_vectors import decode_vectors, encode_vector, text_hash
-from shared_core.recall.embedder_choice import EmbedText, message_text, name_of, turn_text
 from shared_core.recall.scope import RecallUnit
+from shared_core.recall.settings import EmbedText, message_text, name_of, turn_text
 from shared_core.records import MAIN, Derived, Position, Snapshot, VectorRows
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from shared_core.testing.oracle import Session, drafts
