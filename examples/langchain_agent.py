@@ -17,7 +17,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware, from_message
 from langchain_infinite_memory.testing import EchoChatModel
-from shared_core.prompt.context import ContextReport
+from shared_core.prompt.report import ContextReport
 from shared_core.sharing.readers.openai import read_messages
 
 CONVERSATION = Path(__file__).parent / "data" / "conversation.json"

@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables.base import RunnableBindingBase
 
 from shared_core.arguments import in_range, whole_number
-from shared_core.prompt.context import ContextReport
+from shared_core.prompt.report import ContextReport
 from shared_core.runtime.forks import Depth, fork_safe_lock
 
 logger = logging.getLogger("langchain_infinite_memory")

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableConfig, ensure_config
 
 from shared_core.arguments import function, name_value, one_of
 from shared_core.display import shown
-from shared_core.prompt.context import ContextReport
+from shared_core.prompt.report import ContextReport
 
 if TYPE_CHECKING:
     from langgraph.runtime import Runtime

@@ -34,8 +34,9 @@ from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.plugins.calls import Steps, arun_steps, run_steps
 from shared_core.pool import SessionPool
-from shared_core.prompt.context import Context, ContextReport
+from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit, Kind
+from shared_core.prompt.report import ContextReport
 from shared_core.records import MAIN
 from shared_core.runtime.threads import lent_async, threads_of
 from shared_core.session.forget import ForgetResult

@@ -10,8 +10,8 @@ from langchain_core.runnables import ensure_config
 from langchain_core.runnables.config import get_async_callback_manager_for_config, get_callback_manager_for_config
 from langchain_core.tracers import BaseTracer
 
-from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Kind
+from shared_core.prompt.report import ContextReport
 
 NAME = "infinite_memory"
 """The name of the run."""

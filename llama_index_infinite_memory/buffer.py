@@ -21,7 +21,7 @@ from llama_index_infinite_memory.strippers import Stripper
 from shared_core.arguments import instance, name_value
 from shared_core.memory import InfiniteMemory
 from shared_core.plugins.calls import arun_steps, run_steps
-from shared_core.prompt.context import ContextReport
+from shared_core.prompt.report import ContextReport
 from shared_core.runtime.threads import threads_of
 
 __all__ = ["InfiniteChatMemoryBuffer"]

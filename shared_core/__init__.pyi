@@ -24,8 +24,8 @@ from .plugins.base import TokenCounter as TokenCounter
 from .plugins.base import Vectors as Vectors
 from .pool import SessionPool as SessionPool
 from .prompt.context import Context as Context
-from .prompt.context import ContextReport as ContextReport
 from .prompt.hits import Hit as Hit
+from .prompt.report import ContextReport as ContextReport
 from .prompt.template import RecallTemplate as RecallTemplate
 from .sharing.files import export_sessions as export_sessions
 from .sharing.files import import_sessions as import_sessions

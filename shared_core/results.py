@@ -12,11 +12,11 @@ import_file                           ImportResult
 
 from shared_core.history.followed import FollowedHistory as FollowedHistory
 from shared_core.prompt.context import Context as Context
-from shared_core.prompt.context import ContextReport as ContextReport
-from shared_core.prompt.context import ReportLine as ReportLine
 from shared_core.prompt.hits import Hit as Hit
 from shared_core.prompt.hits import Kind as Kind
 from shared_core.prompt.hits import Reason as Reason
+from shared_core.prompt.report import ContextReport as ContextReport
+from shared_core.prompt.report import ReportLine as ReportLine
 from shared_core.records import Branch as Branch
 from shared_core.records import SessionInfo as SessionInfo
 from shared_core.records import Summary as Summary

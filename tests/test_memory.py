@@ -534,10 +534,10 @@ def test_the_embedder_of_a_new_session_does_not_depend_on_what_was_asked_first(
     with InfiniteMemory(store, session_id="new", user_id="ann", **SMALL) as memory:
         memory.add(Message.user("hi"))
         choose = memory._prompts.searcher.embedder.choice
-        found = {scope: choose(scope).key for scope in scopes}
+        found = {scope: choose(scope).space for scope in scopes}
         assert found == {"session": "hashing/16", "user": "hashing/64"}
         memory.index()
-        assert {choose(scope).key for scope in scopes} == {"hashing/16"}
+        assert {choose(scope).space for scope in scopes} == {"hashing/16"}
 
 
 def test_a_recorded_embedder_that_is_not_at_hand_is_named(store: CountingStore) -> None:

@@ -17,8 +17,8 @@ from shared_core.evaluation.questions import Question, raise_any, read_questions
 from shared_core.evaluation.result import OWN, UNANSWERED, Answer, Evaluation, Outcome, Place
 from shared_core.memory import InfiniteMemory
 from shared_core.plugins.base import Embedder
-from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Kind
+from shared_core.prompt.report import ContextReport
 from shared_core.recall.excerpts import EXCERPT_MARK
 from shared_core.records import MAIN
 from shared_core.sharing.files import export_sessions, import_sessions

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from shared_core.arguments import in_range, instance, one_of, whole_number
 from shared_core.events import Note
 from shared_core.messages import Message, with_grounding
-from shared_core.prompt.context import Context, report_on
+from shared_core.prompt.context import Context
 from shared_core.prompt.fixed_part import (
     FixedPart,
     FixedPartBuilder,
@@ -21,6 +21,7 @@ from shared_core.prompt.fixed_part import (
     with_summary,
 )
 from shared_core.prompt.hits import Hit, Reason
+from shared_core.prompt.report import report_on
 from shared_core.prompt.template import RecallEstimate, RecallTemplate
 from shared_core.prompt.window import ELSEWHERE, Fill, Selection, Window, abridged, fit_window
 from shared_core.session.turns import Entry, Turn, chronological

@@ -225,7 +225,7 @@ class Searcher:
                 vector = towards(vector, vectors.first(rows), list(compress(lent, vectors.has(rows))), share(own))
             ranked = self._rank(query, scopes, vector, dense, room)
             worth = self._verdict(query, scopes, ranked, dense, searched_by_meaning=vector is not None)
-        name = dense.key if vector is not None else None
+        name = dense.embedder.fingerprint.key if dense.embedder is not None and vector is not None else None
         groups = tuple(map(query.forms_of, query.words))
         return Found(scopes, ranked, pending, tuple(notes), name, groups, worth, bool(query.dates))
 

@@ -101,11 +101,6 @@ class EmbedderChoice:
     failed: bool = False
 
     @property
-    def key(self) -> str | None:
-        """Its `Fingerprint.key`; None to search by words alone."""
-        return None if self.embedder is None else self.embedder.fingerprint.key
-
-    @property
     def dimension(self) -> int:
         """Numbers per vector; 0 without an embedder."""
         return 0 if self.embedder is None else self.embedder.fingerprint.dimension

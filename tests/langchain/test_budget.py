@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from pydantic import Field
 
 from langchain_infinite_memory.budget import OVERFLOW, UNKNOWN, Budget, MaxTokens, must_send, shrunk_tokens
-from shared_core.prompt.context import ContextReport, ReportLine
+from shared_core.prompt.report import ContextReport, ReportLine
 from shared_core.results import Kind, Reason
 
 

@@ -14,7 +14,7 @@ from langgraph.types import Command
 
 from langchain_infinite_memory import InfiniteMemoryMiddleware
 from shared_core import SQLiteStore
-from shared_core.prompt.context import ContextReport
+from shared_core.prompt.report import ContextReport
 from tests.langchain.agents import Model, Sent, Words, agent, config, memory, noting, said, size, typed
 from tests.langchain.random_histories import PROVIDERS, objections, sent_objections
 from tests.langchain.repaired import repaired, tokens

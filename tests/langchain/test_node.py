@@ -9,7 +9,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 
 from langchain_infinite_memory import infinite_memory_node
 from shared_core.pool import SessionPool
-from shared_core.prompt.context import ContextReport
+from shared_core.prompt.report import ContextReport
 from tests.langchain.agents import Words, config, look, noting, reply
 from tests.langchain.repaired import tokens
 

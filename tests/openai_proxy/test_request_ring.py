@@ -10,8 +10,8 @@ from shared_core.doors.openai_proxy.inspector import live_sessions
 from shared_core.doors.openai_proxy.inspector.request_ring import LONGEST, RequestRing
 from shared_core.doors.view.page_data import BEGINNING
 from shared_core.events import Note
-from shared_core.prompt.context import ContextReport, ReportLine
 from shared_core.prompt.hits import Kind, Reason
+from shared_core.prompt.report import ContextReport, ReportLine
 
 REPORT = ContextReport(budget=10, reserve=0, lines=())
 USERS = ("ann", "ben", None)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
 from shared_core.events import Note
-from shared_core.prompt.context import NARROWEST, ContextReport, ReportLine
 from shared_core.prompt.hits import Kind, Reason
+from shared_core.prompt.report import NARROWEST, ContextReport, ReportLine
 
 DAY = datetime(2026, 3, 12, 9, 30, tzinfo=UTC)
 

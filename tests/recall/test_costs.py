@@ -7,8 +7,8 @@ from contextlib import closing
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.prompt.context import ContextReport, report_lines
 from shared_core.prompt.hits import Kind
+from shared_core.prompt.report import ContextReport, report_lines
 from shared_core.recall.candidates import WEAK_SHOWN
 from shared_core.tokens import TiktokenCounter
 from tests.support.histories import CountingStore
@@ -119,7 +119,7 @@ def test_lines_are_made_when_they_are_looked_at(store: CountingStore, monkeypatc
         made.append(1)
         return make(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("shared_core.prompt.context.report_lines", counted)
+    monkeypatch.setattr("shared_core.prompt.report.report_lines", counted)
     with InfiniteMemory(store, max_tokens=1_000, reserve_tokens=0) as memory:
         first, second = memory.context(OWN).report, memory.context(OWN).report
     assert (first.total_tokens, first.over_budget, made) == (sum(first.totals.values()), False, [])

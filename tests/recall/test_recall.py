@@ -14,8 +14,8 @@ import pytest
 
 from shared_core import Context, InfiniteMemory, Message, RecallTemplate, SQLiteStore, ToolCall
 from shared_core.pipeline import REPEATS
-from shared_core.prompt.context import ReportLine
 from shared_core.prompt.hits import Kind
+from shared_core.prompt.report import ReportLine
 from shared_core.results import Reason
 from shared_core.testing.hashing_embedder import HashingEmbedder
 from tests.support.histories import CountingStore

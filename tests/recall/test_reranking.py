@@ -17,7 +17,8 @@ from typing_extensions import override
 
 from shared_core import AsyncInfiniteMemory, Hit, InfiniteMemory, Message, SQLiteStore
 from shared_core.plugins import calls
-from shared_core.prompt.context import Context, ReportLine
+from shared_core.prompt.context import Context
+from shared_core.prompt.report import ReportLine
 from shared_core.recall.reranking import RERANKED
 from shared_core.results import Kind, Reason
 from shared_core.testing.hashing_embedder import HashingEmbedder

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message
-from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Kind, Reason
+from shared_core.prompt.report import ContextReport
 from shared_core.recall.scope import ALL_SAMPLED
 from shared_core.recall.worth import OPEN, Recall, Signs, chance_of_answer, chances_of_part, verdict
 from shared_core.sharing.readers.openai import read_messages

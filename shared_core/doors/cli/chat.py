@@ -17,7 +17,7 @@ from shared_core.doors.cli.printing import show_report
 from shared_core.errors import InfiniteMemoryError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.context import ContextReport
+from shared_core.prompt.report import ContextReport
 
 COMMANDS = {
     name: summary

@@ -19,8 +19,8 @@ from shared_core.display import on_one_line, printable, printable_name, short_id
 from shared_core.doors.cli.options import say
 from shared_core.formats.fields import Role
 from shared_core.messages import Message
-from shared_core.prompt.context import ContextReport
 from shared_core.prompt.hits import Hit, Kind
+from shared_core.prompt.report import ContextReport
 from shared_core.records import Position
 from shared_core.tree.log import LogEntry
 

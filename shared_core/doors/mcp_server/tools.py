@@ -15,8 +15,9 @@ from shared_core.formats.fields import Role
 from shared_core.index.text import language_of, terms
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
-from shared_core.prompt.context import Context, ReportLine
+from shared_core.prompt.context import Context
 from shared_core.prompt.hits import Hit, Kind, Reason, without_weak
+from shared_core.prompt.report import ReportLine
 from shared_core.prompt.template import speaker
 from shared_core.recall.excerpts import excerpt
 from shared_core.records import SessionInfo

@@ -18,9 +18,10 @@ from shared_core.doors.view.overview import overview
 from shared_core.errors import BudgetError, StoreError, UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Grounding, GroundingItem, Message
-from shared_core.prompt.context import Context, ContextReport, ReportLine
+from shared_core.prompt.context import Context
 from shared_core.prompt.hits import PART, Kind, Reason
 from shared_core.prompt.relevance import Band
+from shared_core.prompt.report import ContextReport, ReportLine
 from shared_core.queries import After
 from shared_core.records import Position, Record
 from shared_core.session.paths import Head

@@ -13,8 +13,8 @@ from shared_core.doors.view.page_data import WORDS, SentPrompt, sent_prompt
 from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.pool import SessionPool
-from shared_core.prompt.context import ReportLine
 from shared_core.prompt.hits import Hit, Reason, without_weak
+from shared_core.prompt.report import ReportLine
 from shared_core.records import MAIN
 from shared_core.store import Store
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from shared_core.doors.view.page_data import SentPrompt
-from shared_core.prompt.context import ContextReport, ReportLine
+from shared_core.prompt.report import ContextReport, ReportLine
 
 __all__ = ["RequestRing", "SeenRequest"]
 
