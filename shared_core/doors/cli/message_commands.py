@@ -37,14 +37,14 @@ from shared_core.doors.cli.printing import (
     show_report,
     table,
 )
-from shared_core.doors.cli.session_commands import forget_sessions
+from shared_core.doors.cli.session_commands import session_table
 from shared_core.doors.serving.erasing import DAMAGED, newest_at, readable, whole_id
 from shared_core.formats.fields import Role
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.prompt.hits import Hit, without_weak
 from shared_core.recall.worth import Recall
-from shared_core.records import MAIN
+from shared_core.records import MAIN, SessionInfo
 
 GRAPH_LIMIT = 200
 """How many of the newest messages `log --graph` draws without `--limit`."""
@@ -304,14 +304,16 @@ def forget(
     """
     if sum((bool(ids), before is not None, everything, all_sessions)) != 1:
         raise typer.BadParameter("choose what to forget: use exactly one of ID, --before, --all and --all-sessions")
-    if all_sessions:
-        forget_sessions(options, dry_run=dry_run, confirm=None if yes else confirm)
-        return
-    with options.open() as memory:
+    if all_sessions and options.user is None:
+        raise typer.BadParameter("--all-sessions erases the conversations of one user: say whose, with --user ID")
+    with options.open_user() if all_sessions else options.open() as memory:
+        there = memory.sessions() if all_sessions else []
         wanted = [whole_id(memory, id) for id in ids or []] or None
-        which: dict[str, Any] = {"ids": wanted, "before": before, "session": everything}
+        which: dict[str, Any] = {"ids": wanted, "before": before, "session": everything, "user": all_sessions}
         result = memory.forget(**which, dry_run=True)
-        lines = [f"would forget {counted(len(result.ids), 'message')}", *_listed(memory, result.ids)]
+        what = counted(len(result.ids), "message")
+        what += f" of {counted(len(there), 'conversation')}" if all_sessions else ""
+        lines = [f"would forget {what}", *(_listed_sessions(there) if all_sessions else _listed(memory, result.ids))]
         if result.stay:
             lines += [STAYS.format(counted(len(result.stay), "message")), *_listed(memory, result.stay)]
         preview = "\n".join(lines)
@@ -319,8 +321,16 @@ def forget(
             if not yes:
                 confirm(f"{preview}\nForget for good?")
             result = memory.forget(**which)
-    done = [preview if dry_run else f"forgot {counted(len(result.ids), 'message')}"]
-    options.answer(result.to_dict(), [*done, f"! {result.reason}"] if result.reason else done)
+    done = [preview if dry_run else f"forgot {what}", *([f"! {result.reason}"] if result.reason else [])]
+    sessions = {"sessions": [info.session_id for info in there]} if all_sessions else {}
+    options.answer(result.to_dict() | sessions, done)
+
+
+def _listed_sessions(found: Sequence[SessionInfo]) -> Iterator[str]:
+    """Yield a line for each of the first conversations."""
+    yield from session_table(found[:PREVIEW_LIMIT], Lines.of())
+    if len(found) > PREVIEW_LIMIT:
+        yield f"... and {len(found) - PREVIEW_LIMIT:,} more"
 
 
 def _listed(memory: InfiniteMemory, ids: Sequence[str]) -> Iterator[str]:

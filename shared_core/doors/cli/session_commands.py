@@ -1,15 +1,15 @@
-"""The commands about whole conversations: list, name and erase them."""
+"""The commands about whole conversations: list and name them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Annotated
 
 import typer
 
-from shared_core.display import counted, printable, printable_name
+from shared_core.display import printable, printable_name
 from shared_core.doors.cli.options import BranchOptions, CommonOptions, say, with_options
-from shared_core.doors.cli.printing import PREVIEW_LIMIT, Full, Lines, columns, moment, table
+from shared_core.doors.cli.printing import Full, Lines, columns, moment, table
 from shared_core.records import SessionInfo
 from shared_core.stores import open_store
 
@@ -49,7 +49,7 @@ def sessions(
         whose = options.of_user() or " without a user"
         others = "" if all_users else f"{whose}; --all-users lists those of everybody"
         say(f"note: {options.shown_store!r} holds no conversations{others}")
-    options.answer([info.to_dict() for info in found], _table(found, Lines.of(full), all_users=all_users))
+    options.answer([info.to_dict() for info in found], session_table(found, Lines.of(full), all_users=all_users))
 
 
 @with_options
@@ -109,36 +109,7 @@ def status(options: BranchOptions) -> None:
     options.answer(data, [table(told), *(lines.message(message) for message in newest)])
 
 
-def forget_sessions(options: CommonOptions, *, dry_run: bool, confirm: Callable[[str], None] | None) -> None:
-    """Erase all conversations of the user, once `confirm` has returned; None: without being asked."""
-    if options.user is None:
-        raise typer.BadParameter("--all-sessions erases the conversations of one user: say whose, with --user ID")
-    with options.open_user() as memory:
-        found = memory.sessions()
-        total = sum(info.messages for info in found)
-        preview = "\n".join(_preview(found, total))
-        result = memory.forget(user=True, dry_run=True)
-        if found and not dry_run:
-            if confirm is not None:
-                confirm(f"{preview}\nForget for good?")
-            result = memory.forget(user=True)
-    data = result.to_dict() | {"sessions": [info.session_id for info in found]}
-    lines = [preview if dry_run else f"forgot {_sum(found, total)}"]
-    options.answer(data, [*lines, f"! {result.reason}"] if result.reason else lines)
-
-
-def _preview(found: Sequence[SessionInfo], total: int) -> Iterator[str]:
-    yield f"would forget {_sum(found, total)}"
-    yield from _table(found[:PREVIEW_LIMIT], Lines.of())
-    if len(found) > PREVIEW_LIMIT:
-        yield f"... and {len(found) - PREVIEW_LIMIT:,} more"
-
-
-def _sum(found: Sequence[SessionInfo], total: int) -> str:
-    return f"{counted(total, 'message')} of {counted(len(found), 'conversation')}"
-
-
-def _table(found: Sequence[SessionInfo], lines: Lines, *, all_users: bool = False) -> Iterator[str]:
+def session_table(found: Sequence[SessionInfo], lines: Lines, *, all_users: bool = False) -> Iterator[str]:
     """Yield a line for each session, under a head; on a terminal, none is wider than the terminal."""
     head = ["SESSION", "MESSAGES", "BRANCHES", "FIRST", "LAST", "TITLE"]
     rows = [

@@ -40,7 +40,6 @@ class Conversations:
         self.counter = as_counter(settings.get("token_counter"))
         self._pool = SessionPool(store, **settings)
         self._wide = self._pool.sharing(**settings, scope="user")
-        self._closed = False
         self._caller: ContextVar[str | None] = ContextVar("caller")
 
     @property
@@ -125,9 +124,7 @@ class Conversations:
 
     def close(self) -> None:
         """Save the indexes and release the store. Closing twice is allowed."""
-        if not self._closed:
-            self._closed = True
-            self._pool.close()
+        self._pool.close()
 
 
 def shown_as(name: str, there: Iterable[str]) -> str:

@@ -70,13 +70,11 @@ class Packed:
     Attributes:
         said: the records, oldest first.
         text: them between fences; empty if there are none.
-        tokens: the size of the text.
         left_out: how many did not fit.
     """
 
     said: tuple[Said, ...]
     text: str
-    tokens: int
     left_out: int
 
 
@@ -139,8 +137,7 @@ def pack(ranked: Sequence[Said], max_tokens: int, counter: TokenCounter, *, most
     while kept and counter(fenced(_in_time(kept))) > max_tokens:
         kept.pop()
     said = _in_time(kept)
-    text = fenced(said)
-    return Packed(tuple(said), text, counter(text), len(ranked) - len(kept))
+    return Packed(tuple(said), fenced(said), len(ranked) - len(kept))
 
 
 def _in_time(said: Sequence[Said]) -> list[Said]:
