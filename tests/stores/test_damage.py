@@ -321,3 +321,5 @@ def test_a_message_before_numbers_that_were_passed_over_is_missed(path: Path, st
     change(path, "DELETE FROM messages WHERE seq = 2")
     with pytest.raises(StoreError, match="after message 'u1'"):
         store.find(session.key, After(0, ALL))
+    with pytest.raises(StoreError, match="after message 'u1'"):
+        store.get(session.key, [Position(0, 1)])

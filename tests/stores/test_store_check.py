@@ -119,7 +119,10 @@ DAMAGES = [
     (changed("segments", "turn_shift = 7", "segment = 1"), ("segment 1 of session number 1", WRONG), set()),
     (changed("refs", "note = 'other'", "name = 'here'"), ("tag 'here' of session number 1", WRONG), set()),
     (changed("summaries", "messages = 4", "last_id = 'm2'"), ("the summary up to message 'm2'", WRONG), set()),
-    (changed("vectors", "hash = 'other'", "depth = 2"), ("a vector of ", f"{WRONG}; it is made again"), set()),
+    (
+        changed("vectors", "hash = 'other', checksum = NULL", "depth = 2"),
+        ("a vector of ", f"{WRONG}; it is made again"), set(),
+    ),
 ]  # fmt: skip
 
 
