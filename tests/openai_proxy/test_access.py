@@ -9,14 +9,11 @@ import httpx
 import pytest
 from openai import AuthenticationError, OpenAI
 
-from shared_core import SessionPool
-from shared_core.doors.openai_proxy.app import create_app
 from shared_core.doors.openai_proxy.prompts import Prompts
-from shared_core.doors.openai_proxy.upstream import Upstream
 from shared_core.doors.serving.bearer_tokens import BearerTokens
 from shared_core.errors import StoreError
 from shared_core.store import Store
-from tests.openai_proxy.servers import ModelServer, proxied, served, stream, until
+from tests.openai_proxy.servers import ModelServer, proxied, stream, until
 
 ANN, BEN, GATEWAY = "ann-secret-0123456789", "ben-secret-0123456789", "gateway-secret-0123456789"
 TOKENS = BearerTokens({ANN: "ann", BEN: "ben", GATEWAY: "*"})
@@ -158,32 +155,6 @@ def test_only_pages_of_allowed_origins_may_ask(store: Store) -> None:
     for origin in ("*", "chat.example", "https://*.example", "https://chat.example/", ""):
         with pytest.raises(ValueError, match="is no origin"), proxied(lambda _: "", store, allow_origins=[origin]):
             pass
-
-
-def test_other_paths_are_passed_on_if_that_is_set(store: Store) -> None:
-    def embedded(request: httpx.Request) -> httpx.Response:
-        kind = request.headers["content-type"].partition(";")[0]
-        return httpx.Response(200, json={"path": request.url.path, "kind": kind, "size": len(request.content)})
-
-    upstream = Upstream("http://model.invalid/v1", key="sk-own", transport=httpx.MockTransport(embedded))
-    for allowed in (True, False):
-        app = create_app(SessionPool(store), upstream, tokens=TOKENS, other_paths=allowed)
-        with served(app) as (url, _), httpx.Client(base_url=url, headers={"authorization": f"Bearer {ANN}"}) as client:
-            told = client.post("/v1/embeddings", json={"model": "m", "input": "Hi"})
-            voice = client.post("/v1/audio/transcriptions", files={"file": b"RIFF"}, data={"model": "m"})
-            assert [told.status_code, voice.status_code] == [200 if allowed else 404] * 2
-            if allowed:
-                assert told.json() == {"path": "/v1/embeddings", "kind": "application/json", "size": 26}
-                assert voice.json()["kind"] == "multipart/form-data"
-                assert (
-                    client.post("/v1/embeddings", content=b"{}", headers={"content-type": "text/plain"}).status_code
-                    == 415
-                )
-                unknown = {"authorization": "Bearer another"}
-                assert client.post("/v1/embeddings", json={}, headers=unknown).status_code == 401
-                for path in ("files", "responses/resp_1", "vector_stores", "images/edits", "embeddings/x"):
-                    assert client.post(f"/v1/{path}", json={}).status_code in (404, 405)
-    assert store.overview("ann") == []
 
 
 def test_more_requests_than_are_served_at_a_time_are_told_to_come_again(store: Store) -> None:

@@ -114,13 +114,6 @@ def serve(
             help="The origin of a chat program that runs in a browser, such as https://chat.example. Can be repeated.",
         ),
     ] = None,
-    other_paths: Annotated[
-        bool,
-        typer.Option(
-            "--other-paths",
-            help="Pass requests for embeddings, completions, audio, images and moderations on as they are.",
-        ),
-    ] = False,
     no_inspector: Annotated[
         bool, typer.Option("--no-inspector", help="Do not serve the page at / that shows what is stored.")
     ] = False,
@@ -156,7 +149,7 @@ def serve(
         app = create_app(
             pool, answers, tokens=known, user=options.user, windows=windows, most_bytes=int(max_body * 2**20),
             most_requests=max_requests, inspector=not no_inspector, asides=asides,
-            allow_origins=allow_origin or (), other_paths=other_paths,
+            allow_origins=allow_origin or (),
         )  # fmt: skip
         say(f"serving {options.shown_store} at {url_of(host, opened)}/v1; Ctrl-C stops it")
         if not no_inspector:

@@ -12,22 +12,21 @@ from urllib.parse import quote
 
 import httpx
 from starlette.applications import Starlette
-from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shared_core.doors.openai_proxy.asides import Asides
 from shared_core.doors.openai_proxy.chat_request import read_chat_request
 from shared_core.doors.openai_proxy.endpoint import MEMORY, SESSION, ClientGone, Endpoint, Keeper, client_key, frames_of
+from shared_core.doors.openai_proxy.identity import headers_of
 from shared_core.doors.openai_proxy.inspector.endpoints import API, PAGE, POLLED, inspector_routes
 from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.doors.openai_proxy.prompts import Prompts
 from shared_core.doors.openai_proxy.refusal import Refused
-from shared_core.doors.openai_proxy.request_body import received
 from shared_core.doors.openai_proxy.responses_request import read_responses_request
 from shared_core.doors.openai_proxy.upstream import Upstream, returned, unreachable
 from shared_core.doors.serving.bearer_tokens import BearerTokens, is_loopback
@@ -53,18 +52,6 @@ GONE = 499
 PATHS = (HEALTH, READY, "/v1/chat/completions", "/v1/models", "/v1/responses")
 """Paths that the log names."""
 
-OTHER_PATHS = tuple(
-    f"/v1/{path}"
-    for path in (
-        "audio/speech", "audio/transcriptions", "audio/translations", "completions", "embeddings", "images/generations",
-        "moderations",
-    )
-)  # fmt: skip
-"""Paths that are passed on as they are. None of them leads to what the model's server has stored of other users."""
-
-BODIES = ("application/json", "multipart/form-data")
-"""The kinds of bodies that are passed on."""
-
 ORIGIN = re.compile(r"https?://[^/*\s]+")
 
 OPEN = (HEALTH, READY)
@@ -75,7 +62,7 @@ def create_app(
     pool: SessionPool, upstream: Upstream, *, tokens: BearerTokens | None = None, user: str | None = None,
     windows: Mapping[str, int] = MappingProxyType({}), most_bytes: int = MOST_BYTES,
     most_requests: int = MOST_REQUESTS, body_seconds: float = BODY_SECONDS, inspector: bool = False,
-    asides: Sequence[str] = (), allow_origins: Sequence[str] = (), other_paths: bool = False,
+    asides: Sequence[str] = (), allow_origins: Sequence[str] = (),
 ) -> ASGIApp:  # fmt: skip
     """Return the application. It closes pool and upstream when it ends.
 
@@ -96,7 +83,6 @@ def create_app(
             is about a conversation, and no part of it. The prompts of Open WebUI and LibreChat are known.
         allow_origins: the origins, such as `"https://chat.example"`, whose pages may ask. A request from another page
             is refused.
-        other_paths: whether requests to `OTHER_PATHS` are passed on as they are.
 
     Raises:
         ValueError: the pool has `scope="user"`, or one of `allow_origins` is no exact origin.
@@ -126,8 +112,6 @@ def create_app(
         Route("/v1/models", _models(upstream), methods=["GET"]),
         Route("/v1/models/{model:path}", _models(upstream), methods=["GET"]),
     ]
-    if other_paths:
-        routes += [Route(path, _passed_on(upstream, limits), methods=["POST"]) for path in OTHER_PATHS]
     if ring is not None:
         routes += inspector_routes(keeper, ring, user=user)
     errors = (HTTPException, Refused, StoreError, ClientGone, ClientDisconnect, Exception)
@@ -147,8 +131,7 @@ def _models(upstream: Upstream) -> Callable[[Request], Awaitable[Response]]:
         if {".", ".."} & set(name.split("/")):
             raise Refused(404, "there is no such model")
         path = f"models/{quote(name)}" if name else "models"
-        headers = [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw]
-        response = await upstream.send("GET", path, headers=headers, authorization=client_key(request))
+        response = await upstream.send("GET", path, headers=headers_of(request), authorization=client_key(request))
         try:
             return Response(await response.aread(), response.status_code, returned(response.headers))
         except httpx.HTTPError as error:
@@ -157,23 +140,6 @@ def _models(upstream: Upstream) -> Callable[[Request], Awaitable[Response]]:
             await response.aclose()
 
     return models
-
-
-def _passed_on(upstream: Upstream, limits: Mapping[str, Any]) -> Callable[[Request], Awaitable[Response]]:
-    most = {"most_bytes": limits["most_bytes"], "seconds": limits["body_seconds"], "kinds": BODIES}
-
-    async def passed_on(request: Request) -> Response:
-        headers = [(key.decode("latin-1"), value.decode("latin-1")) for key, value in request.headers.raw]
-        response = await upstream.send(
-            "POST", request.url.path.removeprefix("/v1/"), content=await received(request, **most), headers=headers,
-            authorization=client_key(request), kind=request.headers["content-type"],
-        )  # fmt: skip
-        closing = BackgroundTask(response.aclose)
-        return StreamingResponse(
-            response.aiter_bytes(), response.status_code, returned(response.headers), None, closing
-        )
-
-    return passed_on
 
 
 class Gate:
@@ -278,7 +244,7 @@ def _reply(refused: Refused) -> Response:
 def _known(path: str) -> str:
     """Return a path as the log may show it."""
     below = (f"{prefix}/*" for prefix in ("/v1/models", API) if path.startswith(f"{prefix}/"))
-    return path if path in (PAGE, *PATHS, *OTHER_PATHS) else next(below, "-")
+    return path if path in (PAGE, *PATHS) else next(below, "-")
 
 
 async def _error_response(_: Request, error: Exception) -> Response:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive
 
 from shared_core.doors.openai_proxy.chat_request import read_body, written
-from shared_core.doors.openai_proxy.identity import session_of, user_of
+from shared_core.doors.openai_proxy.identity import headers_of, session_of, user_of
 from shared_core.doors.openai_proxy.prompts import Prompted, Prompts
 from shared_core.doors.openai_proxy.protocol import ApiRequest
 from shared_core.doors.openai_proxy.refusal import Refused
@@ -99,7 +99,7 @@ class Endpoint:
         prompted, asked, content = await self._keeper.call(self._prepared, request, raw, wants_report)
         response = await _unless_gone(
             self._upstream.send(
-                "POST", asked.path, content=content, headers=_headers(request),
+                "POST", asked.path, content=content, headers=headers_of(request),
                 authorization=client_key(request),
             ),
             request.receive,
@@ -125,8 +125,8 @@ class Endpoint:
     def _prepared(self, request: Request, raw: bytes, wants_report: bool) -> tuple[Prompted, ApiRequest, bytes]:
         """Return the prompt for a request, the request, and the body to send to the model; runs in a thread."""
         asked = self._read(read_body(raw))
-        user = user_of(request.scope["state"].get("bearer"), _headers(request), asked.body, self._user)
-        session = session_of(_headers(request), asked.body)
+        user = user_of(request.scope["state"].get("bearer"), headers_of(request), asked.body, self._user)
+        session = session_of(headers_of(request), asked.body)
         shared = bool(request.scope["state"].get("guarded"))  # all users share this server's key at the model's
         if not _flag(request, MEMORY, default=True):
             if asked.goes_on_upstream and shared:  # the response may be another user's
@@ -164,10 +164,6 @@ def _naming(session: str | None) -> dict[str, str]:
     return {} if session is None else {SESSION: quote(session, safe=" ")}
 
 
-def _headers(request: Request) -> list[tuple[str, str]]:
-    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
-
-
 def client_key(request: Request) -> str | None:
     """Return the key that a client sends for the model's server; None: its key is one for this server."""
     return None if request.scope["state"].get("guarded") else request.headers.get("authorization")
@@ -180,7 +176,7 @@ def _is_retry(request: Request) -> bool:
 
 def _flag(request: Request, name: str, *, default: bool) -> bool:
     """Return what a header switches. Words such as "none", which stand for no name, do not stand for no header."""
-    given = {value.strip().lower() for key, value in _headers(request) if key == name}
+    given = {value.strip().lower() for key, value in headers_of(request) if key == name}
     if not given:
         return default
     if len(given) > 1 or not given <= {*YES, *NO}:

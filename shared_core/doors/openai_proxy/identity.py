@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+from starlette.requests import Request
+
 from shared_core.doors.openai_proxy.refusal import Refused
 from shared_core.doors.serving.bearer_tokens import ANY_USER
 
@@ -25,6 +27,11 @@ UNSET = frozenset({"", "null", "none", "undefined", "new"})
 """What programs send if they have no name yet: a template that is filled with nothing, or a new chat's."""
 
 Headers = Sequence[tuple[str, str]]
+
+
+def headers_of(request: Request) -> list[tuple[str, str]]:
+    """Return the headers of a request, with small letters."""
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
 
 
 def header(headers: Headers, names: Sequence[str]) -> str | None:

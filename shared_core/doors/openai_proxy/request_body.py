@@ -1,7 +1,6 @@
 """The body of a request: read within limits of size and time, and only if its headers say that it is JSON."""
 
 import asyncio
-from collections.abc import Sequence
 
 from starlette.requests import Request
 
@@ -13,23 +12,20 @@ DIGITS = 15
 """The digits of the longest length of a body that is read as a number."""
 
 
-async def received(
-    request: Request, *, most_bytes: int, seconds: float, kinds: Sequence[str] = ("application/json",)
-) -> bytes:
+async def received(request: Request, *, most_bytes: int, seconds: float) -> bytes:
     """Return the body of a request.
 
     Args:
         request: the request.
         most_bytes: how large its body may be.
         seconds: how long it may take to arrive.
-        kinds: the kinds of bodies that are read.
 
     Raises:
-        Refused: it is too large or too slow, or of another kind by its headers.
+        Refused: it is too large or too slow, or no JSON by its headers.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in kinds:  # a web page of another origin can send others than JSON without asking
-        raise Refused(415, f"expected the header Content-Type: {' or '.join(kinds)}")
+    if kind != "application/json":  # a web page of another origin can send others than JSON without asking
+        raise Refused(415, "expected the header Content-Type: application/json")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise Refused(415, "compressed bodies are not read")
     too_large = Refused(413, f"the body is larger than {most_bytes} bytes", code="request_too_large")

@@ -59,7 +59,7 @@ class Upstream:
 
     async def send(
         self, method: str, path: str, *, content: bytes | None = None, headers: Sequence[tuple[str, str]] = (),
-        authorization: str | None = None, kind: str = "application/json",
+        authorization: str | None = None,
     ) -> httpx.Response:  # fmt: skip
         """Return the response, whose body is not read yet. The caller closes it.
 
@@ -69,7 +69,6 @@ class Upstream:
             content: the body.
             headers: the headers of the client's request, with small letters. Few of them are sent.
             authorization: the client's own key, which is sent if this server has none.
-            kind: the type of the body.
 
         Raises:
             Refused: with 502 or 504, if there is no response.
@@ -80,7 +79,7 @@ class Upstream:
         if key is not None:
             sent.append(("authorization", key))
         if content is not None:
-            sent.append(("content-type", kind))
+            sent.append(("content-type", "application/json"))
         request = self._client.build_request(method, f"{self._base}/{path}", content=content, headers=sent)
         try:
             return await self._client.send(request, stream=True)

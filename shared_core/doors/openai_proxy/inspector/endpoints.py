@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from shared_core.doors.openai_proxy.chat_request import read_body
 from shared_core.doors.openai_proxy.endpoint import Keeper
-from shared_core.doors.openai_proxy.identity import LONGEST_NAME, USER_HEADERS, header, user_of
+from shared_core.doors.openai_proxy.identity import LONGEST_NAME, USER_HEADERS, header, headers_of, user_of
 from shared_core.doors.openai_proxy.inspector.live_sessions import LiveSessions
 from shared_core.doors.openai_proxy.inspector.request_ring import RequestRing
 from shared_core.doors.openai_proxy.refusal import Refused
@@ -100,7 +100,7 @@ class _Inspector:
         """Say who asks: the user, whether the page may name one, and whether it has to."""
         check_origin(request)
         bearer = request.scope["state"].get("bearer")
-        must = bearer == ANY_USER and header(_headers(request), USER_HEADERS) is None
+        must = bearer == ANY_USER and header(headers_of(request), USER_HEADERS) is None
         user = None if must else self._user_of(request)
         return _json({"user": user, "may_name": bearer in (None, ANY_USER), "must_name": must})
 
@@ -132,7 +132,7 @@ class _Inspector:
         return _json(await self._keeper.call(self._live.forget, user, session, ids, given))
 
     def _user_of(self, request: Request) -> str | None:
-        return user_of(request.scope["state"].get("bearer"), _headers(request), {}, self._user)
+        return user_of(request.scope["state"].get("bearer"), headers_of(request), {}, self._user)
 
     # What can be read
 
@@ -155,10 +155,6 @@ class _Inspector:
 
 def _json(data: Any) -> Response:
     return Response(embedded(data), headers=dict(SAFE), media_type="application/json")
-
-
-def _headers(request: Request) -> list[tuple[str, str]]:
-    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
 
 
 def _text(fields: Fields, name: str, longest: int) -> str:
