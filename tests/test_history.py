@@ -459,6 +459,31 @@ def test_what_comes_without_a_history_is_not_taken_for_what_was_forgotten(store:
         assert said(one)[-len(new) :] == [message.content for message in new]
 
 
+@given(
+    window=st.integers(2, 120), named=st.sets(st.integers(0, 119)), forgotten=st.sets(st.integers(0, 119), max_size=9),
+    rewritten=st.booleans(),
+)  # fmt: skip
+def test_the_end_of_a_history_is_known_whatever_was_forgotten_in_it(
+    window: int, named: set[int], forgotten: set[int], *, rewritten: bool
+) -> None:
+    """Some messages have the ids under which they are stored, and some have none; of a short end, the newest has."""
+    if window < 64:
+        named, forgotten = {*named, 119}, forgotten - {119}
+    texts = [f"text {number} of {number}" for number in range(120)]
+    with closing(SQLiteStore(":memory:")) as store, memory(store) as one:
+        ids = one.follow(talk(*texts, ids=False)).ids
+        gone = [ids[number] for number in sorted(forgotten)]
+        one.forget(ids=[id_ for id_ in gone if id_])
+        sent = [
+            message.replace(id=ids[number] if number in named else None)
+            for number, message in enumerate(talk(*texts, ids=False))
+        ]
+        again = one.follow([*sent[-window:], user("new?")], rewritten=rewritten)
+        assert said(one) == [*(text for number, text in enumerate(texts) if number not in forgotten), "new?"]
+        if window >= 64:
+            assert again.ids[-60:-1] == tuple(None if id_ in gone else id_ for id_ in ids[-59:])
+
+
 class Rewriting:
     """A client that sends its whole history again, of any line that it has ever shown; it may write answers anew."""
 

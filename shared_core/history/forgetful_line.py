@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from shared_core.history.followed import Followed
-from shared_core.history.line import CHECKED, Anchor, Line, newest_path
+from shared_core.history.line import CHECKED, Anchor, Line
 from shared_core.history.normal_form import KEPT_WORDS, likeness
 from shared_core.records import Position, Record
 from shared_core.session.paths import Path
@@ -83,12 +83,10 @@ class ForgetfulLine(Line):
             at = self.before_all() if self.start is None else None
             return self._result(self._best(Reading(0), self.start), [], at)
         anchor = self._anchor()
-        ended = self._best(_after(anchor.index, anchor.record), anchor.record) if anchor is not None else None
-        if ended is None or ended.rank[0]:
-            begun = self._best(Reading(0), None)
-            if self._is_history(begun) and (ended is None or begun.rank < ended.rank):
-                return self._result(begun, [])
-        return self._result(ended, self._ids(anchor)) if ended is not None and anchor is not None else None
+        if anchor is not None:
+            return self._result(self._best(_after(anchor.index, anchor.record), anchor.record), self._ids(anchor))
+        begun = self._best(Reading(0), None)
+        return self._result(begun, []) if self._is_history(begun) else None
 
     def _is_history(self, begun: Ended) -> bool:
         """Return whether a reading from the beginning tells that a trimmed history has it: part of it is known.
@@ -102,15 +100,10 @@ class ForgetfulLine(Line):
 
     def after(self, record: Record | None, ids: Sequence[str | None], at: Position | None = None) -> Followed:
         """Return the result for a history that is known up to a message; see `Line.after`."""
-        if record is not None or self.whole:
-            reading = Reading(0) if record is None else _after(len(ids) - 1, record)
-            return self._result(self._best(reading, record), ids, at)
-        gap = list[Position]()  # the history need not be the beginning, unless nothing is left of that
-        for position, one in self.along(newest_path(self.live), 0):
-            if one is not None:
-                return self.ended(None, ids, at)
-            gap.append(position)
-        return self._result(next(self._ended(Front([Reading(0)], tuple(gap)))), ids, at)
+        if record is None and not self.whole:  # it need not be the beginning
+            return self.ended(None, ids, at)
+        reading = Reading(0) if record is None else _after(len(ids) - 1, record)
+        return self._result(self._best(reading, record), ids, at)
 
     def _result(self, ended: Ended, ids: Sequence[str | None], at: Position | None = None) -> Followed:
         """Return the result for a reading; a new line holds what was forgotten before it, too."""
@@ -225,18 +218,20 @@ class ForgetfulLine(Line):
     def _anchor(self) -> Anchor | None:
         """Return the newest message of a trimmed history that tells where it stands, though it has no beginning."""
         for index in reversed(range(len(self.said))):
-            if (anchor := self._known_by_id(index)) is not None:
-                return anchor
-            records = self.candidates(index) if index + 1 >= CHECKED else ()
+            anchor = self._known_by_id(index)
+            others = self.candidates(index) if index + 1 >= CHECKED else ()
+            records = others if anchor is None else [anchor.record]
             found = [(one, record) for record in records if (one := self._up_to(index, record)) is not None]
             if found:
                 reading, record = min(found, key=lambda pair: pair[0].cost)
                 return Anchor(index, record, dict(_forms(reading)), whole=True)
+            if anchor is not None:
+                return anchor
         return None
 
     def _up_to(self, index: int, record: Record) -> Reading | None:
         """Return the reading up to a message that is a stored one, begun anywhere before; None: there is none."""
-        path, first = self.live.path_to(record.position), index + 1 - CHECKED
+        path, first = self.live.path_to(record.position), max(0, index + 1 - CHECKED)
         before, wanted = list[tuple[Position, Record | None]](), index - first
         for position, one in self.along(path, path.index_of(record.position) - 1, -1):
             if one is not None and not wanted:
