@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared_core import InfiniteMemory, Message
-from shared_core.errors import InputFileError
+from shared_core.errors import DuplicateError, InputFileError
 from shared_core.messages import ToolCall, content_of
 from shared_core.sharing.readers import read_foreign
 from tests.support.histories import texts
@@ -120,3 +120,15 @@ def test_what_is_nested_too_deeply_is_refused(file: Path) -> None:
         file.write_text(json.dumps(data))
         with InfiniteMemory() as memory, pytest.raises(InputFileError, match="too deeply"):
             memory.import_file(file)
+
+
+def test_a_list_of_which_a_part_is_put_aside_is_refused(file: Path) -> None:
+    said = [{"role": "user", "content": text} for text in ("one", "two", "three")]
+    with InfiniteMemory() as memory:
+        file.write_text(json.dumps(said[:2]), encoding="utf-8")
+        memory.import_file(file)
+        memory.rewind(after=memory.messages()[0].id)
+        file.write_text(json.dumps(said), encoding="utf-8")
+        with pytest.raises(DuplicateError, match="is stored, but not on branch 'main'"):
+            memory.import_file(file)
+        assert texts(memory.messages()) == ["one"]
