@@ -11,8 +11,6 @@ import httpx
 import pytest
 
 from shared_core.doors.cli.command import run
-from shared_core.doors.cli.serve_commands import installed_extra
-from shared_core.errors import MissingExtraError
 from tests.support.documents import ROOT
 
 TOKEN = "token-0123456789abcdef"
@@ -69,18 +67,14 @@ def test_both_say_the_same(capsys: pytest.CaptureFixture[str], options: list[str
     assert TOKEN not in said
 
 
-def test_an_extra_that_is_not_installed_is_named() -> None:
-    packages = {"uvicorn", "starlette"}
-    with (
-        pytest.raises(MissingExtraError, match=r'needs both: pip install "infinite-memory\[server\]"') as raised,
-        installed_extra("server", "both", packages),
-    ):
-        raise ModuleNotFoundError(name="uvicorn.config")
-    assert raised.value.name == "uvicorn"
-    for defect in (ModuleNotFoundError(name="shared_core.doors.openai_proxy.nothing"), ImportError(name="uvicorn")):
-        with pytest.raises(ImportError) as shown, installed_extra("server", "both", packages):
-            raise defect
-        assert shown.value is defect
+def test_an_extra_that_is_not_installed_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared_core.errors.find_spec", lambda name: None)
+    assert errors(capsys) == {
+        'infinite-memory: starlette is not installed: pip install "infinite-memory[server]"\n',
+        'infinite-memory: mcp.server.mcpserver is not installed: pip install "infinite-memory[mcp]"\n',
+    }
 
 
 @pytest.mark.skipif(os.name != "posix", reason="this system has no SIGTERM")

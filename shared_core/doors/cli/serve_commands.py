@@ -4,8 +4,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,7 @@ from shared_core.arguments import session_names
 from shared_core.doors.cli.models import ECHO
 from shared_core.doors.cli.options import EmbedderName, ReserveTokens, SessionOptions, say, with_options
 from shared_core.doors.serving.bearer_tokens import BearerTokens, require_named_users, require_tokens
-from shared_core.errors import MissingExtraError, installed
+from shared_core.errors import installed, require
 from shared_core.pool import SessionPool
 
 if TYPE_CHECKING:
@@ -133,9 +132,11 @@ def serve(
     if (upstream is None) == (model is None) or model not in (None, ECHO):
         raise typer.BadParameter(f"say who answers: --upstream URL, or --model {ECHO}")
     known = tokens_for(host, tokens)
-    with installed_extra("server", "starlette, uvicorn and httpx", {"starlette", "uvicorn", "httpx"}):
-        from shared_core.doors.openai_proxy.app import create_app
-        from shared_core.doors.serving.listener import listener, server_for, url_of
+    for package in ("starlette", "uvicorn", "httpx"):
+        require(package, 'pip install "infinite-memory[server]"')
+    from shared_core.doors.openai_proxy.app import create_app
+    from shared_core.doors.serving.listener import listener, server_for, url_of
+
     windows, asides = _windows(window or []), _patterns(aside or [])
     answers = _upstream(upstream, timeout, retries, tells_windows=max_tokens is None)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
@@ -214,11 +215,13 @@ def mcp(
     session_names(options.session_id, options.user)
     known = tokens_for(host, tokens) if http else None
     require_named_users(known)
-    with installed_extra("mcp", "the MCP SDK, version 2.3 or newer", {"mcp", "starlette", "uvicorn"}):
-        from shared_core.doors.mcp_server.conversations import Conversations
-        from shared_core.doors.mcp_server.server import MemoryServer
-        from shared_core.doors.mcp_server.transports import PATH, http_app, serve_stdio
-        from shared_core.doors.serving.listener import listener, server_for, url_of
+    for package in ("mcp.server.mcpserver", "starlette", "uvicorn"):  # the SDK has the first from version 2.3 on
+        require(package, 'pip install "infinite-memory[mcp]"')
+    from shared_core.doors.mcp_server.conversations import Conversations
+    from shared_core.doors.mcp_server.server import MemoryServer
+    from shared_core.doors.mcp_server.transports import PATH, http_app, serve_stdio
+    from shared_core.doors.serving.listener import listener, server_for, url_of
+
     hook = telemetry_hook()
     settings: dict[str, Any] = {"on_event": hook} | ({} if embedder is None else {"embedder": embedder})
     with ExitStack() as stack:
@@ -255,22 +258,3 @@ def telemetry_hook() -> "OpenTelemetryEvents | None":
     from shared_core.events.telemetry import OpenTelemetryEvents
 
     return OpenTelemetryEvents()
-
-
-@contextmanager
-def installed_extra(extra: str, needed: str, packages: Collection[str]) -> Iterator[None]:
-    """Raise MissingExtraError if a package of an extra is missing when a server is imported in the block.
-
-    Args:
-        extra: the name of the extra.
-        needed: what the command needs, in words.
-        packages: what the extra installs. A module of another package that is missing is a defect, and shows itself.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if missing not in packages:
-            raise
-        text = f'this command needs {needed}: pip install "infinite-memory[{extra}]"'
-        raise MissingExtraError(text, name=missing) from error
