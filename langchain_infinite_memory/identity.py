@@ -54,7 +54,7 @@ STATE = "infinite_memory"
 
 
 class RunError(ValueError):
-    """A run was called in a way that could mix up users. It is raised whatever `on_error` is."""
+    """A run must not go on, whatever `on_error` is: it names no session, or the wrong user, or asks nothing."""
 
 
 @dataclass(frozen=True, slots=True)
