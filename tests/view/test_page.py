@@ -148,8 +148,8 @@ def test_the_command_answers_with_the_data(store: Path, call: Call) -> None:
         (["--out", "p.html", "--questions", "some"], "give a number, or all"),
         (["--out", "p.html", "--store", "none.db"], "no store at 'none.db'"),
         (["--out", "chat.db"], "is a file of a database"),
-        (["--out", "no/p.html"], "cannot be written: there is no directory 'no'"),
-        (["--out", "."], "cannot be written: '.' is a directory"),
+        (["--out", "no/p.html"], "infinite-memory: there is no directory 'no'\n"),
+        (["--out", "."], "infinite-memory: '.' is a directory: give the name of a file\n"),
     ],
 )
 def test_a_wrong_argument_is_one_line(store: Path, call: Call, args: list[str], why: str) -> None:
