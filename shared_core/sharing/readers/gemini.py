@@ -35,12 +35,6 @@ PAUSE = timedelta(minutes=30)
 PROMPTED = re.compile(r"(?:Prompted with:|Asked (?:Gemini|Bard):|Prompted|Asked|Said)\s+")
 """How the title of a prompt begins in English. A title in another language is kept whole."""
 
-OTHER_ACTIVITY = (
-    "Created ", "Used ", "Added ", "Gave ", "Selected ", "Shared ", "Deleted ", "Viewed ", "Visited ", "Searched ",
-    "Edited ", "Pinned ", "Renamed ", "Exported ", "Updated ",
-)  # fmt: skip
-"""How the title of anything but a prompt begins in English."""
-
 ATTACHED = re.compile(r"Attached (\d{1,3}) files?\.?\Z")
 
 FILES = ("imageFile", "audioFiles", "attachedFiles")
@@ -95,8 +89,8 @@ def _prompts(records: Iterable[Any]) -> Iterator[Prompt]:
             raise LineError(f"record {number} has the title {short(title)}; expected text")
         answer = _answer(record, number)
         prompted, attached = PROMPTED.match(title), ATTACHED.search(title.rstrip())
-        if title.startswith(OTHER_ACTIVITY) or not (answer or prompted):
-            continue
+        if not (answer or prompted):
+            continue  # it tells of something else, such as a setting
         text = title[prompted.end() if prompted else 0 : attached.start() if attached else None].strip()
         named = sum(len(value) if isinstance(value, list) else 1 for key in FILES if (value := record.get(key)))
         when = time_of(record.get("time"), EPOCH)
