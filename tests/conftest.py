@@ -27,6 +27,9 @@ if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**30:
     tempfile.tempdir = MEMORY  # a test may end a process but not the power: to wait for a disk would prove nothing
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+# No test needs a certificate, and each HTTP client would load all those of the machine, which takes 20 ms.
+os.environ["SSL_CERT_DIR"] = os.devnull
+os.environ.pop("SSL_CERT_FILE", None)
 os.environ["INFINITE_MEMORY_EMBEDDER"] = "static"  # no test depends on the weights that are on the machine
 
 SOAK = "SOAK" in os.environ
