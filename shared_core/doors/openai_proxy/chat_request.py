@@ -1,9 +1,9 @@
 """A request for a chat completion: its body, checked, and what of it concerns the memory."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
+from types import MappingProxyType, UnionType
 from typing import Any, NoReturn
 
 from typing_extensions import override
@@ -15,58 +15,23 @@ from shared_core.doors.openai_proxy.seen_histories import parted
 from shared_core.messages import Message, message_list
 from shared_core.prompt.context import Context
 
-__all__ = ["SHARED_FORMS", "ChatRequest", "Forms", "check_fields", "read_body", "read_chat_request", "written"]
+Form = tuple[type | UnionType, str]
+"""What a field must be if it is there and not null, with the words for it: a whole number is one above 0."""
 
-Forms = Mapping[str, tuple[Callable[[Any], bool], str]]
-"""What fields must be if they are there and not null, with the words for it."""
+COUNT: Form = (int, "a whole number above 0")
+FLAG: Form = (bool, "true or false")
+NUMBER: Form = (int | float, "a number")
+OBJECT: Form = (dict, "an object")
+TEXT: Form = (str, "a string")
 
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def is_count(value: Any) -> bool:
-    """Return whether a value is a whole number above 0."""
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def is_text(value: Any) -> bool:
-    """Return whether a value is a text."""
-    return isinstance(value, str)
-
-
-def is_flag(value: Any) -> bool:
-    """Return whether a value is true or false."""
-    return isinstance(value, bool)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _are_objects(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
-
-
-SHARED_FORMS: Forms = {
-    "conversation": (lambda value: isinstance(value, str | dict), "a string or an object"),
-    "metadata": (_is_object, "an object"),
-    "model": (is_text, "a string"),
-    "stream": (is_flag, "true or false"),
-    "stream_options": (_is_object, "an object"),
-    "temperature": (_is_number, "a number"),
-    "tools": (_are_objects, "a list of objects"),
-    "top_p": (_is_number, "a number"),
-    "user": (is_text, "a string"),
-}
+SHARED_FORMS: Mapping[str, Form] = {
+    "conversation": (str | dict, "a string or an object"), "metadata": OBJECT, "model": TEXT, "stream": FLAG,
+    "stream_options": OBJECT, "temperature": NUMBER, "tools": (list, "a list of objects"), "top_p": NUMBER,
+    "user": TEXT,
+}  # fmt: skip
 """The fields of all protocols. Those that are not checked are for the model's server to judge."""
 
-_FORMS: Forms = {
-    **SHARED_FORMS,
-    "max_completion_tokens": (is_count, "a whole number above 0"),
-    "max_tokens": (is_count, "a whole number above 0"),
-    "n": (is_count, "a whole number above 0"),
-}
+_FORMS = {**SHARED_FORMS, "max_completion_tokens": COUNT, "max_tokens": COUNT, "n": COUNT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +116,23 @@ def _no_number(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def check_fields(body: Mapping[str, Any], forms: Forms) -> None:
+def check_fields(body: Mapping[str, Any], forms: Mapping[str, Form]) -> None:
     """Raise Refused with 400 if a field has another form."""
-    for name, (fits, form) in forms.items():
+    for name, (kind, form) in forms.items():
         value = body.get(name)
-        if value is not None and not fits(value):
+        if value is not None and not (is_count(value) if kind is int else _is_a(kind, value)):
             raise Refused(400, f"{name}: expected {form}")
+
+
+def is_count(value: Any) -> bool:
+    """Return whether a value is a whole number above 0."""
+    return _is_a(int, value) and value > 0
+
+
+def _is_a(kind: type | UnionType, value: Any) -> bool:
+    if kind is list:
+        return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))  # which is an int in Python
 
 
 def read_chat_request(body: Mapping[str, Any]) -> ChatRequest:

@@ -8,12 +8,12 @@ from typing import Any
 from typing_extensions import override
 
 from shared_core.doors.openai_proxy.chat_request import (
+    COUNT,
+    FLAG,
+    OBJECT,
     SHARED_FORMS,
-    Forms,
+    TEXT,
     check_fields,
-    is_count,
-    is_flag,
-    is_text,
     written,
 )
 from shared_core.doors.openai_proxy.event_stream import chunk_of
@@ -30,16 +30,10 @@ from shared_core.prompt.context import Context
 
 __all__ = ["ResponsesRequest", "read_responses_request"]
 
-_FORMS: Forms = {
-    **SHARED_FORMS,
-    "background": (is_flag, "true or false"),
-    "input": (lambda value: isinstance(value, str | list), "a string or a list of items"),
-    "instructions": (is_text, "a string"),
-    "max_output_tokens": (is_count, "a whole number above 0"),
-    "previous_response_id": (is_text, "a string"),
-    "prompt": (lambda value: isinstance(value, dict), "an object"),
-    "store": (is_flag, "true or false"),
-}
+_FORMS = {
+    **SHARED_FORMS, "background": FLAG, "input": (str | list, "a string or a list of items"), "instructions": TEXT,
+    "max_output_tokens": COUNT, "previous_response_id": TEXT, "prompt": OBJECT, "store": FLAG,
+}  # fmt: skip
 
 OWN = ("conversation", "previous_response_id")
 """Fields that say what the model's server would put before the input. The memory puts it there instead."""

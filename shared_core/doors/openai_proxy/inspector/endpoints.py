@@ -125,7 +125,8 @@ class _Inspector:
         ids, whole = fields.get("ids"), fields.get("whole", False)
         if (ids is None) is not (whole is True):
             raise Refused(400, "pass ids, a list, or whole, which is true")
-        if ids is not None and not (isinstance(ids, list) and 0 < len(ids) <= MOST_IDS and _are_texts(ids)):
+        are_texts = isinstance(ids, list) and all(isinstance(one, str) for one in ids)
+        if ids is not None and not (are_texts and 0 < len(ids) <= MOST_IDS):
             raise Refused(400, f"ids: expected a list of 1 to {MOST_IDS} strings")
         given = _text(fields, "confirmation", LONGEST_NAME) if fields.get("confirmation") is not None else None
         session = _text(fields, "session", LONGEST_NAME)
@@ -169,10 +170,6 @@ def _number(fields: Fields, name: str, otherwise: int, most: int) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) <= len(str(most)) and int(value) <= most):
         raise Refused(400, f"{name}: expected a whole number up to {most}")
     return int(value)
-
-
-def _are_texts(values: list[Any]) -> bool:
-    return all(isinstance(value, str) for value in values)
 
 
 def check_origin(request: Request) -> None:
