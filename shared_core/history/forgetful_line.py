@@ -17,28 +17,21 @@ FORGOTTEN = 1 - KEPT_WORDS
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A message of a history that is stored, by its index, and the one that is known before it."""
-
-    index: int
-    record: Record
-    before: "Known | None"
-
-
-@dataclass(frozen=True, slots=True)
 class Reading:
-    """A history as far as it was read along a line.
+    """A history as far as it was read along a line, up to a message that is stored.
 
     Attributes:
         upto: how many of its messages were read.
         cost: how far they are from what is stored: the share of words that answers written anew do not have in common
             with the stored ones, and `FORGOTTEN` for each message that was forgotten.
-        known: the newest of them that is stored. None: none is.
+        record: the newest of them, as it is stored. None: nothing of them is known.
+        before: the reading up to the stored message before. None: nothing before is known.
     """
 
     upto: int
     cost: float = 0
-    known: Known | None = None
+    record: Record | None = None
+    before: "Reading | None" = None
 
 
 class Front(NamedTuple):
@@ -81,11 +74,11 @@ class ForgetfulLine(Line):
         """Return the result for the history; None: nothing tells where it stands."""
         if self.whole or self.start is not None:
             at = self.before_all() if self.start is None else None
-            return self._result(self._best(Reading(0), self.start), [], at)
+            return self._result(self._best(Reading(0)), [], at)
         anchor = self._anchor()
         if anchor is not None:
-            return self._result(self._best(_after(anchor.index, anchor.record), anchor.record), self._ids(anchor))
-        begun = self._best(Reading(0), None)
+            return self._result(self._best(Reading(anchor.index + 1, 0, anchor.record)), self._ids(anchor))
+        begun = self._best(Reading(0))
         return self._result(begun, []) if self._is_history(begun) else None
 
     def _is_history(self, begun: Ended) -> bool:
@@ -93,7 +86,7 @@ class ForgetfulLine(Line):
 
         Or all of it was forgotten but the newest question, and an answer stands before that.
         """
-        if begun.reading.known is not None:
+        if begun.reading.record is not None:
             return True
         answered = any(one.role == "assistant" for one in self.said[: self._asked])
         return not begun.rank[0] and answered and self._asked < len(self.said)
@@ -102,16 +95,14 @@ class ForgetfulLine(Line):
         """Return the result for a history that is known up to a message; see `Line.after`."""
         if record is None and not self.whole:  # it need not be the beginning
             return self.ended(None, ids, at)
-        reading = Reading(0) if record is None else _after(len(ids) - 1, record)
-        return self._result(self._best(reading, record), ids, at)
+        return self._result(self._best(Reading(len(ids), 0, record)), ids, at)
 
     def _result(self, ended: Ended, ids: Sequence[str | None], at: Position | None = None) -> Followed:
         """Return the result for a reading; a new line holds what was forgotten before it, too."""
         found = dict(takewhile(lambda pair: pair[0] >= len(ids), _forms(ended.reading)))
         forms = (found.get(index) for index in range(len(ids), ended.reading.upto))
         ids = [*ids, *(None if one is None else one.message.id for one in forms)]
-        known = ended.reading.known
-        record = known.record if known is not None else self.start
+        record = ended.reading.record or self.start
         if ended.forgotten and ended.gap and (record is None or not self.live.ends_at(record.position)):
             at = ended.gap[min(len(ended.forgotten), len(ended.gap)) - 1]
         elif record is not None:
@@ -120,8 +111,9 @@ class ForgetfulLine(Line):
 
     # Reading
 
-    def _best(self, reading: Reading, record: Record | None) -> Ended:
-        """Return the best reading that goes on after a stored message; None: from the beginning."""
+    def _best(self, reading: Reading) -> Ended:
+        """Return the best reading of the history that goes on after another one."""
+        record = reading.record or self.start
         fronts, best = dict[Position, Front](), Ended((len(self.said) + 1, 0, 0), reading, (), ())
         for path in self.lines():
             if record is None or path.covers(record.position):
@@ -157,7 +149,7 @@ class ForgetfulLine(Line):
                 if record.message.role == "assistant":
                     cost += 1 - likeness(self.said[index], record.message)
                 if index not in found or cost < found[index].cost:
-                    found[index] = Reading(index + 1, cost, Known(index, record, reading.known))
+                    found[index] = Reading(index + 1, cost, record, reading)
         return Front([*found.values()])
 
     def _next(self, reading: Reading, gap: Sequence[Position]) -> Iterator[tuple[int, float]]:
@@ -173,7 +165,7 @@ class ForgetfulLine(Line):
 
     def _missing(self, reading: Reading, gap: Sequence[Position]) -> int:
         """Return how many messages were forgotten after a reading. Of a whole session, they leave no gap."""
-        if reading.known is not None or self.start is not None or not self.live.path.spans[0].segment:
+        if reading.record is not None or self.start is not None or not self.live.path.spans[0].segment:
             return len(gap)
         return max(len(gap), self._forgotten_in_all)
 
@@ -199,7 +191,7 @@ class ForgetfulLine(Line):
         if self.start is not None:
             return ()
         count = self._missing(reading, gap)
-        may_be_new = reading.known is not None and count > len(self.said) - reading.upto and not self.rewritten
+        may_be_new = reading.record is not None and count > len(self.said) - reading.upto and not self.rewritten
         among = takewhile(lambda index: self.said[index].role != "user", old) if may_be_new else old[:count]
         return [index for index in among if self.said[index].id is None]
 
@@ -246,14 +238,9 @@ class ForgetfulLine(Line):
         return next((reading for reading in last.readings if reading.upto == index + 1), None)
 
 
-def _after(index: int, record: Record) -> Reading:
-    """Return the reading up to a message that is known."""
-    return Reading(index + 1, known=Known(index, record, None))
-
-
 def _forms(reading: Reading) -> Iterator[tuple[int, Record]]:
     """Yield the messages that are known, with their indexes, the newest first."""
-    known = reading.known
-    while known is not None:
-        yield known.index, known.record
+    known: Reading | None = reading
+    while known is not None and known.record is not None:
+        yield known.upto - 1, known.record
         known = known.before
