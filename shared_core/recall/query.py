@@ -58,11 +58,18 @@ class DatePattern:
     day: int | None = None
     year: int | None = None
 
-    def match(self, time: datetime) -> float:
-        """Return 1 if the time matches, .5 if it is another day of the same month, 0 otherwise."""
-        if time.month != self.month or self.year not in (None, time.year):
-            return 0.0
-        return 1.0 if self.day in (None, time.day) else 0.5
+    def match(self, seconds: npt.NDArray[np.datetime64]) -> npt.NDArray[np.float32]:
+        """Return for each time 1 if it matches, .5 if it is another day of the same month, 0 otherwise."""
+        months = seconds.astype("datetime64[M]")
+        numbers = months.astype(np.int64)  # from January 1970 on
+        there = numbers % 12 + 1 == self.month
+        if self.year is not None:
+            there &= numbers // 12 + 1970 == self.year
+        matches: npt.NDArray[np.float32] = there.astype(np.float32)
+        if self.day is not None:
+            days = (seconds.astype("datetime64[D]") - months.astype("datetime64[D]")).astype(np.int64) + 1
+            matches[days != self.day] *= 0.5
+        return matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +126,10 @@ class Query:
 
     def date_matches(self, times: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         """Return how well each time (seconds since 1970, UTC) matches the dates asked for, 0 to 1."""
-        best = np.zeros(len(times), dtype=np.float32)
-        if self.dates:
-            # Near either end of the range, a time zone can push a time out of the years of UTC.
-            moments = [datetime.fromtimestamp(time, UTC) for time in times.clip(EARLIEST, LATEST).tolist()]
-            best[:] = [max(date.match(moment) for date in self.dates) for moment in moments]
-        return best
+        # Near either end of the range, a time zone can push a time out of the years of UTC.
+        seconds = np.floor(times.clip(EARLIEST, LATEST)).astype("datetime64[s]")
+        found = [date.match(seconds) for date in self.dates]
+        return np.max(found, axis=0) if found else np.zeros(len(times), dtype=np.float32)
 
 
 def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] = (ENGLISH,)) -> Query:

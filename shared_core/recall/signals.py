@@ -1,7 +1,7 @@
 """The signals that a message answers a question, before they are weighted."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 
 import numpy as np
@@ -166,23 +166,30 @@ class ScopeSearch:
 
     def nearest(self, count: int, usual: int) -> tuple[Signals, Masks]:
         """Return the `count` best by words and by meaning, and for either which are among its `usual` best."""
-        by_words = partial(self._words_found.best, allowed=self.scope.eligible)
-        lists = [self.scope.units(self._uncrowded(by_words, count))]
-        if self._vector is not None:
-            lists.append(self._uncrowded(self._best_by_meaning, count))
-        opening = [self.scope.openings(np.concatenate(lists), NEWEST_SITTINGS)] if self.query.goes_on else []
-        units = distinct(np.concatenate(lists + opening))
+        scope, lists = self.scope, self._best_of(self.scope, count)
+        others = [scope.openings(np.concatenate(lists), NEWEST_SITTINGS)] if self.query.goes_on else []
+        if self.query.dates:  # what was said then need not be among the best of all
+            then = self.query.date_matches(scope.line.along(scope.session_index.columns["times"])) > 0
+            others += self._best_of(replace(scope, eligible=scope.eligible & then), count)
+        units = distinct(np.concatenate(lists + others))
         among = np.zeros((2, len(units)), dtype=np.bool_)
         for best, own in zip(lists, among, strict=False):
             own[np.searchsorted(units, best[:usual])] = True
         return self.signals(units), among
 
-    def _best_by_meaning(self, count: int) -> Indices:
-        vectors = self.scope.vectors
+    def _best_of(self, scope: Scope, count: int) -> list[Indices]:
+        """Return the best units of a scope by words, and by meaning if it can be searched by that."""
+        by_words = partial(self._words_found.best, allowed=scope.eligible)
+        lists = [scope.units(self._uncrowded(by_words, count))]
+        if self._vector is not None:
+            lists.append(self._uncrowded(partial(self._best_by_meaning, scope), count))
+        return lists
+
+    def _best_by_meaning(self, scope: Scope, count: int) -> Indices:
         assert self._vector is not None
-        assert vectors is not None
-        rows, _ = vectors.vectors.search(self._vector, count, self.scope.findable())
-        return self.scope.line.indices(rows).astype(np.int64)
+        assert scope.vectors is not None
+        rows, _ = scope.vectors.vectors.search(self._vector, count, scope.findable())
+        return scope.line.indices(rows).astype(np.int64)
 
     def _uncrowded(self, best: Callable[[int], Indices], count: int) -> Indices:
         """Return the `count` best, with at most `Scope.repeats` that say the same."""

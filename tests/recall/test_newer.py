@@ -51,26 +51,15 @@ def test_a_question_that_names_a_date_gets_what_was_said_then_first(memory: Infi
     assert memory.search("What was the budget for the kitchen in February?")[0].message.id == "u40"
 
 
-def test_a_month_is_recalled_from_a_talk_of_nearly_equal_days_that_never_names_it() -> None:
-    dishes = [
-        "pasta",
-        "soup",
-        "curry",
-        "salad",
-        "pizza",
-        "tacos",
-        "risotto",
-        "stew",
-        "omelette",
-        "gnocchi",
-        "ramen",
-        "burgers",
-    ]
+@pytest.mark.parametrize("days", [108, 320])
+def test_a_month_is_recalled_from_a_talk_of_nearly_equal_days_that_never_names_it(days: int) -> None:
+    dishes = ["pasta", "soup", "curry", "salad", "pizza", "tacos", "risotto", "stew", "omelette", "gnocchi", "ramen",
+              "burgers"]  # fmt: skip
     with InfiniteMemory(max_tokens=1_000, **SETTINGS) as memory:
-        for day in range(108):
+        for day in range(days):
             at = START + timedelta(days=day)
-            memory.add(Message.user(f"We had {dishes[day % 12]} for dinner today.", created_at=at))
-            memory.add(Message.assistant("Enjoy!", created_at=at))
+            said = Message.user(f"We had {dishes[day % 12]} for dinner today.", created_at=at)
+            memory.add([said, Message.assistant("Enjoy!", created_at=at)])
         report = memory.context("What did we have for dinner in February?").report
     recalled = {line.text: line.at.month for line in report.best if line.at is not None}
     assert (len(recalled), set(recalled.values())) == (12, {2})  # though each dish is newer elsewhere
