@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -19,7 +19,7 @@ from shared_core.languages.language import LANGUAGES
 from shared_core.prompt.hits import Hit, Place, Reason
 from shared_core.prompt.window import ELSEWHERE, lighter
 from shared_core.recall.excerpts import EXCERPT_MARK, WHOLE, excerpt, excerpt_size, recalled_tokens
-from shared_core.recall.scope import ReadAt, Scope, reading, records_in
+from shared_core.recall.scope import Scope, reading, records_in
 from shared_core.recall.search import Found
 from shared_core.records import Record
 from shared_core.session.live import LiveSession
@@ -57,6 +57,9 @@ NUMBERS = re.compile(r"\d+")
 TOKENS = attrgetter("tokens")
 
 Floats = npt.NDArray[np.float64]
+
+Texts = Callable[[Sequence[Place]], Mapping[Place, str]]
+"""Returns what some messages say; those forgotten since are left out."""
 
 
 def shortlist(found: Found, room: int, excerpt_tokens: int | None) -> tuple[list[Hit], int | None]:
@@ -102,7 +105,11 @@ def read_messages(live: LiveSession, found: Found, hits: Sequence[Hit], top_k: i
     order = list(known)
     records = records_in(found.scopes, order[:top_k], read)
     if order and order[0] in records and hits[0].reranked is None and not found.dated:
-        new = newer(found.scopes, order[0], records[order[0]].message.content, found.stems, read)
+
+        def texts(places: Sequence[Place]) -> Mapping[Place, str]:
+            return {place: one.message.content for place, one in records_in(found.scopes, places, read).items()}
+
+        new = newer(found.scopes, order[0], records[order[0]].message.content, found.stems, texts)
         if new in known:
             known[new] = known[new]._replace(score=hits[0].score)
             order.remove(new)
@@ -267,11 +274,20 @@ class Reader:
         if best is None or hits[best].place not in self._entries:
             return hits
         old = hits[best]
-        text, read = self._entries[old.place].message.content, partial(self._live.records_of, epoch=self._epoch)
-        new = newer(self._found.scopes, old.place, text, self._found.stems, read)
+        taken: dict[Place, Hit] = {}
+
+        def texts(places: Sequence[Place]) -> Mapping[Place, str]:
+            unread = [Hit(place, old.score, matches=False) for place in places if place not in self._entries]
+            taken.update((hit.place, hit) for hit in self._taken(unread))
+            return {place: self._entries[place].message.content for place in places if place in self._entries}
+
+        text = self._entries[old.place].message.content
+        new = newer(self._found.scopes, old.place, text, self._found.stems, texts)
         if new is None:
             return hits
-        if new not in self._entries:
+        if new in taken:
+            hits = [*hits, taken[new]]
+        elif new not in self._entries:
             hits = [*hits, *self._taken([Hit(new, old.score, matches=False)])]
         order = self._entries[new].order if new in self._entries else None
         rank = next((rank for rank, hit in enumerate(hits) if order in [entry.order for entry in hit.entries]), best)
@@ -327,7 +343,7 @@ def _bare(entry: Entry) -> Entry:
     return entry if entry.message.grounding is None else replace(entry, message=entry.message.replace(grounding=None))
 
 
-def newer(scopes: Sequence[Scope], place: Place, text: str, asked: Container[str], read: ReadAt) -> Place | None:
+def newer(scopes: Sequence[Scope], place: Place, text: str, asked: Container[str], texts: Texts) -> Place | None:
     """Return the later message in which a speaker says most of a message's rare words again; None: there is none.
 
     A question says nothing newer, and what tells no number does not renew what tells one: "The locker is blue." leaves
@@ -338,7 +354,7 @@ def newer(scopes: Sequence[Scope], place: Place, text: str, asked: Container[str
         place: the message.
         text: what it says.
         asked: the stems that were searched for.
-        read: reads messages.
+        texts: returns what some messages say.
     """
     if len(text) > LONGEST:
         return None
@@ -357,8 +373,8 @@ def newer(scopes: Sequence[Scope], place: Place, text: str, asked: Container[str
         likely = [at for at, weight in weights.items() if weight >= least and _renews(scopes, at, place)]
         likely.sort(key=lambda at: (weights[at], _said(scopes, at)[1], at[1]), reverse=True)
     if likely and NUMBERS.search(text):
-        said = records_in(scopes, likely, read)
-        likely = [at for at in likely if at in said and NUMBERS.search(said[at].message.content)]
+        said = texts(likely)
+        likely = [at for at in likely if at in said and NUMBERS.search(said[at])]
     return next(iter(likely), None)
 
 
