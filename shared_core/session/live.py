@@ -379,10 +379,18 @@ class LiveSession:
         pinned = dict.fromkeys(entry.message.turn_id or "" for entry in self._stays if entry.message.role != "system")
         system = [entry for entry in self._stays if entry.message.role == "system" and entry.message.pinned]
         stays = [*in_front(self.system_prompt()), *system]
+        turns = self._whole_turns([one for one in pinned if one != turn_id])
         for pinned_turn in pinned:
-            turn = self.whole_turn(pinned_turn) if turn_id is None or pinned_turn != turn_id else None
-            stays += turn.whole(self.sizer.size).entries if turn else ()
+            stays += turns[pinned_turn].whole(self.sizer.size).entries if pinned_turn in turns else ()
         return stays
+
+    def _whole_turns(self, turn_ids: Sequence[str]) -> dict[str, Turn]:
+        """Return turn -> its messages that are on the path; all of them in one read."""
+        if self.key is None or not turn_ids:
+            return {}
+        found = self.store.find(self.key, InTurns(turn_ids))
+        entries = self.entries([record for record in found if self.path.covers(record.position)])
+        return {turn.turn_id: turn for turn in group_turns(sorted(entries, key=lambda entry: entry.order))}
 
     def tail(self, tokens: int) -> tuple[list[Entry], bool]:
         """Return the newest messages of the path, oldest first, and whether these are all messages of the path.
@@ -489,12 +497,3 @@ class LiveSession:
             if len(records) >= limit or back >= newest:
                 return list(records[max(0, len(records) - limit) :])
             back *= 2  # some numbers belong to forgotten messages
-
-    def whole_turn(self, turn_id: str) -> Turn | None:
-        """Return the messages of one turn that are on the path."""
-        assert self.key is not None
-        records = [
-            record for record in self.store.find(self.key, InTurns([turn_id])) if self.path.covers(record.position)
-        ]
-        entries = sorted(self.entries(records), key=lambda entry: entry.order)
-        return next(iter(group_turns(entries)), None)

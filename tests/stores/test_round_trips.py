@@ -101,6 +101,15 @@ def test_a_context(filled: CountedStore) -> None:
         assert trips(filled) == "read(State, After, Pinned, Line) at"
 
 
+def test_what_is_pinned(filled: CountedStore) -> None:
+    with of(filled) as memory:
+        memory.add([Message.user(f"Wish {number}.", id=f"w{number}", pinned=True) for number in range(3)])
+        memory.context("item9?")
+        filled.reset()
+        assert "Wish 1." in str(memory.context("item11?").messages)
+        assert trips(filled) == "read(State, After) read(InTurns) at", "whole turns, all at once"
+
+
 def test_the_whole_user(filled: CountedStore) -> None:
     for number in range(3):
         with of(filled, session_id=f"s{number}") as memory:
