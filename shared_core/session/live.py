@@ -30,8 +30,8 @@ NEWS = 256
 NEWS_KEPT = 1_024
 """How many of these stay in memory for the index, which reads them when something is recalled."""
 
-MEDIA_KEPT = 8_000_000
-"""How many characters of images and the like an object may hold that nobody uses."""
+MEDIA_KEPT = 1_000_000
+"""How many characters of images and the like an object may hold that nobody uses: a pool keeps 64 such objects."""
 
 
 def _characters(data: Any) -> int:
