@@ -175,17 +175,21 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
     )  # fmt: skip
 
 
-def as_said(query: Query, occurs: Callable[[str], bool]) -> Query:
-    """Return a question in the words of the messages, given whether one of them holds a term.
+def as_said(query: Query, occurs: Callable[[str], bool], *, names_date: bool = False) -> Query:
+    """Return a question in the words of the messages.
 
-    The words of a date that never occur are not looked for: a message is said on a date, and hardly ever names it. A
-    compound that never occurs is found by the parts that do: "Rahmennummer" by "Nummer".
+    The words of its dates are not looked for if no message names them: messages are said on a date, and "3 May" is not
+    "number 3". A compound that never occurs is found by the parts that do: "Rahmennummer" by "Nummer".
+
+    Args:
+        query: the question.
+        occurs: whether a message holds a term.
+        names_date: whether a message holds all terms of the question's dates.
     """
-    unsaid = {term for term in query.of_dates if not any(map(occurs, query.forms_of(term)))}
-    left = tuple(term for term in query.terms if term not in unsaid)
-    if unsaid and left:
-        informative = query.informative - len(unsaid)
-        query = replace(query, terms=left, proper=query.proper - unsaid, informative=informative)
+    left = tuple(term for term in query.terms if term not in query.of_dates)
+    if query.of_dates and left and not names_date:
+        informative = query.informative - len(query.of_dates)
+        query = replace(query, terms=left, proper=query.proper - query.of_dates, informative=informative)
     return _with_parts(query, occurs) if query.language.compounds else query
 
 

@@ -65,6 +65,12 @@ def test_a_month_is_recalled_from_a_talk_of_nearly_equal_days_that_never_names_i
     assert (len(recalled), set(recalled.values())) == (12, {2})  # though each dish is newer elsewhere
 
 
+def test_a_date_that_a_message_names_is_looked_for_in_its_words(memory: InfiniteMemory) -> None:
+    memory.add([Message.user("The dentist waits on 3 May.", id="d"), Message.assistant("Noted.")])
+    memory.add([Message.user("Day 3 was better than day 60."), Message.assistant("Good.")])
+    assert memory.search("Which appointment is on 3 May?")[0].message.id == "d"
+
+
 def test_a_prompt_with_the_older_statement_has_the_newer_one(memory: InfiniteMemory) -> None:
     for max_tokens in range(70, 300, 10):
         memory.max_tokens = max_tokens
