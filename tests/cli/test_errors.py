@@ -70,7 +70,7 @@ WRONG = {
     "export x.jsonl --vectors --no-grounding": "--vectors: a text can be guessed from its vector; leave out --vec",
     "view --out chat.db": "'chat.db' is a file of a database: choose another file for the page",
     "forget aaaa --all": "choose what to forget: use exactly one of ID, --before, --all and --all-sessions",
-    "--store chat.db log": "No such option: --store",
+    "--store chat.db log": "No such option: --store (options follow the command; see --help)",
     "frk x": "No such command 'frk'. Did you mean 'fork'?",
 }
 

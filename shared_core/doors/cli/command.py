@@ -100,16 +100,17 @@ def run(args: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+    given = list(sys.argv[1:] if args is None else args)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("default", RuntimeWarning)
             warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
-            given = list(sys.argv[1:] if args is None else args)
             code = int(app(args=given or ["--help"], prog_name=NAME, standalone_mode=False) or 0)
     except typer.Abort:
         return _fail("the input ended before the command was done", code=1)
     except typer.TyperException as error:
-        return _fail(f"{in_words(error.format_message())} (see --help)")
+        order = "options follow the command; " if given[0].startswith("-") else ""
+        return _fail(f"{in_words(error.format_message())} ({order}see --help)")
     except (InfiniteMemoryError, ValueError, OSError) as error:
         return _fail(in_words(str(error)))
     return _fail("interrupted", code=code) if code == INTERRUPTED else code
