@@ -200,15 +200,12 @@ class RankedResults:
             order: the result that comes to each of them, as an index of `which`.
             reranked: the reranker's score of the result at each of `which`; minus infinity: none.
         """
-        after = copy(self)
+        after, ranks = copy(self), np.arange(len(self))
+        ranks[which] = which[order]
         for name in ("scopes", "indices", "lexical", "present", "dense", "matches"):
-            column = getattr(self, name).copy()
-            column[which] = column[which[order]]
-            setattr(after, name, column)
-        scores = (reranked[index] for index in order.tolist())
-        after._reranked = {
-            rank: score for rank, score in zip(which.tolist(), scores, strict=True) if math.isfinite(score)
-        }
+            setattr(after, name, getattr(self, name)[ranks])
+        scores = zip(which.tolist(), map(reranked.__getitem__, order.tolist()), strict=True)
+        after._reranked = {rank: score for rank, score in scores if math.isfinite(score)}
         return after
 
 
