@@ -470,7 +470,9 @@ class InfiniteMemory(TreeVerbs, ForgetVerbs, FileVerbs):
         role: Role | Sequence[Role] | None = None, scope: RecallScope | None = None, repeats: int | None = None,
         in_conversation: bool = False, as_of: date | str | None = None,
     ) -> list[Hit]:  # fmt: skip
-        """Return the messages of this branch that match a query, best first, without those that match too little.
+        """Return the messages of this branch that match a query, best first; `Hit.band` says how well each one does.
+
+        Weak matches are among them, such as what was said beside a strong one.
 
         Messages are also found by the words of their grounding, such as documents pasted around a question. The
         reranker, if there is one, orders the best 30.

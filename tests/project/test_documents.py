@@ -79,7 +79,7 @@ PAGES = {
         "upsert_memory trip 1\nsearch_memory trip 1\n",
         "",
     ],
-    "operations.md": ["My locker code is 4471.\n", "2 messages\n[]\n"],
+    "operations.md": ["My locker code is 4471.\n", "2 messages\n[]\n", "2 messages are erased\n"],
     "langchain.md": [
         "You said: My locker code is 4471.\n",
         "- user: My locker code is 4471.\n- assistant: Noted. I was shown 1 message.\n",
