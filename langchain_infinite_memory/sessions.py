@@ -28,7 +28,7 @@ SessionKey = tuple[str, str | None]
 """The ids of a session and of its user."""
 
 LOCKS = 64
-"""How many locks there are for all names; a thread holds one at a time."""
+"""How many locks there are for all names."""
 
 TURNS = 4096
 """How many turns are remembered with the moment in which they began."""
@@ -104,16 +104,18 @@ def is_stored(memory: InfiniteMemory, id_: str | None) -> bool:
 class Locks:
     """Locks for names, such as those of sessions. A few names have one together.
 
+    A thread may take a lock that it holds, as a hook on events does that erases what was just stored.
+
     Under them, stores are read and other locks are taken. A fork that waited for one could be waited for in turn, so
     that a forked process has locks of its own instead, as it has connections of its own.
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, int], threading.Lock] = {}
+        self._made: dict[tuple[int, int], threading.RLock] = {}
 
-    def hold(self, name: Hashable) -> threading.Lock:
+    def hold(self, name: Hashable) -> threading.RLock:
         """Return the lock of a name, to be held for a block."""
-        return self._made.setdefault((os.getpid(), hash(name) % LOCKS), threading.Lock())
+        return self._made.setdefault((os.getpid(), hash(name) % LOCKS), threading.RLock())
 
 
 class Outage:

@@ -22,6 +22,7 @@ from langchain_infinite_memory.followed_lists import FollowedLists
 from langchain_infinite_memory.identity import Thread
 from langchain_infinite_memory.threads import ModelInput
 from shared_core.errors import UnknownReferenceError
+from shared_core.events import MemoryEvent
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
 from shared_core.records import Restored
@@ -254,6 +255,22 @@ class TestForgetting:
         ask(one, "what is my password?")
         assert "what is my password?" in prompt_of(model)
         assert "hunter2" not in prompt_of(model)
+
+    def test_a_hook_erases_what_was_just_stored(self, tmp_path: Any) -> None:
+        def moderate(event: MemoryEvent) -> None:
+            with middleware.pool.use("t") as own:
+                banned = [str(message.id) for message in own.messages() if message.content == SECRET]
+            if banned:
+                middleware.forget(thread_id="t", message_ids=banned)
+
+        model, middleware = Model(), memory(tmp_path / "memory.db", on_event=moderate)
+        one = agent(model, middleware, checkpointer=InMemorySaver())
+        ask(one, "hello")
+        with suppress(ValueError):
+            ask(one, SECRET)
+        assert stored(middleware) == ["hello", "fine: hello"]
+        ask(one, "and now?")
+        assert said(model.last[1:]) == [("human", "hello"), ("ai", "fine: hello"), ("human", "and now?")]
 
     def test_in_a_thread_that_goes_on(self) -> None:
         model, middleware = Model(), memory(on_error="raise")
