@@ -294,8 +294,16 @@ class ThreadMemory:
         return result
 
     def known_erased(self, thread: Thread, messages: Sequence[BaseMessage]) -> Set[str | None]:
-        """Return the ids of messages of a list that were erased, as far as this process knows without the store."""
-        return self._lists.known_erased(thread, read_list(messages))
+        """Return the ids of messages of a list that were erased, as far as this process knows without the store.
+
+        Raises:
+            RunError: its newest question is among them.
+        """
+        listed = read_list(messages)
+        erased = self._lists.known_erased(thread, listed)
+        if next((one.id for one in reversed(listed.talk) if isinstance(one, HumanMessage)), None) in erased:
+            raise erased_question()
+        return erased
 
     # Memories
 

@@ -256,6 +256,19 @@ class TestForgetting:
         assert "what is my password?" in prompt_of(model)
         assert "hunter2" not in prompt_of(model)
 
+    def test_while_the_store_is_away_nothing_is_said_to_an_erased_question(self) -> None:
+        model, middleware = Model(), memory()
+        one = agent(
+            model, middleware, HumanInTheLoopMiddleware(interrupt_on={"look": True}), checkpointer=InMemorySaver()
+        )
+        ask(one, "hello")
+        asked = ask(one, "look at a")[2]
+        middleware.forget(thread_id="t", message_ids=[str(asked.id)])
+        middleware.close()
+        with pytest.raises(ValueError, match="the newest question of this thread was erased"):
+            one.invoke(Command(resume={"decisions": [{"type": "approve"}]}), config())
+        assert len(model.sent) == 2
+
     def test_a_hook_erases_what_was_just_stored(self, tmp_path: Any) -> None:
         def moderate(event: MemoryEvent) -> None:
             with middleware.pool.use("t") as own:
@@ -266,7 +279,7 @@ class TestForgetting:
         model, middleware = Model(), memory(tmp_path / "memory.db", on_event=moderate)
         one = agent(model, middleware, checkpointer=InMemorySaver())
         ask(one, "hello")
-        with suppress(ValueError):
+        with pytest.raises(ValueError, match="the newest question of this thread was erased"):
             ask(one, SECRET)
         assert stored(middleware) == ["hello", "fine: hello"]
         ask(one, "and now?")
