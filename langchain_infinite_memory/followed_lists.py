@@ -111,7 +111,7 @@ class FollowedLists:
             REMEMBERED, weight=lambda followed: 1 + len(followed.digests)
         )
         self._records: Newest[tuple[Any, Thread], ThreadRecord] = Newest(RECORDS)
-        self._erased_here: Newest[SessionKey, Set[str | None]] = Newest(REMEMBERED, weight=len)
+        self._erased_here: Newest[SessionKey, Set[str | None]] = Newest(REMEMBERED, weight=lambda ids: 1 + len(ids))
         self._lock = fork_safe_lock(Depth.MOMENT)
 
     def follow(self, memory: InfiniteMemory, thread: Thread, listed: StateList, *, aside: bool = False) -> Followed:
