@@ -62,12 +62,12 @@ def infinite_memory_node(
 
     def prompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
         messages = state[messages_key]
-        thread = memories.owned(threads.resolve(listed=read_list(messages)), messages)
+        thread = memories.owned(threads.resolve(first=read_list(messages).first), messages)
         return update(thread, memories.prompt(thread, messages, ModelInput(messages, max_tokens=limit)))
 
     async def aprompt(state: Mapping[str, Any]) -> dict[str, list[BaseMessage]]:
         messages = state[messages_key]
-        named = threads.resolve(listed=read_list(messages))
+        named = threads.resolve(first=read_list(messages).first)
         thread = await memories.call(memories.owned, named, messages)
         return update(thread, await memories.aprompt(thread, messages, ModelInput(messages, max_tokens=limit)))
 

@@ -17,8 +17,6 @@ from shared_core.prompt.report import ContextReport
 if TYPE_CHECKING:
     from langgraph.runtime import Runtime
 
-    from langchain_infinite_memory.followed_lists import StateList
-
 logger = logging.getLogger("langchain_infinite_memory")
 
 SessionName: TypeAlias = "str | Callable[[Runtime[Any]], str | None] | None"
@@ -163,14 +161,14 @@ class ThreadResolver:
             name_value("session_id", self.session_id)
 
     def resolve(
-        self, runtime: "Runtime[Any] | None" = None, *, listed: "StateList | None" = None,
+        self, runtime: "Runtime[Any] | None" = None, *, first: str | None = None,
         config: RunnableConfig | None = None, record: ThreadRecord | None = None,
     ) -> Thread:  # fmt: skip
         """Return the conversation of the current run.
 
         Args:
             runtime: the runtime of the run. None: it is looked up.
-            listed: the list whose conversation it is.
+            first: the id of the first message of the list whose conversation it is.
             config: the configuration of the run. None: that of the context.
             record: what the graph's state records of the thread.
 
@@ -186,7 +184,7 @@ class ThreadResolver:
             raise RunError(unnamed(self.session_keys[0]))
         nested = "" if self.share_with_subgraphs else _nested_in(configurable)
         if nested:
-            session = _nested_session(session, nested, listed, record)
+            session = _nested_session(session, nested, first, record)
         removed = self.removed or ("keep" if saver is None else "leave_out")
         return Thread(
             session,
@@ -313,7 +311,7 @@ def _nested_in(configurable: Mapping[str, Any]) -> str:
     return str(configurable.get(NAMESPACE) or "").rpartition(LEVEL)[0]
 
 
-def _nested_session(above: str, nested: str, listed: "StateList | None", record: ThreadRecord | None) -> str:
+def _nested_session(above: str, nested: str, first: str | None, record: ThreadRecord | None) -> str:
     """Return the session of a nested graph.
 
     The graph of a task has no name that lasts, but a list that goes on from run to run begins with the same message,
@@ -321,10 +319,10 @@ def _nested_session(above: str, nested: str, listed: "StateList | None", record:
     """
     if record is not None and record.session_id is not None:
         return record.session_id
-    if TASK not in nested or listed is None or listed.first is None:
+    if TASK not in nested or first is None:
         return f"{above}{UNDER}{nested}"
     nodes = [level.partition(TASK)[0] for level in nested.split(LEVEL) if not level.isdigit()]
-    return f"{above}{UNDER}{LEVEL.join(nodes)}{TASK}{listed.first}"
+    return f"{above}{UNDER}{LEVEL.join(nodes)}{TASK}{first}"
 
 
 def _first(*names: Any) -> str | None:

@@ -319,7 +319,7 @@ class InfiniteMemoryMiddleware(Middleware):
 
     def _thread(self, state: Mapping[str, Any], runtime: Any) -> Thread:
         messages, record = state.get("messages", ()), ThreadRecord.of(state)
-        thread = self._threads.resolve(runtime, listed=read_list(messages), record=record)
+        thread = self._threads.resolve(runtime, first=read_list(messages).first, record=record)
         try:
             return self._memory.owned(thread, messages)
         except FAILURES as error:

@@ -196,7 +196,7 @@ def search_tool(
     def run(config: RunnableConfig, runtime: "ToolRuntime | None") -> tuple[Thread, Sequence[BaseMessage]]:
         state = runtime.state if runtime is not None else None
         messages, record = entry_of(state, "messages") or (), ThreadRecord.of(state)
-        thread = threads.resolve(config=config, listed=read_list(messages), record=record)
+        thread = threads.resolve(config=config, first=read_list(messages).first, record=record)
         owner = record.owner if record is not None else None
         return replace(thread, user_id=user or thread.user_id or owner or None), messages
 
