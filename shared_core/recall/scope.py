@@ -160,10 +160,10 @@ class Scope:
         """Return whether a message before the question contains one of some terms."""
         return any(self.session_index.lexical.occurs(term, self.line) for term in terms)
 
-    def holds_all(self, groups: Iterable[Sequence[str]]) -> bool:
+    def holds_all(self, groups: Sequence[Sequence[str]]) -> bool:
         """Return whether a message before the question contains a term of each group."""
         held = [self.session_index.lexical.on_line(terms, self.line)[1] for terms in groups]
-        return bool(held) and len(reduce(np.intersect1d, held)) > 0
+        return len(reduce(np.intersect1d, held)) > 0
 
     def statement_codes(self, indices: Indices) -> Indices:
         """Return the statement code of the message at each index."""

@@ -201,7 +201,8 @@ class Searcher:
             scopes = self.scopes(state, wanted, dense)
             with reading(scopes):
                 query = parse_query(text, speakers(scopes), languages(scopes))
-                named = any(scope.holds_all(map(query.forms_of, query.of_dates)) for scope in scopes)
+                dates = [query.forms_of(term) for term in query.of_dates]
+                named = bool(dates) and any(scope.holds_all(dates) for scope in scopes)
                 query = as_said(query, lambda term: any(scope.mentions((term,)) for scope in scopes), names_date=named)
             newest, own = self._newest(scopes, query) if wanted.in_conversation else _NOTHING, query
             lent = lending(scopes[0].heard(newest)) if len(newest) else []
