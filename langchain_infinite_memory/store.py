@@ -73,6 +73,8 @@ class InfiniteStore(BaseStore):
     def __init__(self, store: str | Path | Store | SessionPool | None = None, **settings: Any) -> None:
         self._owns_pool = not isinstance(store, SessionPool)
         self.pool = open_pool(store, **settings)
+        # A pool that recalls from all sessions of a user has no memory for items of nobody.
+        self._items = self.pool.sharing(**{**self.pool.settings, "scope": "session"})
         self._putting = Locks()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -85,7 +87,7 @@ class InfiniteStore(BaseStore):
 
     def _done(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            with self.pool.use(*_session(op.namespace)) as memory:
+            with self._items.use(*_session(op.namespace)) as memory:
                 return _newest_of(memory, op.namespace).get(str(op.key))
         if isinstance(op, PutOp):
             self._put(op)
@@ -100,7 +102,7 @@ class InfiniteStore(BaseStore):
 
     def _put(self, op: PutOp) -> None:
         session, now = _session(op.namespace), datetime.now(UTC)
-        with self._putting.hold(session), self.pool.use(*session) as memory:
+        with self._putting.hold(session), self._items.use(*session) as memory:
             old = {id_: item for id_, item in _items(memory, op.namespace) if item.key == str(op.key)}
             if op.value is not None:
                 created = min((item.created_at for item in old.values()), default=now)
@@ -117,15 +119,15 @@ class InfiniteStore(BaseStore):
     def _newest(self, prefix: Namespace) -> list[SearchItem]:
         found: list[SearchItem] = []
         for namespace in self._namespaces_under(prefix):
-            with self.pool.use(*_session(namespace)) as memory:
+            with self._items.use(*_session(namespace)) as memory:
                 found += _newest_of(memory, namespace).values()
         return sorted(found, key=lambda item: item.updated_at, reverse=True)
 
     def _found(self, op: SearchOp, query: str) -> list[SearchItem]:
         most, items = 4 * (op.offset + op.limit), list[SearchItem]()
         for namespace in self._namespaces_under(op.namespace_prefix):
-            with self.pool.use(*_session(namespace)) as memory:
-                hits = memory.search(query, most, scope="session")
+            with self._items.use(*_session(namespace)) as memory:
+                hits = memory.search(query, most)
             items += [item for hit in hits if (item := _item(hit.message, namespace, hit.score)) is not None]
         return sorted(items, key=lambda item: item.score or 0.0, reverse=True)
 

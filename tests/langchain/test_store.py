@@ -112,6 +112,16 @@ def test_a_tool_finds_the_items_of_the_user_and_nothing_that_was_said() -> None:
         assert [item.key for item in store.search((*DORA, "notes"), query="bicycle")] == ["bike"]
 
 
+def test_items_of_nobody_are_kept_beside_those_of_users() -> None:
+    with pool_at(scope="user") as pool:
+        store = InfiniteStore(pool)
+        fill(store)
+        assert [item.value["n"] for item in store.search(("team",), query="when is the standup?")] == [4]
+        assert sorted(item.value["n"] for item in store.search(())) == [1, 2, 3, 4]
+        store.delete(("team", "x y"), "rule")
+        assert store.get(("team", "x y"), "rule") is None
+
+
 @pytest.mark.parametrize("way", ["invoke", "ainvoke"])
 def test_a_fact_that_an_agent_saves_is_recalled_in_another_thread(way: str) -> None:
     def reply(messages: Any) -> AIMessage:
