@@ -26,6 +26,7 @@ from langgraph.store.base.embed import get_text_at_path, tokenize_path
 
 from langchain_infinite_memory.identity import ThreadResolver
 from langchain_infinite_memory.sessions import Locks, SessionKey, open_pool
+from shared_core.arguments import instance
 from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Payload
@@ -228,6 +229,7 @@ def remember_tool(
         user_key: as for `InfiniteMemoryMiddleware`.
         description: tells the model when to use the tool.
     """
+    instance("store", store, InfiniteStore)
     threads = ThreadResolver(None, user_key)
 
     def remember(fact: str, config: RunnableConfig) -> str:

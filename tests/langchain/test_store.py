@@ -145,6 +145,8 @@ def test_a_fact_that_an_agent_saves_is_recalled_in_another_thread(way: str) -> N
         assert "shoe size is" not in str(model.last)
         alone = remember_tool(InfiniteStore(pool)).invoke({"fact": "x"})
         assert alone == "Nothing was saved: this run names no user."
+    with pytest.raises(TypeError, match="expected an InfiniteStore"):
+        remember_tool("chat.db")  # type: ignore[arg-type]
 
 
 def test_an_item_is_never_lost_or_doubled() -> None:
