@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -221,7 +222,8 @@ def remember_tool(
 ) -> StructuredTool:  # fmt: skip
     """Return a tool that saves a fact of the run's user, beside `recall_tool`, which searches.
 
-    With `scope="user"` and the same pool, the middleware recalls it in each of the user's threads.
+    The tool takes one argument, `fact`, and keeps the same fact once, as the item `{"text": fact}`. With `scope="user"`
+    and the same pool, the middleware recalls it in each of the user's threads.
 
     Args:
         store: where it is saved, under `("user", id)`.
@@ -235,7 +237,7 @@ def remember_tool(
     def remember(fact: str, config: RunnableConfig) -> str:
         if (user := threads.user(config=config)) is None:
             return "Nothing was saved: this run names no user."
-        store.put((USER, user), uuid.uuid4().hex, {"text": fact})
+        store.put((USER, user), sha256(fact.encode("utf-8", "surrogatepass")).hexdigest(), {"text": fact})
         return "Saved."
 
     return StructuredTool.from_function(remember, name=name, description=description)

@@ -132,18 +132,21 @@ def test_a_fact_that_an_agent_saves_is_recalled_in_another_thread(way: str) -> N
 
     with pool_at(scope="user") as pool:
         model = Model(reply=reply)
-        one = agent(model, memory(pool), tools=[remember_tool(InfiniteStore(pool))])
+        store = InfiniteStore(pool)
+        one = agent(model, memory(pool), tools=[remember_tool(store)])
 
         def say(text: str, thread: str, user: str) -> None:
             given, names = {"messages": [HumanMessage(text)]}, config(thread, user_id=user)
             one.invoke(given, names) if way == "invoke" else asyncio.run(one.ainvoke(given, names))
 
         say("save it", "monday", "dora")
+        say("save it again", "monday", "dora")
+        assert [item.value["text"] for item in store.search(DORA)] == ["dora's shoe size is 39"]
         say("what shoe size?", "tuesday", "dora")
         assert "shoe size is 39" in str(model.last)
         say("what shoe size?", "wednesday", "emil")
         assert "shoe size is" not in str(model.last)
-        alone = remember_tool(InfiniteStore(pool)).invoke({"fact": "x"})
+        alone = remember_tool(store).invoke({"fact": "x"})
         assert alone == "Nothing was saved: this run names no user."
     with pytest.raises(TypeError, match="expected an InfiniteStore"):
         remember_tool("chat.db")  # type: ignore[arg-type]
