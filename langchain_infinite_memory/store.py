@@ -103,6 +103,8 @@ class InfiniteStore(BaseStore):
         return kept[op.offset : op.offset + op.limit]
 
     def _put(self, op: PutOp) -> None:
+        if not isinstance(op.value, Mapping | None):
+            raise TypeError(f"value={op.value!r:.80}: expected a dict, such as {{'text': '...'}}")
         session, now = _session(op.namespace), datetime.now(UTC)
         with self._putting.hold(session), self._items.use(*session) as memory:
             old = {id_: item for id_, item in _items(memory, op.namespace) if item.key == str(op.key)}

@@ -60,6 +60,8 @@ def test_it_answers_as_langgraphs_own_store() -> None:
         assert ours.get((), "x") is None
         with pytest.raises(ValueError, match="unsupported operator"):
             ours.search(DORA, filter={"n": {"$near": 1}})
+        with pytest.raises(TypeError, match="value='blue': expected a dict"):
+            ours.put(DORA, "bike", "blue")  # type: ignore[arg-type]
 
 
 def test_a_search_is_by_meaning_and_within_its_namespace(tmp_path: Path) -> None:
