@@ -1,6 +1,6 @@
 """prune_messages: what fits of a list of messages, as a prompt that providers accept."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from langchain_core.messages import BaseMessage, MessageLikeRepresentation, convert_to_messages
 from langchain_core.prompt_values import PromptValue
@@ -36,6 +36,7 @@ def prune_messages(
         embeddings: as for `as_embedder`, for the query; None: the static embedder, if it is installed.
 
     Raises:
+        TypeError: the messages are not in a list.
         ValueError: an argument is out of range.
         BudgetError: the system messages alone do not fit.
         EmbedderError: the embedder failed.
@@ -43,6 +44,8 @@ def prune_messages(
     whole_number("max_tokens", max_tokens, least=1)
     if query is not None:
         text_value("query", query)
+    if isinstance(messages, str | BaseMessage | Mapping):
+        raise TypeError(f"messages={messages!r:.80}: expected a list of messages, such as [HumanMessage('...')]")
     counter, embedder = as_token_counter(token_counter), as_embedder(embeddings)
     listed = convert_to_messages(messages)
     if query is None:

@@ -104,3 +104,9 @@ class TestRecall:
 def test_a_wrong_argument_is_named(options: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=r"max_tokens|query"):
         prune_messages([HumanMessage("x")], **options)
+
+
+@pytest.mark.parametrize("one", ["hello", HumanMessage("hello"), {"role": "user", "content": "hello"}])
+def test_one_message_is_no_list_of_its_letters(one: Any) -> None:
+    with pytest.raises(TypeError, match=r"hello.*: expected a list of messages"):
+        prune_messages(one, max_tokens=99)
