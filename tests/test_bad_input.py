@@ -101,9 +101,6 @@ def test_special_texts_are_searched_like_others(store: CountingStore) -> None:
         memory.search(text)
 
 
-# Larger than the budget
-
-
 # Embedders that fail
 
 

@@ -387,9 +387,6 @@ def test_a_question_reads_as_much_after_1200_messages_as_after_200() -> None:
     assert warm == Counter(), "what was read lately is not read again"
 
 
-# The constructor
-
-
 # Life
 
 
@@ -566,9 +563,6 @@ def test_another_embedder_is_refused_until_the_session_is_indexed_anew(store: Co
     old.documents.clear()
     assert opened(old).context("what of item3?").report.embedder == "hashing/64"
     assert old.documents == [], "the old vectors are still there"
-
-
-# All sessions of a user
 
 
 def test_another_embedder_is_refused_before_anything_needs_recall(store: CountingStore) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from shared_core import InfiniteMemory, Message
 from tests.support.histories import history, ids
+from tests.test_forget import reader
 
 SECRET = b"xyzzyplugh"
 
@@ -80,17 +81,8 @@ def test_a_scrub_that_was_cut_short_is_resumed_at_the_next_opening(path: Path) -
 
 def test_a_reader_that_keeps_the_scrub_from_being_resumed_is_reported(path: Path) -> None:
     killed_before_the_scrub(path)
-    code = (
-        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); c.execute('BEGIN'); "
-        "c.execute('SELECT count(*) FROM messages').fetchone(); print('ready', flush=True); sys.stdin.readline()"
-    )
-    command = [sys.executable, "-c", code, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
-        assert reader.stdout is not None
-        assert reader.stdout.readline() == "ready\n"
-        with pytest.warns(RuntimeWarning, match=r"scrub\(\)"):
-            memory = InfiniteMemory(path, embedder="words")
-        reader.communicate("\n")
+    with reader(path, "process"), pytest.warns(RuntimeWarning, match=r"scrub\(\)"):
+        memory = InfiniteMemory(path, embedder="words")
     assert any(SECRET in file.read_bytes() for file in path.parent.iterdir())
     assert memory.scrub().scrubbed
     assert not any(SECRET in file.read_bytes() for file in path.parent.iterdir())
