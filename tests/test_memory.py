@@ -23,7 +23,14 @@ from shared_core import (
     UnknownReferenceError,
 )
 from shared_core.errors import EmbedderMismatchError
-from shared_core.plugins.embedders import MINILM, MINILM_INT8, STATIC, StaticEmbedder, static_available
+from shared_core.plugins.embedders import (
+    MINILM,
+    MINILM_INT8,
+    STATIC,
+    CallableEmbedder,
+    StaticEmbedder,
+    static_available,
+)
 from shared_core.queries import After
 from shared_core.recall import settings as recall_settings
 from shared_core.recall.scope import RecallScope
@@ -282,6 +289,14 @@ def test_search_ranks_and_filters(memory: InfiniteMemory) -> None:
         memory.search("gardens", -1)
     with pytest.raises(ValueError, match="role='boss'"):
         memory.search("gardens", role="boss")  # type: ignore[arg-type]
+
+
+def test_a_hit_says_what_found_it(store: CountingStore) -> None:
+    near = CallableEmbedder(lambda texts: [[1.0, 0.0] for _ in texts], name="near", dimension=2)
+    memory = InfiniteMemory(store, embedder=near)
+    memory.add(Message.user("The combination is 4471."))
+    memory.index()
+    assert [memory.search(query)[0].source for query in ("locker", "combination")] == ["dense", "both"]
 
 
 def test_stats_count_the_session(store: CountingStore) -> None:
