@@ -1,4 +1,9 @@
+# ruff: noqa: E402
 """InfiniteMemoryMiddleware: lets an agent keep every message, and send only what fits."""
+
+from shared_core.errors import BudgetError, require
+
+require("langchain", 'pip install "infinite-memory[langchain]"')
 
 import asyncio
 import json
@@ -44,7 +49,6 @@ from langchain_infinite_memory.sessions import WAIT, open_pool
 from langchain_infinite_memory.settings import RESERVE_TOKENS
 from langchain_infinite_memory.threads import ModelInput, ThreadMemory, ThreadPrompt
 from shared_core.arguments import one_of, texts
-from shared_core.errors import BudgetError
 from shared_core.pool import SessionPool
 from shared_core.session.forget import ForgetResult
 from shared_core.store import Store

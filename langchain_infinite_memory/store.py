@@ -1,4 +1,9 @@
+# ruff: noqa: E402
 """InfiniteStore: LangGraph's store on the same file as the conversations, and a tool that saves facts in it."""
+
+from shared_core.errors import UnknownReferenceError, require
+
+require("langgraph", 'pip install "infinite-memory[langchain]"')
 
 import operator
 import uuid
@@ -28,7 +33,6 @@ from langgraph.store.base.embed import get_text_at_path, tokenize_path
 from langchain_infinite_memory.identity import ThreadResolver
 from langchain_infinite_memory.sessions import Locks, SessionKey, open_pool
 from shared_core.arguments import instance
-from shared_core.errors import UnknownReferenceError
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, Payload
 from shared_core.pool import SessionPool

@@ -20,7 +20,7 @@ WITHOUT = """
 import sys
 sys.modules["{framework}"] = None
 try:
-    import {package}
+    from {package} import {name}
 except ImportError as error:
     print(type(error).__name__, error)
 """
@@ -56,5 +56,11 @@ def test_the_framework_is_loaded_late_and_without_it_the_extra_is_named(package:
     framework, remedy = PACKAGES[package]
     late = f"import sys, {package}; print({{'langchain_core', 'llama_index.core', 'numpy'}} & set(sys.modules))"
     assert in_new_process(late) == "set()"
-    said = in_new_process(WITHOUT.format(framework=framework, package=package))
+    said = in_new_process(WITHOUT.format(framework=framework, package=package, name="to_message"))
     assert said == f"MissingExtraError {remedy.format('infinite-memory')}"
+
+
+@pytest.mark.parametrize(("part", "name"), [("langchain", "InfiniteMemoryMiddleware"), ("langgraph", "InfiniteStore")])
+def test_with_a_part_of_the_framework_alone_the_extra_is_named_too(part: str, name: str) -> None:
+    said = in_new_process(WITHOUT.format(framework=part, package="langchain_infinite_memory", name=name))
+    assert said == f'MissingExtraError {part} is not installed: pip install "infinite-memory[langchain]"'
