@@ -334,8 +334,8 @@ def named_session(key: str, id_: Any) -> str | None:
     """Return the id that an entry holds, as a text.
 
     Raises:
-        ValueError: it is no id; or it is empty, as a variable is that was not set: it would count as none, and nothing
-            would be stored.
+        ValueError: it is no id; or it is empty, as a variable is that was not set: it would count as none, and another
+            entry would name the session.
     """
     return _id_text(key, id_, "pass the id of the conversation, or leave it out")
 

@@ -63,7 +63,7 @@ def open_pool(store: StoreLike = None, *, size: int = 64, wait: float | None = N
     if not isinstance(store, SessionPool):
         raise TypeError(
             f"store must be a path, a Store, a SessionPool or None, not {store!r}: an InfiniteMemory serves one "
-            "session only, and what LangGraph saves and stores in goes to create_agent or compile"
+            "session only, and LangGraph's own savers and stores go to create_agent or compile"
         )
     if settings:
         names = ", ".join(sorted(settings))
