@@ -5,6 +5,7 @@ from shared_core.errors import UnknownReferenceError, require
 
 require("langgraph", 'pip install "infinite-memory[langchain]"')
 
+import heapq
 import operator
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -64,8 +65,9 @@ class InfiniteStore(BaseStore):
     users. Other namespaces belong to nobody.
 
     A deleted item is erased, and so is the older value of one that is put again. A search with a query returns what
-    matches, best first, which may be less than its limit; one without a query returns items, the newest first. What was
-    said in conversations is not among the items: `recall_tool` and `HistoryRetriever` find that.
+    matches, best first, which may be less than its limit, with scores from 0 to 2 that are comparable between searches;
+    one without a query returns items, the newest first. What was said in conversations is not among the items:
+    `recall_tool` and `HistoryRetriever` find that.
 
     Args:
         store: a path, a `Store`, or the `SessionPool` of the agent's memory; None: in memory.
@@ -132,12 +134,14 @@ class InfiniteStore(BaseStore):
         return sorted(found, key=lambda item: item.updated_at, reverse=True)
 
     def _found(self, op: SearchOp, query: str) -> list[SearchItem]:
-        most, items = 4 * (op.offset + op.limit), list[SearchItem]()
+        most, found = 4 * (op.offset + op.limit), list[list[SearchItem]]()
         for namespace in self._namespaces_under(op.namespace_prefix):
             with self._items.use(*_session(namespace)) as memory:
                 hits = memory.search(query, most)
-            items += [item for hit in hits if (item := _item(hit.message, namespace, hit.score)) is not None]
-        return sorted(items, key=lambda item: item.score or 0.0, reverse=True)
+            # The score of a hit says nothing beside those of another search; its closeness does.
+            items = (_item(hit.message, namespace, hit.closeness) for hit in hits)
+            found.append([item for item in items if item is not None])
+        return [*heapq.merge(*found, key=lambda item: item.score or 0.0, reverse=True)]
 
     def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
         conditions = op.match_conditions or ()

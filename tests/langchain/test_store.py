@@ -80,6 +80,10 @@ def test_a_search_is_by_meaning_and_within_its_namespace(tmp_path: Path) -> None
         assert second.created_at == first.created_at < second.updated_at
         store.put((*DORA, "v"), "1", {"title": "harbour", "body": "locker"}, index=["title"])
         assert [item.key for item in store.search(DORA, query="harbour")] == ["1"]
+        for namespace, text in [("a", "a ferry"), ("a", "rain and wind"), ("b", "the ferry to Almada leaves at nine")]:
+            store.put(("docs", namespace), text, {"text": text})
+        best, next_best, *_ = store.search(("docs",), query="When does the ferry to Almada leave?")
+        assert (best.key, next_best.key) == ("the ferry to Almada leaves at nine", "a ferry"), "of two namespaces"
     assert b"code is 4471" not in (tmp_path / "chat.db").read_bytes(), "an older value is erased"
 
 
