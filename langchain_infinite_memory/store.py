@@ -82,7 +82,7 @@ class InfiniteStore(BaseStore):
         self._owns_pool = not isinstance(store, SessionPool)
         self.pool = open_pool(store, **settings)
         # A pool that recalls from all sessions of a user has no memory for items of nobody.
-        self._items = self.pool.sharing(**{**self.pool.settings, "scope": "session"})
+        self._memories = self.pool.sharing(**{**self.pool.settings, "scope": "session"})
         self._putting = Locks()
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -95,7 +95,7 @@ class InfiniteStore(BaseStore):
 
     def _done(self, op: Op) -> Result:
         if isinstance(op, GetOp):
-            with self._items.use(*_session(op.namespace)) as memory:
+            with self._memories.use(*_session(op.namespace)) as memory:
                 return _newest_of(memory, op.namespace).get(str(op.key))
         if isinstance(op, PutOp):
             self._put(op)
@@ -112,7 +112,7 @@ class InfiniteStore(BaseStore):
         if not isinstance(op.value, Mapping | None):
             raise TypeError(f"value={op.value!r:.80}: expected a dict, such as {{'text': '...'}}")
         session, now = _session(op.namespace), datetime.now(UTC)
-        with self._putting.hold(session), self._items.use(*session) as memory:
+        with self._putting.hold(session), self._memories.use(*session) as memory:
             old = {id_: item for id_, item in _items(memory, op.namespace) if item.key == str(op.key)}
             if op.value is not None:
                 created = min((item.created_at for item in old.values()), default=now)
@@ -129,14 +129,14 @@ class InfiniteStore(BaseStore):
     def _newest(self, prefix: Namespace) -> list[SearchItem]:
         found: list[SearchItem] = []
         for namespace in self._namespaces_under(prefix):
-            with self._items.use(*_session(namespace)) as memory:
+            with self._memories.use(*_session(namespace)) as memory:
                 found += _newest_of(memory, namespace).values()
         return sorted(found, key=lambda item: item.updated_at, reverse=True)
 
     def _found(self, op: SearchOp, query: str) -> list[SearchItem]:
         most, found = 4 * (op.offset + op.limit), list[list[SearchItem]]()
         for namespace in self._namespaces_under(op.namespace_prefix):
-            with self._items.use(*_session(namespace)) as memory:
+            with self._memories.use(*_session(namespace)) as memory:
                 hits = memory.search(query, most)
             # The score of a hit says nothing beside those of another search; its closeness does.
             items = (_item(hit.message, namespace, hit.closeness) for hit in hits)
