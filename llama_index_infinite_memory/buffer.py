@@ -97,9 +97,9 @@ class InfiniteChatMemoryBuffer(BaseMemory):
             chat_history = chat_messages("chat_history", chat_history)
         made = Conversation(shared_store(store), session_id=self.session_id, user_id=self.user_id, settings=chosen)
         if chat_history is not None:
-            made.replace(chat_history)
+            made.set(chat_history)
         elif chat_store is not None and made.session is None:
-            made.replace(chat_store.get_messages(key))
+            made.set(chat_store.get_messages(key))
         return made
 
     @classmethod
@@ -242,8 +242,8 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         await self._in_order(self.put_messages, chat_messages("messages", messages))
 
     def set(self, messages: Iterable[ChatMessage]) -> None:
-        """Make these messages the conversation; those with which it begins already are not stored again."""
-        self.conversation.replace(chat_messages("messages", messages))
+        """Make these messages the conversation, but for what was forgotten; the first may be stored already."""
+        self.conversation.set(chat_messages("messages", messages))
 
     async def aset(self, messages: Iterable[ChatMessage]) -> None:
         """Do what `set` does without blocking the event loop."""

@@ -71,9 +71,9 @@ class InfiniteChatStore(BaseChatStore):
     # The protocol of BaseChatStore
 
     def set_messages(self, key: str, messages: Sequence[ChatMessage]) -> None:
-        """Make these messages the conversation of a key; those with which it begins already are not stored again."""
+        """Make these messages the conversation of a key, but for what was forgotten in it; see `set` of a buffer."""
         with self._used(key) as conversation:
-            conversation.replace(messages)
+            conversation.set(messages)
 
     def get_messages(self, key: str) -> list[ChatMessage]:
         """Return copies of the messages of a key; none if it is not known."""

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 from llama_index.core.base.llms.types import ChatMessage
 
 from llama_index_infinite_memory.line import Line, lines
-from llama_index_infinite_memory.messages import from_message, to_message
+from llama_index_infinite_memory.messages import from_message, read_message, to_message
 from llama_index_infinite_memory.open_stores import OpenStore
 from llama_index_infinite_memory.settings import Settings
 from shared_core.errors import InfiniteMemoryError, StoreError
+from shared_core.history.matcher import forgotten_in
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.records import MAIN
@@ -130,9 +131,17 @@ class Conversation:
         if converted:
             self.memory.add(converted)
 
-    def replace(self, messages: Iterable[ChatMessage]) -> None:
+    def set(self, messages: Sequence[ChatMessage]) -> None:
+        """Make a history the conversation, but for what was forgotten: who sends it again does not bring that back."""
+        with self.lock:
+            line, gone = self._line(), set[int]()
+            if not line.begins(messages) and line.shared(messages) < len(messages):
+                with self.memory._lock:
+                    gone = forgotten_in(self.memory._checkout.live, (read_message(one)[0] for one in messages))
+            self.replace([one for index, one in enumerate(messages) if index not in gone])
+
+    def replace(self, given: Sequence[ChatMessage]) -> None:
         """Make these messages the conversation; messages that differ from them keep a branch of their own."""
-        given = list(messages)
         with self.lock:
             line = self._line()
             stored, count = line.messages, line.shared(given)

@@ -65,6 +65,10 @@ class Line:
         self._shown += [to_message(stored.whole) for stored in self.messages[len(self._shown) :]]
         return [*self._shown]
 
+    def begins(self, given: Sequence[ChatMessage]) -> bool:
+        """Return whether given messages begin with one that `shown` returned: who gives them has read this line."""
+        return any(one is shown for one in given[:1] for shown in self._shown)
+
     def _is_as_built(self, index: int, stored: Message, given: ChatMessage) -> bool:
         if is_bare(stored):
             return _is_text_of(given, stored)

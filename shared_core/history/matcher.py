@@ -1,9 +1,10 @@
 """Match a history that a client sends again with what is stored: which messages are known, and which are new."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from typing import Literal
+from uuid import uuid4
 
 from shared_core.errors import StaleHeadError
 from shared_core.history.followed import Followed, FollowedHistory
@@ -61,6 +62,23 @@ def _follow(
     gone = {message.id for message in followed.new} - {message.id for message in stored}
     ids = tuple(None if id_ in gone else id_ for id_ in followed.history.ids) if gone else followed.history.ids
     return replace(followed.history, ids=ids), stored
+
+
+def forgotten_in(live: LiveSession, messages: Iterable[Message]) -> set[int]:
+    """Return which messages of a history without ids were forgotten; `messages` are the whole conversation.
+
+    Only where they stood is known, so messages that are not stored count as forgotten only before one that is, or if
+    the history has nothing new.
+    """
+    live.sync()
+    if live.epoch <= 0:
+        return set()
+    followed = Matcher(live, lambda: uuid4().hex).follow([*messages], FollowedHistory(), "leave_out")
+    new = {message.id for message in followed.new}
+    ids = followed.history.ids
+    known = [n for n, id_ in enumerate(ids) if id_ is not None and id_ not in new]
+    upto = max(known, default=0) if new else len(ids)
+    return {n for n, id_ in enumerate(ids[:upto]) if id_ is None}
 
 
 class Matcher:

@@ -73,6 +73,10 @@ def texts(messages: Sequence[ChatMessage]) -> list[str]:
     return [message.content or "" for message in messages]
 
 
+def alternating(letters: str) -> list[ChatMessage]:
+    return [user(letter) if number % 2 == 0 else assistant(letter) for number, letter in enumerate(letters)]
+
+
 def branches(memory: InfiniteChatMemoryBuffer) -> list[str]:
     return [branch.name for branch in memory.memory.branches()]
 
@@ -446,6 +450,37 @@ def test_reset_begins_anew_and_forget_erases() -> None:
     assert (memory.get_all(), branches(memory), found_by(memory, "secret")) == ([], ["main"], [])
     memory.put(user("my secret is x"))
     assert texts(memory.get()) == ["my secret is x"]
+
+
+SIX = "abcdef"
+
+
+@pytest.mark.parametrize("later", ["", "xy"])
+@pytest.mark.parametrize("gone", ["a", "b", "ab", "cd", "c", "ef", "f", "ace", SIX])
+@pytest.mark.parametrize("as_texts", [False, True])
+def test_who_sends_a_history_again_does_not_bring_back_what_was_forgotten(
+    gone: str, later: str, as_texts: bool
+) -> None:
+    memory = ours(alternating(SIX))
+    held = copy.deepcopy(memory.get_all()) if as_texts else memory.get_all()
+    memory.memory.forget(ids=[one.id or "" for one in memory.memory.messages() if one.content in gone])
+    memory.put_messages(alternating(later))
+    memory.set(held)
+    assert texts(memory.get_all()) == [letter for letter in SIX if letter not in gone]
+    memory.set([*held, *alternating(later)])
+    assert texts(memory.get_all()) == [letter for letter in SIX + later if letter not in gone]
+    assert not any(letter in texts(found_by(memory, letter)) for letter in gone)
+
+
+def test_what_is_new_is_stored_where_messages_were_forgotten() -> None:
+    memory = ours(alternating(SIX))
+    memory.memory.forget(ids=[one.id or "" for one in memory.memory.messages() if one.content in "aef"])
+    memory.set([*memory.get_all(), *alternating("xy")])  # who read it since knows what was forgotten
+    assert texts(memory.get_all()) == [*"bcdxy"]
+    memory.set([user("other"), assistant("answer")])
+    assert texts(memory.get_all()) == ["other", "answer"]
+    memory.set([system("a to c"), *alternating("dz")])
+    assert texts(memory.get_all()) == ["a to c", "d", "z"]
 
 
 @fewer

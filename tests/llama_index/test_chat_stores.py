@@ -137,6 +137,19 @@ def test_indexes_out_of_range_and_unknown_keys_are_none(chat_store: InfiniteChat
     assert (sorted(chat_store.get_keys()), chat_store.get_messages("b")) == (["a", "c"], [])
 
 
+@pytest.mark.parametrize("said", [0, 1, len(TALK)])
+def test_a_conversation_that_was_erased_does_not_come_back_with_its_history(said: int) -> None:
+    with InfiniteChatStore() as store:
+        memory = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="a")
+        memory.put_messages(TALK)
+        store.forget("a")
+        memory.put_messages(new := [user(f"new {number}") for number in range(said)])
+        memory.set([*copy.deepcopy(TALK), *new])
+        assert (memory.get_all(), store.get_keys()) == (new, ["a"] if new else [])
+        memory.put(TALK[0])  # said again on purpose
+        assert memory.get_all() == [*new, TALK[0]]
+
+
 def test_asynchronous_calls_have_their_effect_in_their_order() -> None:
     async def talk(store: InfiniteChatStore) -> list[Any]:
         return await asyncio.gather(
