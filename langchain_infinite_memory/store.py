@@ -49,6 +49,9 @@ FORMAT = "langgraph-store/1"
 USER, ITEMS = "user", "store/"
 """What the namespace of a user's items begins with, and how the sessions are called in which items are."""
 
+NAME = "note"
+"""Who says an item in a prompt that recalls it: the user need not have said it, nor in these words."""
+
 Namespace = tuple[str, ...]
 
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -121,7 +124,8 @@ class InfiniteStore(BaseStore):
                 # A search finds what users and assistants said. Without an id, equal system messages would be one.
                 role: Any = "system" if op.index is False else "user"
                 said = _text(op.value, op.index)
-                memory.add(Message(role=role, content=said, payload=payload, created_at=now, id=uuid.uuid4().hex))
+                id_ = uuid.uuid4().hex
+                memory.add(Message(role=role, name=NAME, content=said, payload=payload, created_at=now, id=id_))
             if old:
                 with suppress(UnknownReferenceError):  # another process has erased it meanwhile
                     memory.forget(ids=list(old))

@@ -149,7 +149,7 @@ def test_a_fact_that_an_agent_saves_is_recalled_in_another_thread(way: str) -> N
         say("save it again", "monday", "dora")
         assert [item.value["text"] for item in store.search(DORA)] == ["dora's shoe size is 39"]
         say("what shoe size?", "tuesday", "dora")
-        assert "shoe size is 39" in str(model.last)
+        assert "- note: dora's shoe size is 39" in str(model.last)
         say("what shoe size?", "wednesday", "emil")
         assert "shoe size is" not in str(model.last)
         alone = remember_tool(store).invoke({"fact": "x"})
