@@ -79,6 +79,11 @@ class ChainInput:
         return self.said[-1] if self.said and self.at == len(self.said) - 1 else None
 
     @property
+    def is_history(self) -> bool:
+        """Whether it may hold what is stored: a client may send its history again."""
+        return len(self.said) > 1 or (bool(self.said) and self.question is None)
+
+    @property
     def query(self) -> str:
         """What recall searches for."""
         return self.said[self.at].content if self.at >= 0 else ""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, aclosing, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from time import monotonic
 from typing import Any, Literal
@@ -44,7 +44,7 @@ from langchain_infinite_memory.sessions import (
 from langchain_infinite_memory.traces import arecall_run, recall_run
 from shared_core.arguments import name_value, one_of
 from shared_core.errors import StoreError, UnknownReferenceError, warn
-from shared_core.history.normal_form import normal_forms
+from shared_core.history.followed import FollowedHistory
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message, content_of
 from shared_core.plugins.calls import Steps, arun_steps, run_steps
@@ -72,6 +72,7 @@ class ChainRun:
         given: the chain's input as it was read.
         context: the prompt; None if the memory failed.
         stored: whether the input is stored.
+        history: the input as it was followed, if it may be a history.
         turn: the turn that the answer belongs to; None: the newest.
         input: the chain's input with the prompt in it.
         sent: the messages of the prompt.
@@ -82,6 +83,7 @@ class ChainRun:
     given: ChainInput
     context: Context | None = None
     stored: bool = False
+    history: FollowedHistory = field(default_factory=FollowedHistory)
     turn: str | None = None
     input: Any = None
     sent: Sequence[BaseMessage] = ()
@@ -138,6 +140,9 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
     stored twice. When the consumer of a stream stops, or the chain fails, the part that
     was received is stored as the answer, with `additional_kwargs["incomplete"]` `"stopped"` or `"failed"`; nothing is
     stored if nothing was received, or if it came from an agent.
+
+    A list of messages that ends with the question may be a history that the client sends again: `InfiniteMemory.follow`
+    stores what is new in it, and its line is `main` from then on.
 
     Args:
         runnable: the chain, the model or the agent, or anything that LangChain coerces to a `Runnable`.
@@ -234,17 +239,13 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
                 self._store_question(memory, run)
 
     def _store_before(self, memory: InfiniteMemory, run: ChainRun) -> None:
-        """Store what was said before the question; and the question, too, if part of its answer follows it."""
-        new = run.given.said[_count_stored(memory, run.given.said) :]
-        if run.given.question is None:
-            stored = memory.add(new) if new else memory.newest(1)
-            run.stored, run.turn = True, stored[-1].turn_id if stored else None
-        elif earlier := new[:-1]:
-            memory.add(earlier)
+        """Store the input, if it may be a history that the client sends again."""
+        if run.given.is_history:
+            run.history, run.stored = _follow(memory, run.given.said, run.history), True
 
     def _store_question(self, memory: InfiniteMemory, run: ChainRun) -> None:
         """Store the question, unless it is the newest message: a chain that failed is asked again."""
-        if (question := run.given.question) is None:
+        if run.given.is_history or (question := run.given.question) is None:
             return
         stored = memory.newest(1) if question.id is None else []
         if not stored or content_of(stored[0]) != content_of(question):
@@ -296,8 +297,14 @@ class InfiniteMemoryRunnable(Runnable[Any, Any]):
         with self._failures(), self._outage.storing(run.session, run.asked), lent(self.pool, *run.session) as memory:
             # Some models count from 1 each time, and caches repeat ids.
             replies = [one.replace(id=None) if is_stored(memory, one.id) else one for one in replies]
+            new = replies if run.stored else [*run.given.said, *replies]
+            if run.given.is_history:
+                if run.stored and not is_stored(memory, run.history.ids[run.given.at]):
+                    raise UnknownReferenceError("there is no turn for the answer: the question was forgotten")
+                _follow(memory, new, run.history)
+                return
             if not run.stored:
-                memory.add([*run.given.said, *replies])
+                memory.add(new)
                 return
             own = list(takewhile(lambda message: message.role != "user", replies))
             if own:
@@ -395,11 +402,11 @@ def with_infinite_memory(runnable: RunnableLike[Any, Any], **arguments: Any) -> 
     return InfiniteMemoryRunnable(runnable, **arguments)
 
 
-def _count_stored(memory: InfiniteMemory, said: Sequence[Message]) -> int:
-    """Return how many leading messages are the session's newest ones: a client may send its history again."""
-    stored = normal_forms(memory.newest(len(said))) if len(said) > 1 else []
-    sent = normal_forms(said)
-    return next((count for count in range(len(stored), 0, -1) if stored[-count:] == sent[:count]), 0)
+def _follow(memory: InfiniteMemory, new: Sequence[Message], after: FollowedHistory) -> FollowedHistory:
+    """Store what is new in a history, and let its line be `main`."""
+    history = memory.follow(new, after=after)
+    memory.make_main()
+    return replace(history, branch=memory.branch)
 
 
 def _incomplete(message: Message, why: str) -> Message:

@@ -564,7 +564,8 @@ def test_a_memory_that_fails_does_not_fail_the_chain(way: str) -> None:
             asyncio.run(ask(strict, "how?", way))
 
 
-def test_an_answer_whose_question_was_forgotten_is_not_kept() -> None:
+@pytest.mark.parametrize("before", [[], exchange("hello")])
+def test_an_answer_whose_question_was_forgotten_is_not_kept(before: list[BaseMessage]) -> None:
     with SessionPool() as pool:
 
         def forget(value: Any) -> str:
@@ -574,7 +575,7 @@ def test_an_answer_whose_question_was_forgotten_is_not_kept() -> None:
 
         chain = with_infinite_memory(forget, store=pool)
         with pytest.warns(MemoryFailedWarning, match="no turn"):
-            assert chain.invoke("how?", ONE) == "a secret"
+            assert chain.invoke([*before, HumanMessage("how?")], ONE) == "a secret"
         assert stored(chain) == []
 
 
@@ -737,3 +738,34 @@ def test_a_history_that_is_brought_along_is_stored_before_the_question() -> None
     chain.invoke(whole, ONE)
     assert inner.given == [whole]
     assert stored(chain) == [*whole, AIMessage("re: how?")]
+
+
+@pytest.mark.parametrize(("forgotten", "way"), [(0, "invoke"), (2, "astream"), (4, "invoke")])
+def test_what_was_forgotten_stays_away_when_the_history_is_sent_again(forgotten: int, way: str) -> None:
+    inner = Chain()
+    with closing(with_infinite_memory(inner)) as chain:
+        past = exchange("the code is 4471") + exchange("my cat is Tom") + exchange("i like tea")
+        for end in (1, 3, 5):
+            asyncio.run(ask(chain, past[:end], way))
+        assert stored(chain) == past
+        with chain.pool.use("1") as memory:
+            memory.forget(ids=[message.id or "" for message in memory.messages()[forgotten : forgotten + 2]])
+        asyncio.run(ask(chain, [*past, HumanMessage("how?")], way))
+        del past[forgotten : forgotten + 2]
+        assert stored(chain) == past + exchange("how?")
+        assert inner.given[-1] == [*past, HumanMessage("how?")]
+
+
+def test_a_history_that_went_back_goes_on_with_a_branch_that_is_main() -> None:
+    answers = iter("123456")
+    with closing(with_infinite_memory(lambda value: next(answers))) as chain:
+        past = [HumanMessage("a"), AIMessage("1"), HumanMessage("b"), AIMessage("2")]
+        chain.invoke(past[:1], ONE)
+        chain.invoke(past[:3], ONE)
+        chain.invoke(past[:3], ONE)
+        assert stored(chain) == [*past[:3], AIMessage("3")]
+        chain.invoke([past[0], *past[2:], HumanMessage("c")], ONE)  # without the first answer
+        assert stored(chain) == [past[0], *past[2:], HumanMessage("c"), AIMessage("4")]
+        with chain.pool.use("1") as memory:
+            lines = [[one.content for one in memory.messages(at=branch.name)] for branch in memory.branches()]
+        assert sorted(lines) == [["a", "1", "b", "2"], ["a", "1", "b", "3"], ["a", "b", "2", "c", "4"]]
