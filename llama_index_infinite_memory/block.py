@@ -18,6 +18,8 @@ from llama_index_infinite_memory.open_stores import StoreLike
 from llama_index_infinite_memory.settings import engine_embedder
 from llama_index_infinite_memory.strippers import DEFAULT_STRIPPERS
 from shared_core.aio import AsyncInfiniteMemory
+from shared_core.arguments import suggestion
+from shared_core.doors.interop.adapters import memory_arguments
 from shared_core.memory import InfiniteMemory
 from shared_core.messages import Message
 from shared_core.pool import SessionPool
@@ -94,6 +96,9 @@ class InfiniteMemoryBlock(BaseMemoryBlock[str]):
             raise TypeError("summarizer: a block recalls and does not summarize; InfiniteChatMemoryBuffer does both")
         if "embedder" in settings:
             raise TypeError("embedder: write embed_model=, which takes one, too")
+        if unknown := next((name for name in settings if name not in memory_arguments()), None):
+            near = suggestion(unknown, memory_arguments() - {"embedder"} | {*type(self).model_fields, "embed_model"})
+            raise TypeError(f"{type(self).__name__}() has no argument {unknown!r}{near}")
         settings |= {"embedder": engine_embedder(embed_model), "strippers": strippers}
         settings["recall_template"] = self._template = settings.get("recall_template") or UNDATED
         self._pool = SessionPool(store, **settings)
