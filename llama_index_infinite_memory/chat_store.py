@@ -16,7 +16,7 @@ from pydantic import PrivateAttr, SerializationInfo, SerializerFunctionWrapHandl
 from llama_index_infinite_memory.conversation import CallQueue, Conversation
 from llama_index_infinite_memory.open_stores import OpenStore, StoreLike, reopened_store, shared_store
 from llama_index_infinite_memory.settings import Settings
-from shared_core.errors import StoreError
+from shared_core.errors import StoreError, UnknownReferenceError
 from shared_core.records import MAIN
 from shared_core.runtime.forks import Depth, fork_safe_lock
 
@@ -148,8 +148,14 @@ class InfiniteChatStore(BaseChatStore):
     # Beyond the protocol
 
     def forget(self, key: str) -> None:
-        """Erase a conversation, with everything that was set anew or deleted in it before."""
+        """Erase a conversation, with everything that was set anew or deleted in it before.
+
+        Raises:
+            UnknownReferenceError: there never was a conversation of this key.
+        """
         with self._used(key) as conversation:
+            if conversation.session is None:
+                raise UnknownReferenceError(f"no conversation {key!r}: get_keys() lists those that there are")
             conversation.memory.forget(session=True)
 
     def persist(self, persist_path: str = DEFAULT_PERSIST_PATH, fs: Any = None) -> None:

@@ -18,7 +18,7 @@ from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
 
 from llama_index_infinite_memory import InfiniteChatMemoryBuffer, InfiniteChatStore
 from llama_index_infinite_memory import chat_store as chat_store_module
-from shared_core import SQLiteStore, StoreError
+from shared_core import SQLiteStore, StoreError, UnknownReferenceError
 from tests.llama_index.sample_messages import EVERY
 from tests.llama_index.test_buffer import TALK, called, ours, result, texts, user
 
@@ -134,7 +134,10 @@ def test_indexes_out_of_range_and_unknown_keys_are_none(chat_store: InfiniteChat
         chat_store.add_message(key, user(key))
     assert sorted(chat_store.get_keys()) == ["a", "b", "c"]
     chat_store.forget("b")
+    chat_store.forget("b")
     assert (sorted(chat_store.get_keys()), chat_store.get_messages("b")) == (["a", "c"], [])
+    with pytest.raises(UnknownReferenceError, match="no conversation 'typo'"):
+        chat_store.forget("typo")
 
 
 @pytest.mark.parametrize("said", [0, 1, len(TALK)])
