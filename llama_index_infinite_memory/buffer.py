@@ -7,7 +7,14 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.llms.llm import LLM
 from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY, BaseMemory
 from llama_index.core.storage.chat_store import BaseChatStore
-from pydantic import ConfigDict, Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+)
 
 from llama_index_infinite_memory.chat_store import InfiniteChatStore
 from llama_index_infinite_memory.conversation import Conversation
@@ -58,12 +65,19 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         conversation: what is shared; workflows, which copy their state, do not copy a field that is left out of JSON.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, validate_assignment=True)
 
-    token_limit: int
+    token_limit: int = Field(default=0, validate_default=True)
     session_id: str = Field(frozen=True)
     user_id: str | None = Field(default=None, frozen=True)
     conversation: Conversation = Field(default=cast(Any, None), exclude=True, repr=False)
+
+    @field_validator("token_limit")
+    @classmethod
+    def _positive(cls, limit: int) -> int:
+        if limit < 1:
+            raise ValueError("Token limit must be set and greater than 0.")
+        return limit
 
     def __init__(self, **given: Any) -> None:
         """Open a conversation; the arguments are those of `from_defaults`, but for `llm`, and all have their names."""
@@ -71,8 +85,6 @@ class InfiniteChatMemoryBuffer(BaseMemory):
         key = name_value("chat_store_key", given.pop("chat_store_key", DEFAULT_CHAT_STORE_KEY))
         of_class = type(self).model_fields
         fields = {name: given.pop(name) for name in [*given] if name in of_class}
-        if fields.get("token_limit", -1) < 1:
-            raise ValueError("Token limit must be set and greater than 0.")
         if fields.get("session_id") is None:
             fields["session_id"] = key
         name_value("session_id", fields["session_id"])

@@ -282,6 +282,16 @@ def test_errors_are_those_of_chat_memory_buffer(kind: Any) -> None:
         memory.get(initial_token_count=6)
 
 
+def test_a_limit_is_checked_whenever_it_is_set() -> None:
+    with pytest.raises(ValueError, match=r"(?s)token_limit.*valid integer.*'a'"):
+        InfiniteChatMemoryBuffer.from_defaults(token_limit="a")  # type: ignore[arg-type]
+    memory = ours(token_limit=5)
+    with pytest.raises(ValueError, match="greater than 0"):
+        memory.token_limit = -5
+    memory.token_limit = 7
+    assert (memory.token_limit, memory.memory.max_tokens) == (7, 7)
+
+
 def test_a_message_that_never_fits_is_sent_all_the_same() -> None:
     long = user("so long a message that it never fits")
     memory = ours([long], token_limit=5)
