@@ -134,7 +134,7 @@ class ContextReport(_LinesLater):
 
     Attributes:
         budget: tokens that may be sent: the model's limit minus the reserve.
-        reserve: tokens kept free for the reply.
+        reserve: tokens of the limit that are kept free: for the reply, or for what is sent beside the prompt.
         lines: every decision, in the order taken.
         pending: messages in scope that have no vector yet and were ranked by words alone.
         degraded: what could not be done, as texts with `codes`; empty if everything worked.
@@ -269,7 +269,7 @@ class ContextReport(_LinesLater):
         bar = "".join(kind.letter * max(1, round(cells * tokens / scale)) for kind, tokens in parts.items())
         yield f"[{bar[:cells]:·<{cells}}] {self._tokens()} ({used})"
         shares = [f"{kind.letter} = {kind.value} {tokens:,}" for kind, tokens in parts.items()]
-        shares += [f"· = free {max(0, self.budget - self.total_tokens):,}", f"{self.reserve:,} kept for the reply"]
+        shares += [f"· = free {max(0, self.budget - self.total_tokens):,}", f"{self.reserve:,} reserved"]
         yield from _wrapped(", ".join(shares), width)
         for note in self._warnings():
             yield from _wrapped(f"! {on_one_line(note)}", width)

@@ -35,7 +35,7 @@ REPORT = ContextReport(100, 20, LINES)
 def test_the_short_form() -> None:
     assert REPORT.render(width=80).splitlines() == [
         f"[{'Q' * 5}{'R' * 35}{'·' * 10}] 80 of 100 tokens (80 %)",
-        "Q = question 10, R = recalled 70, · = free 20, 20 kept for the reply",
+        "Q = question 10, R = recalled 70, · = free 20, 20 reserved",
         "",
         "Recalled, best first; > marks the best matches:",
         "> fair    2026-03-12  user       text 0",

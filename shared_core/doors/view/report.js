@@ -55,7 +55,7 @@ function reporting({ kinds, bands, reasons }, link) {
     });
     if (free > 0) legend.append(el("li", "", el("i", "dot free"), "free ", el("b", "", number(free))));
     const share = Math.round((100 * report.total_tokens) / Math.max(1, report.budget));
-    const sum = el("p", "sum", el("strong", "", number(report.total_tokens)), ` of ${number(report.budget)} tokens`, el("span", "quiet", ` · ${share} % · ${number(report.reserve)} more kept for the reply`));
+    const sum = el("p", "sum", el("strong", "", number(report.total_tokens)), ` of ${number(report.budget)} tokens`, el("span", "quiet", ` · ${share} % · ${number(report.reserve)} more reserved`));
     return [sum, bar(report), legend];
   }
 
