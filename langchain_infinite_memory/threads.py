@@ -181,6 +181,15 @@ class ThreadMemory:
     def _prompt_steps(
         self, memory: InfiniteMemory, thread: Thread, listed: StateList, given: ModelInput
     ) -> Steps[ThreadPrompt]:
+        try:
+            return (yield from self._followed_prompt_steps(memory, thread, listed, given))
+        except UnknownReferenceError:  # others have erased the end of the list since it was followed
+            self._lists.drop((thread.session_id, thread.user_id), ())
+            return (yield from self._followed_prompt_steps(memory, thread, listed, given))
+
+    def _followed_prompt_steps(
+        self, memory: InfiniteMemory, thread: Thread, listed: StateList, given: ModelInput
+    ) -> Steps[ThreadPrompt]:
         followed = self._follow(memory, thread, listed)
         if not followed.is_asked(listed):
             raise erased_question()

@@ -276,7 +276,7 @@ class TestForgetting:
             if banned:
                 middleware.forget(thread_id="t", message_ids=banned)
 
-        model, middleware = Model(), memory(tmp_path / "memory.db", on_event=moderate)
+        model, middleware = Model(), memory(tmp_path / "memory.db", on_event=moderate, on_error="raise")
         one = agent(model, middleware, checkpointer=InMemorySaver())
         ask(one, "hello")
         with pytest.raises(ValueError, match="the newest question of this thread was erased"):
