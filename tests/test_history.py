@@ -176,6 +176,16 @@ def test_the_line_that_was_stored_last_goes_on_though_its_end_is_no_message(
     assert (asked, new.branch) == (["q1", "a1", "q2", "a2", sent[-1]], "side")
 
 
+def test_a_conversation_that_begins_anew_and_says_forgotten_words_again_keeps_them(store: SQLiteStore) -> None:
+    one, history = memory(store), talk("q1", "ok", "q2", "ok", "q3", "ok", ids=False)
+    one.forget(ids=[one.follow(history).ids[0] or ""])
+    for end in (1, 3, 5):  # the answers are equal, and do not tell which conversation it is
+        one.follow(history[:end])
+        one.add(history[end])
+        assert said(one)[5:] == [message.content for message in history[: end + 1]]
+    assert one.branch == "main"
+
+
 def test_what_is_new_is_not_taken_for_what_was_forgotten(store: SQLiteStore) -> None:
     one, history = memory(store), talk("q1", "a1", "q2", "a2", "q3", "a3", ids=False)
     stored = one.follow(history).ids

@@ -184,7 +184,9 @@ class Matcher:
             # It looks like a history that went back, but may be the end of one that goes on, and begin with words that
             # began the conversation. Of two readings, the one that recognizes more of the history is right.
             again = overlap(normal_forms(record.message for record in tail), normal_forms(said))
-            if again < max(REPEATED, len(said) - len(followed.new)):
+            # If it lacks messages that were forgotten, the user may have begun anew and said their words again.
+            anew = None in followed.history.ids and said[-1].role == "user"
+            if again < (len(said) - 1 if anew else max(REPEATED, len(said) - len(followed.new))):
                 return followed
         return self._continue(line, path, tail)
 
