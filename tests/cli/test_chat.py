@@ -189,6 +189,13 @@ def test_a_wrong_command_is_one_line_and_the_chat_goes_on(chat: Chat) -> None:
         assert expected in line
 
 
+def test_what_needs_a_message_says_so_in_a_chat_that_has_none(chat: Chat) -> None:
+    chat("/forget --all --yes")
+    code, out, err = chat("/log", "/log --help", "/add hello", "/log")
+    assert (code, err.splitlines()[1:]) == (0, ["/log needs a message: say something first"])
+    assert "hello" in out.splitlines()[-1]
+
+
 def test_it_tells_why_and_searches_and_forgets(chat: Chat, path: str) -> None:
     asked = ("/report", "what is my code?", "/report", "/report --full", "/search what's my code", "/help", "", "/quit")
     _, out, _ = chat(*asked, "not said")

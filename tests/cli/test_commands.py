@@ -341,9 +341,8 @@ def test_forget_everything(stored: str, call: Call) -> None:
     for again in (["log"], ["forget", "--all"]):
         code, out, err = call(*again)
         assert (code, out) == (1, "")
-        assert err.startswith(
-            "infinite-memory: no session 'default' in 'chat.db'; there is none: import a conversation"
-        )
+        assert err.startswith("infinite-memory: no session 'default' in 'chat.db': chat, add and import begin one, ")
+    assert call("log", "--user", "ann")[2].startswith("infinite-memory: no session of user 'ann' in 'chat.db': chat, ")
 
 
 def test_text_cannot_command_the_terminal(here: Path, call: Call) -> None:

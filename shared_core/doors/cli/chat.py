@@ -12,7 +12,7 @@ from shared_core.doors.cli.command import run
 from shared_core.doors.cli.command_list import GROUPS
 from shared_core.doors.cli.error_words import in_words
 from shared_core.doors.cli.models import ECHO, ChatModel, ModelName, chat_model
-from shared_core.doors.cli.options import MaxTokens, ReserveTokens, SessionOptions, say, with_options
+from shared_core.doors.cli.options import MaxTokens, ReserveTokens, SessionOptions, is_empty, say, with_options
 from shared_core.doors.cli.printing import show_report
 from shared_core.errors import InfiniteMemoryError
 from shared_core.memory import InfiniteMemory
@@ -30,6 +30,9 @@ COMMANDS = {
     "quit": "End the chat (or Ctrl-D).",
 }  # fmt: skip
 """What a line may begin with, after a slash: the commands of the shell, and those of the chat alone."""
+
+_BEGINNINGS = {"add", "explain", "forget", "import", "search", "sessions"}
+"""The commands that need no message in the conversation."""
 
 _WORD = re.compile(r'"([^"]*)"|(\S+)')
 """A word of a command. Only double quotes enclose several: an apostrophe is one."""
@@ -90,6 +93,8 @@ class ChatLoop:
             typer.echo("\n".join(f"/{name:<{width}}  {summary}" for name, summary in COMMANDS.items()))
         elif name not in COMMANDS:
             _note(f"no command {printable(f'/{name}')}; /help lists the commands")
+        elif name not in {"quit", *_BEGINNINGS} and "--help" not in words and is_empty(self._memory):
+            _note(f"/{name} needs a message: say something first")
         elif name != "quit":
             self._memory.checkout(self._command(name, words))
         return name != "quit"

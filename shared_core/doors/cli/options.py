@@ -32,8 +32,6 @@ STORE = "INFINITE_MEMORY_STORE"
 SESSIONS_NAMED = 10
 """How many sessions are named where the one that was asked for does not exist."""
 
-NO_SESSIONS = "there is none: import a conversation, or see infinite-memory sessions --all-users"
-
 
 # Output
 
@@ -184,7 +182,7 @@ class SessionOptions:
             StoreError: there is no such store. It is not created.
         """
         with self.open_user(**settings) as memory:
-            if _is_empty(memory):
+            if is_empty(memory):
                 self.exit_without_session([info.session_id for info in memory.sessions(limit=SESSIONS_NAMED + 1)])
             memory.checkout(self.target())
             yield memory
@@ -253,10 +251,14 @@ class SessionOptions:
 
     def exit_without_session(self, there: Sequence[str]) -> NoReturn:
         """Say that there is no such session but these, newest first, and exit with code 1."""
+        if not there:
+            known = "chat, add and import begin one, and infinite-memory sessions --all-users lists those of others"
+            say(f"no session{self.of_user() or f' {self.session_id!r}'} in {self.shown_store!r}: {known}")
+            raise typer.Exit(1)
         named = ", ".join(map(repr, there[:SESSIONS_NAMED]))
         if len(there) > SESSIONS_NAMED:
             named += " and more, see infinite-memory sessions"
-        known = f"there {'is' if len(there) == 1 else 'are'} {named}" if there else NO_SESSIONS
+        known = f"there {'is' if len(there) == 1 else 'are'} {named}"
         say(f"no session {self.session_id!r}{self.of_user()} in {self.shown_store!r}; {known}")
         raise typer.Exit(1)
 
@@ -362,7 +364,7 @@ def write_head(store: str, user_id: str | None, session_id: str, branch: str) ->
         opened.change(session, [*changes, Put("head", branch, ends[branch])] if branch != MAIN else changes)
 
 
-def _is_empty(memory: "InfiniteMemory") -> bool:
+def is_empty(memory: "InfiniteMemory") -> bool:
     """Return whether nothing is stored in the session; a message that is damaged is there."""
     try:
         return not memory.newest(1) and not memory.log(1)
