@@ -105,7 +105,9 @@ class FileVerbs:
         record = MessageSequence(live.store, source.session, line, system_prompt=prompt, replaced=0)
         said = (redacted(message, rules) for message in record)
         messages = (message for message in said if message is not None)
-        document = openai_list if chosen == "openai" else partial(markdown, live.session_id)
+        titles = [] if rules else live.store.refs(source.session, "title", limit=1)  # rules are for messages alone
+        heading = titles[0].note if titles else live.session_id
+        document = openai_list if chosen == "openai" else partial(markdown, heading)
         return _write_document(path, messages, document)
 
     def backup(self, path: str | os.PathLike[str], *, progress: Progress | None = None) -> None:

@@ -64,6 +64,13 @@ def test_what_is_not_to_be_told_is_left_out(call: Call) -> None:
     assert call("export", "chat.md")[0] == 0
     assert call("export", "chat.pdf")[2].endswith("note: 'chat.pdf' holds jsonl; --format chooses another form\n")
     assert Path("chat.md").read_text().startswith("# default\n\n## user, 2024-05-01 12:00\n")
+    call("title", "Ann's trip")
+    call("export", "titled.md")
+    call("export", "less.md", "--rename", "Ann=Eve")
+    assert (Path("titled.md").read_text()[:14], Path("less.md").read_text()[:11]) == (
+        "# Ann's trip\n\n",
+        "# default\n\n",
+    )
 
 
 def test_a_whole_store_is_one_file(call: Call) -> None:
