@@ -80,7 +80,7 @@ def test_only_a_backup_is_restored(files: tuple[Path, Path], tmp_path: Path) -> 
     path, _ = files
     (tmp_path / "notes.txt").write_text("no database " * 100)
     for wrong in ("notes.txt", "none.db"):
-        with pytest.raises(StoreError):
+        with pytest.raises(StoreError, match="is no backup" if wrong == "notes.txt" else "there is no file"):
             restore(tmp_path / wrong, path)
     check_holds_the_backup(path)
     assert not list(tmp_path.glob(".restored-*"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.stores.sqlite.connection import Database
-from shared_core.stores.sqlite.database_file import connect, probe, renew
+from shared_core.stores.sqlite.database_file import connect, is_database, probe, renew
 
 Progress = Callable[[int, int], None]
 """Called with how many pages are copied and how many there are."""
@@ -71,9 +71,11 @@ def restore(source: Path, path: Path, progress: Progress | None = None) -> None:
     They notice it when they write next: nothing is written, and they have to open it again.
 
     Raises:
-        StoreError: one of the two is no database of ours, or cannot be read or written.
+        StoreError: the backup is none, the database is not ours, or one of them cannot be read or written.
         StoreUnavailableError: it is restored, but another program still reads what was there before.
     """
+    if source.is_file() and not is_database(source):
+        raise StoreError(f"{str(source)!r} is no backup, and nothing was restored; an export is brought in with import")
     probe(path)
     report = None if progress is None else lambda _, left, total: progress(total - left, total)
     try:
