@@ -246,6 +246,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("openai:gpt-4o", "api_key", marks=needs_providers),
         ("nobody:none", "nobody"),
         ("gibberish", "gibberish"),
+        pytest.param("foo", "='foo'; write its provider before it, as in openai:gpt-4o-mini\n", marks=needs_providers),
     ],
 )
 def test_a_model_that_cannot_be_used_is_said_in_one_line(

@@ -71,6 +71,8 @@ WRONG = {
     "view --out chat.db": "'chat.db' is a file of a database: choose another file for the page",
     "forget aaaa --all": "choose what to forget: use exactly one of ID, --before, --all and --all-sessions",
     "--store chat.db log": "No such option: --store (options follow the command; see --help)",
+    "stats --user ann": "stats counts all conversations: status counts one, and sessions lists a user's",
+    "restore junk.db --yes": "'junk.db' is no backup, and nothing was restored; an export is brought in with import",
     "frk x": "No such command 'frk'. Did you mean 'fork'?",
 }
 

@@ -30,6 +30,7 @@ PHRASES = {
     r'scope="user": pass the user_id whose .*': "scope=user searches all sessions of a user: say whose, with --user",
     r"None means that there is none": "leave it out if there is none",
     r"^(?:name|path|number)=": "",
+    r"(?s)\. Please specify 'model_provider' directly.*": "; write its provider before it, as in openai:gpt-4o-mini",
     r"\[Errno \d+\] ": "",
     r"^Invalid value: ": "",
     r"\bValue error, ": "",

@@ -98,6 +98,8 @@ def stats(options: CommonOptions) -> None:
     Example:
       infinite-memory stats
     """
+    if options.user is not None or options.session is not None:
+        raise typer.BadParameter("stats counts all conversations: status counts one, and sessions lists a user's")
     options.require_store()
     with closing(open_store(options.store)) as store:
         found = store_stats(store)
