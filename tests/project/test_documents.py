@@ -111,12 +111,6 @@ PAGES = {
 STORIES = {"README.md": "chat.py", "docs/server.md": "server.py", "docs/tutorial.md": "chat.py"}
 """Documents whose programs run one after the other in one folder, with the name of the first; all output is shown."""
 
-MODELS = {
-    "llm=llm": "from llama_index_infinite_memory.testing import EchoLLM\n\nllm = EchoLLM()\n",
-    "create_agent(model": "from langchain_infinite_memory.testing import EchoChatModel\n\nmodel = EchoChatModel()\n",
-}
-"""The reader's own model, by how a block of the README names it."""
-
 IN_ONE_FOLDER = {"docs/langchain.md", "docs/format.md", "docs/import.md", *STORIES}
 """Documents whose programs read what the one before has written."""
 
@@ -246,9 +240,7 @@ def programs_of(document: str, folder: Path, url: str) -> list[tuple[Path, Path]
     if document in STORIES:
         programs[0] = programs[0].rename(home / STORIES[document])
     for program in programs:
-        text = program.read_text(encoding="utf-8").replace(SERVER, url)
-        used = [model for name, model in MODELS.items() if document == "README.md" and name in text]
-        program.write_text("".join([*used, text]), encoding="utf-8")
+        program.write_text(program.read_text(encoding="utf-8").replace(SERVER, url), encoding="utf-8")
     if document == "README.md":
         programs *= 2  # on one file
     if document == "docs/clients.md":
