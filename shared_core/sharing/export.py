@@ -269,7 +269,8 @@ class _View:
         for name, end in self.tree.branches.items():
             yield {"type": "branch", "name": name, "at": end}
         for ref in self.tree.refs:
-            yield _ref_line(ref)
+            if ref.kind != "title" or not rules:  # rules are for messages alone
+                yield _ref_line(ref)
         branch, at = self.source.head
         yield {"type": "head"} | ({"at": at} if branch is None else {"branch": branch})
 

@@ -28,7 +28,7 @@ def replace_names(names: Mapping[str, str]) -> Redact:
     """Return a rule that replaces names, as speakers and in all text, wherever they are whole words.
 
     In scripts without spaces between words, it replaces every occurrence. It changes messages only: the names of the
-    conversation, its user and its branches stay, and so do the notes on tags and stashes.
+    conversation, its user and its branches stay, and so do the notes on tags and stashes. The title is left out.
 
     Args:
         names: name -> its replacement.
