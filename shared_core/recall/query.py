@@ -82,7 +82,7 @@ class Query:
         dense_text: the text to embed, without participants' names: a name is close to all messages of that person.
         speakers: the participants it names.
         dates: the dates it names.
-        of_dates: the terms of these.
+        of_dates: for each of these, its terms, and those without the year.
         asks_back: whether it asks what the assistant said.
         of_self: whether it asks about those who ask, and names no participant.
         of_us: whether it asks about those who talk, whether or not it names a participant.
@@ -113,7 +113,7 @@ class Query:
     of_self: bool = False
     of_us: bool = False
     asks: bool = False
-    of_dates: frozenset[str] = frozenset()
+    of_dates: tuple[tuple[frozenset[str], frozenset[str]], ...] = ()
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
     # For all questions, it finds no more, and what 20 of general knowledge recall grows by a third.
     of_known = of_us or bool(found) or language.asks_of_known(text)
     read = partial(question_terms, language=language, others=languages, of_known=of_known)
-    dates, rest = _dates(text, dict.fromkeys((language, *languages)))
+    dates, spoken, rest = _dates(text, dict.fromkeys((language, *languages)))
     said = read(text)
     asked = sorted(said.keys() - _about_talk(language)) or sorted(said)
     capitals = "" if language.nouns else " ".join(_PROPER.findall(text))
@@ -171,25 +171,32 @@ def parse_query(text: str, names: Sequence[str], languages: Sequence[Language] =
         not _about_talk(language).isdisjoint(said), len(informative), language=language,
         forms={term: forms for term, forms in said.items() if forms},
         of_self=not found and _OF_SELF.search(text) is not None, of_us=of_us,
-        asks=language.asks(text) or language.requests_something(text), of_dates=of_dates,
+        asks=language.asks(text) or language.requests_something(text),
+        of_dates=tuple((of_dates & read(whole).keys(), of_dates & read(short).keys()) for whole, short in spoken),
     )  # fmt: skip
 
 
-def as_said(query: Query, occurs: Callable[[str], bool], *, names_date: bool = False) -> Query:
+def as_said(
+    query: Query, occurs: Callable[[str], bool], *,
+    hold: Callable[[frozenset[str]], bool] = lambda terms: False,
+) -> Query:  # fmt: skip
     """Return a question in the words of the messages.
 
-    The words of its dates are not looked for if no message names them: messages are said on a date, and "3 May" is not
-    "number 3". A compound that never occurs is found by the parts that do: "Rahmennummer" by "Nummer".
+    The words of a date are not looked for if no message names it: messages are said on a date, and "3 May" is not
+    "number 3". A message may leave out the year. A compound that never occurs is found by the parts that do:
+    "Rahmennummer" by "Nummer".
 
     Args:
         query: the question.
         occurs: whether a message holds a term.
-        names_date: whether a message holds all terms of the question's dates.
+        hold: whether a message holds all of some terms.
     """
-    left = tuple(term for term in query.terms if term not in query.of_dates)
-    if query.of_dates and left and not names_date:
-        informative = query.informative - len(query.of_dates)
-        query = replace(query, terms=left, proper=query.proper - query.of_dates, informative=informative)
+    named = frozenset[str]().union(*(next(filter(hold, filter(None, date)), ()) for date in query.of_dates))
+    unsaid = frozenset[str]().union(*(whole for whole, _ in query.of_dates)) - named
+    left = tuple(term for term in query.terms if term not in unsaid)
+    if unsaid and left:
+        informative = query.informative - len(unsaid)
+        query = replace(query, terms=left, proper=query.proper - unsaid, informative=informative)
     return _with_parts(query, occurs) if query.language.compounds else query
 
 
@@ -245,9 +252,10 @@ def _called(names: tuple[str, ...], language: Language) -> dict[str, list[str]]:
     return called
 
 
-def _dates(text: str, languages: Iterable[Language]) -> tuple[tuple[DatePattern, ...], str]:
-    """Return the dates that a text names, and the text without them."""
+def _dates(text: str, languages: Iterable[Language]) -> tuple[tuple[DatePattern, ...], list[tuple[str, str]], str]:
+    """Return the dates that a text names, each as it names it and without the year, and the text without them."""
     found: list[DatePattern] = []
+    said: list[tuple[str, str]] = []
 
     def take(match: re.Match[str]) -> str:
         groups = match.groupdict()
@@ -256,6 +264,7 @@ def _dates(text: str, languages: Iterable[Language]) -> tuple[tuple[DatePattern,
         if not 1 <= number <= 12 or not 1 <= int(day or 1) <= 31:
             return match.group()
         found.append(DatePattern(number, int(day) if day else None, int(year) if year else None))
+        said.append((match.group(), match.group() if month.isdigit() else f"{day or ''} {month}"))
         return ";"
 
     # Strict patterns come first and remove what they match, so that looser ones do not match it again.
@@ -263,7 +272,7 @@ def _dates(text: str, languages: Iterable[Language]) -> tuple[tuple[DatePattern,
     for language in languages:
         for pattern in language.dates:
             text = pattern.sub(take, text)
-    return tuple(found), text
+    return tuple(found), said, text
 
 
 def tells(text: str, language: Language = ENGLISH) -> bool:

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, compress
 from operator import attrgetter
 
@@ -201,9 +202,8 @@ class Searcher:
             scopes = self.scopes(state, wanted, dense)
             with reading(scopes):
                 query = parse_query(text, speakers(scopes), languages(scopes))
-                dates = [query.forms_of(term) for term in query.of_dates]
-                named = bool(dates) and any(scope.holds_all(dates) for scope in scopes)
-                query = as_said(query, lambda term: any(scope.mentions((term,)) for scope in scopes), names_date=named)
+                hold = partial(_hold, query, scopes)
+                query = as_said(query, lambda term: any(scope.mentions((term,)) for scope in scopes), hold=hold)
             newest, own = self._newest(scopes, query) if wanted.in_conversation else _NOTHING, query
             lent = lending(scopes[0].heard(newest)) if len(newest) else []
             if wanted.in_conversation:
@@ -330,6 +330,12 @@ class Searcher:
         spread = query.goes_on or query.about_talk
         judged = verdict(price, signs, ranked.scores[others], spread=spread, goes_on=query.goes_on)
         return replace(judged, worth=int(others[judged.worth - 1]) + 1) if judged.worth else judged
+
+
+def _hold(query: Query, scopes: Sequence[Scope], wanted: frozenset[str]) -> bool:
+    """Return whether a message holds all of some terms."""
+    groups = [query.forms_of(term) for term in wanted]
+    return any(scope.holds_all(groups) for scope in scopes)
 
 
 def _no_copies(query: Query, scopes: Sequence[Scope], ranked: RankedResults) -> Indices:

@@ -69,6 +69,8 @@ def test_a_date_that_a_message_names_is_looked_for_in_its_words(memory: Infinite
     memory.add([Message.user("The dentist waits on 3 May.", id="d"), Message.assistant("Noted.")])
     memory.add([Message.user("Day 3 was better than day 60."), Message.assistant("Good.")])
     assert memory.search("Which appointment is on 3 May?")[0].message.id == "d"
+    for question in ("What happens in May 2026?", "Which appointments are on 3 May and on 7 June?"):
+        assert memory.search(question)[0].message.id == "d"
 
 
 def test_a_prompt_with_the_older_statement_has_the_newer_one(memory: InfiniteMemory) -> None:

@@ -134,7 +134,16 @@ def test_words_of_a_date_that_no_message_names_are_not_looked_for() -> None:
     unsaid = as_said(query, {"3", "dinner"}.__contains__)  # "Soup number 3 for dinner."
     assert (unsaid.terms, unsaid.informative, unsaid.dates) == (("dinner",), 1, query.dates)
     assert unsaid.proper == frozenset()
-    assert as_said(query, {"3", "may"}.__contains__, names_date=True) == query  # "Book a table for 3 May."
+    assert (
+        as_said(query, {"3", "may"}.__contains__, hold=lambda terms: terms == {"3", "may"}) == query
+    )  # "Book a table for 3 May."
+    both = parse_query("Which dinner did we have on 3 May 2026 or in June?", [])
+    assert as_said(both, set[str]().__contains__, hold=lambda terms: terms == {"3", "may"}).terms == (
+        "3",
+        "dinner",
+        "may",
+    )
+    assert as_said(both, set[str]().__contains__, hold=lambda terms: terms == {"june"}).terms == ("dinner", "june")
     date = parse_query("3 May?", [])
     assert as_said(date, set[str]().__contains__) == date
 
