@@ -65,7 +65,7 @@ class MessageTooLargeError(BudgetError):
 
 
 class DuplicateError(InfiniteMemoryError, ValueError):
-    """An id is already stored with other content, or a branch name is taken.
+    """An id is already stored with other content or elsewhere, or a branch name is taken.
 
     Attributes:
         id: the id of the message, if it is about one.

@@ -1,7 +1,9 @@
 """A client that sends its history again: each message is stored once, and an edited history becomes a branch."""
 
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shared_core import InfiniteMemory, Message, SQLiteStore, ToolCall
+from shared_core.errors import DuplicateError
 from shared_core.queries import After
+from shared_core.records import Appended, Draft
 from shared_core.results import FollowedHistory
 from shared_core.testing import HashingEmbedder
 
@@ -492,6 +496,33 @@ def test_the_end_of_a_history_is_known_whatever_was_forgotten_in_it(
         assert said(one) == [*(text for number, text in enumerate(texts) if number not in forgotten), "new?"]
         if window >= 64:
             assert again.ids[-60:-1] == tuple(None if id_ in gone else id_ for id_ in ids[-59:])
+
+
+class Interrupted(SQLiteStore):
+    """Lets another process do something before messages are stored."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def append(self, session: int, branch: str, drafts: Sequence[Draft], **how: Any) -> Appended:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().append(session, branch, drafts, **how)
+
+
+@pytest.mark.interleaved
+@pytest.mark.parametrize("removed", ["keep", "leave_out"])
+def test_two_processes_that_go_back_with_one_history_store_its_question_once(tmp_path: Path, removed: Any) -> None:
+    path, back = tmp_path / "chat.db", [*talk("q1", "a1"), user("q7", id="q7")]
+    with closing(Interrupted(path)) as store, closing(SQLiteStore(path)) as other:
+        one, two = memory(store), memory(other)
+        one.follow(talk("q1", "a1", "q2", "a2"))
+        store.meanwhile = lambda: two.follow(back, removed=removed)
+        assert one.follow(back, removed=removed).ids == ("q1", "a1", "q7")
+        assert (said(one), one.branch) == (["q1", "a1", "q7"], two.branch)
+        assert len(one.branches()) == 2
+        with pytest.raises(DuplicateError, match="'q8' is given twice"):
+            one.follow([user("q8", id="q8"), user("q9", id="q8")])
 
 
 class Rewriting:

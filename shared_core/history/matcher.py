@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import Literal
 from uuid import uuid4
 
-from shared_core.errors import StaleHeadError
+from shared_core.errors import DuplicateError, StaleHeadError
 from shared_core.history.followed import Followed, FollowedHistory
 from shared_core.history.forgetful_line import ForgetfulLine
 from shared_core.history.forms import families, saying
@@ -36,11 +36,16 @@ def follow(
     Returns:
         The whole history, and the messages that were given to the store, as stored.
     """
+    refused = set[str | None]()
     while True:
         try:
             return _follow(checkout, messages, after, removed, since, rewritten)
         except StaleHeadError:  # another process added to the branch since the history was matched with it
             continue
+        except DuplicateError as error:  # it stored one of the messages on a branch of its own
+            if error.id in refused:
+                raise
+            refused.add(error.id)
 
 
 def _follow(
