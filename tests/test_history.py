@@ -15,7 +15,7 @@ from shared_core.errors import DuplicateError
 from shared_core.queries import After
 from shared_core.records import Appended, Draft
 from shared_core.results import FollowedHistory
-from shared_core.testing import HashingEmbedder
+from shared_core.testing import CountedStore, HashingEmbedder
 
 ai, user = Message.assistant, Message.user
 
@@ -496,6 +496,21 @@ def test_the_end_of_a_history_is_known_whatever_was_forgotten_in_it(
         assert said(one) == [*(text for number, text in enumerate(texts) if number not in forgotten), "new?"]
         if window >= 64:
             assert again.ids[-60:-1] == tuple(None if id_ in gone else id_ for id_ in ids[-59:])
+
+
+def test_an_answer_written_anew_is_compared_with_the_others_of_its_turn_in_one_read() -> None:
+    """Though many messages may be this answer, because all questions are equal and some messages were forgotten."""
+    with closing(CountedStore(SQLiteStore(":memory:"))) as store:
+        one = InfiniteMemory(store, embedder=HashingEmbedder())
+        talk = [make(text) for number in range(20) for make, text in ((user, "go on"), (ai, f"**step {number}** done"))]
+        ids = one.follow(talk, removed="leave_out", rewritten=True).ids
+        one.forget(ids=[id_ for id_ in ids[:10] if id_])
+        one.fork("other")
+        anew = [message.replace(content=message.content.replace("**", "so ")) for message in talk]
+        store.reset()
+        one.follow([*anew, user("and then?")], removed="leave_out", rewritten=True)
+        assert said(one) == [*(message.content for message in talk[10:]), "and then?"]
+        assert 0 < store.trips.count("read(InTurns)") <= 15, "as many as there are turns left"
 
 
 class Interrupted(SQLiteStore):

@@ -73,6 +73,7 @@ class Line:
         self.whole = whole
         self.rewritten = rewritten
         self.forms = Forms(live, said, 0 if whole else CHECKED)
+        self._turns: dict[str, Sequence[Record]] = {}  # read once: an answer is compared with many messages
 
     def followed(self) -> Followed | None:
         """Return the result for the history; None: nothing tells where it stands."""
@@ -204,10 +205,11 @@ class Line:
         message, turn_id = self.said[index], record.message.turn_id
         if turn_id is None or not self._is_forked or words_of(message) <= words_of(record.message):
             return True
-        assert self.live.key is not None
+        if turn_id not in self._turns:
+            assert self.live.key is not None
+            self._turns[turn_id] = self.live.store.find(self.live.key, InTurns([turn_id]))
         form = whatever_is_answered(normal_form(record.message))
-        found = self.live.store.find(self.live.key, InTurns([turn_id]))
-        others = [one for one in found if whatever_is_answered(normal_form(one.message)) == form]
+        others = [one for one in self._turns[turn_id] if whatever_is_answered(normal_form(one.message)) == form]
         return all(likeness(message, one.message) <= likeness(message, record.message) for one in others)
 
     @cached_property
