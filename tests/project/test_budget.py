@@ -14,7 +14,7 @@ from tests.support.documents import ROOT
 
 PACKAGES = ("shared_core", "langchain_infinite_memory", "llama_index_infinite_memory")
 
-CODE_LINES = 33_400
+CODE_LINES = 32_500
 """Lines of the packages without blanks, comments and docstrings. It was 44,959 before the engine was made small."""
 
 CALLS = 1_700
