@@ -137,6 +137,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--plot", type=Path, action="append", default=[], help=".svg or .png")
     given = parser.parse_args(argv)
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("INFINITE_MEMORY_EMBEDDER", "static")  # whatever weights this machine has
     if given.plot and find_spec("matplotlib") is None:
         parser.error("--plot needs matplotlib: pip install matplotlib")
     if given.source:
