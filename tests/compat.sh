@@ -43,7 +43,7 @@ with InfiniteMemory(token_counter="characters/4") as memory:
 try:
     from langchain_infinite_memory import InfiniteMemoryMiddleware
 except MissingExtraError as error:
-    assert "pip install 'infinite-memory[langchain]'" in str(error)
+    assert 'pip install "infinite-memory[langchain]"' in str(error)
     print(f"core: works, and of LangChain it says: {error}")
 else:
     raise SystemExit("core: LangChain is there, so that nothing can be shown without it")
