@@ -21,8 +21,8 @@ from shared_core.queries import After
 from shared_core.records import MAIN
 from shared_core.stores import open_store
 from shared_core.stores.postgres.address import Address
-from shared_core.stores.postgres.failures import is_passing, store_error
 from shared_core.stores.postgres.migrations import OLDEST_SERVER, unfit
+from shared_core.stores.postgres.postgres_failures import is_passing, store_error
 from shared_core.stores.postgres.postgres_schema import MIGRATIONS
 from shared_core.testing.oracle import ALL, Session, draft, drafts
 from tests.stores.postgres_server import Server

@@ -21,7 +21,7 @@ from shared_core.records import (
 )
 from shared_core.session.turns import assign_turns
 from shared_core.stores.answers import head_of
-from shared_core.stores.postgres.failures import is_broken
+from shared_core.stores.postgres.postgres_failures import is_broken
 from shared_core.stores.postgres.postgres_rows import (
     INSERTED,
     PUT_SPACE,

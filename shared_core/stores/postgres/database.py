@@ -12,8 +12,14 @@ from psycopg.sql import Identifier
 from shared_core.errors import StoreError, StoreUnavailableError
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.connections import Connection, Connections, Pauses, adapt, pauses
-from shared_core.stores.postgres.failures import is_broken, is_mistaken, is_passing, store_error, unknown_outcome
 from shared_core.stores.postgres.migrations import check, migrate
+from shared_core.stores.postgres.postgres_failures import (
+    is_broken,
+    is_mistaken,
+    is_passing,
+    store_error,
+    unknown_outcome,
+)
 from shared_core.stores.postgres.row_security import check_security, grant
 from shared_core.stores.postgres.transactions import LIFE, Schema, Statements, Writer
 

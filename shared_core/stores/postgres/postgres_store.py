@@ -28,8 +28,8 @@ from shared_core.records import (
 from shared_core.stores.postgres.address import Address
 from shared_core.stores.postgres.appends import AppendCall, Appends
 from shared_core.stores.postgres.database import Database
-from shared_core.stores.postgres.failures import unknown_outcome
 from shared_core.stores.postgres.joint_reads import JointReads
+from shared_core.stores.postgres.postgres_failures import unknown_outcome
 from shared_core.stores.postgres.postgres_schema import SCHEMA, SCRUBBED
 from shared_core.stores.postgres.row_security import setting_of
 from shared_core.stores.postgres.transactions import NO_USER

@@ -24,7 +24,7 @@ from shared_core.stores.sqlite.database_file import (
     renew,
     version_of,
 )
-from shared_core.stores.sqlite.failures import SQLITE_ERRORS, advice, is_busy, read_leniently
+from shared_core.stores.sqlite.sqlite_failures import SQLITE_ERRORS, advice, is_busy, read_leniently
 from shared_core.stores.sqlite.sqlite_schema import MIGRATIONS
 from shared_core.stores.sqlite.wal import check_log
 

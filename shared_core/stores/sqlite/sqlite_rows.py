@@ -28,7 +28,7 @@ from shared_core.stores.row_values import (
 from shared_core.stores.rows import line_of
 from shared_core.stores.sql_rows import SqlRows, read_key_and_state
 from shared_core.stores.sqlite.connection import note_scrub_due, transaction
-from shared_core.stores.sqlite.failures import is_undecodable, lenient
+from shared_core.stores.sqlite.sqlite_failures import is_undecodable, lenient
 from shared_core.stores.statements import Many, Marks, Rows, Statement, columns_of_messages, expanded, positions_of
 
 _LAST = (
