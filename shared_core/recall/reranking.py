@@ -5,14 +5,17 @@ import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from shared_core.errors import RerankerError
 from shared_core.events import Note
 from shared_core.messages import Message
-from shared_core.plugins.calls import Failure, Late, Steps
-from shared_core.plugins.reranker import scores_request
+from shared_core.plugins import calls
+from shared_core.plugins.base import Reranker
+from shared_core.plugins.calls import Failure, Late, Request, Steps
 from shared_core.prompt.hits import Hit, Place
 from shared_core.recall.excerpts import excerpt
 from shared_core.recall.scope import records_in
@@ -82,7 +85,7 @@ class Reranking:
             return self._note("the reranker still works on an earlier question")
         with self._lock:
             texts = passages(self._live, self._rules, found, best)
-        reply: Any = yield scores_request(self._rules.reranker, query, texts)
+        reply: Any = yield _scores_request(self._rules.reranker, query, texts)
         if isinstance(reply, Late):
             self._late = reply
             return self._note("the reranker returned nothing in time; a model that is loading will be ready later")
@@ -137,3 +140,26 @@ def _line(live: LiveSession, rules: RecallRules, words: Sequence[str], record: R
         tokens = counter(text) if grounded else live.sizer.tokens(record) - message.media_tokens
         text = excerpt(text, words, size, counter, tokens) or text
     return f"{' '.join((message.name or message.role).split())}: {text}"
+
+
+def _scores_request(reranker: Reranker, query: str, texts: list[str]) -> Request[tuple[float, ...]]:
+    """Return a request for the score of each text, which a question waits for no longer than it may."""
+    return Request(
+        "reranker", partial(reranker, query, texts), partial(_checked, len(texts)), texts=len(texts),
+        seconds=calls.SECONDS,
+    )  # fmt: skip
+
+
+def _checked(count: int, reply: Any) -> tuple[float, ...]:
+    try:
+        scores = np.asarray(reply, dtype=np.float64)
+    except Exception as error:  # a plug-in: what its reply does to become numbers is its own
+        raise RerankerError(f"the reranker returned {type(reply).__name__}, not a list of numbers: {error}") from error
+    if scores.ndim == 0:
+        raise RerankerError(f"the reranker returned {type(reply).__name__}, not a list of numbers")
+    if scores.shape != (count,):
+        found = f"{len(scores)} scores" if scores.ndim == 1 else f"an array of the shape {scores.shape}"
+        raise RerankerError(f"the reranker returned {found} for {count} texts")
+    if np.isnan(scores).any() or (scores == np.inf).any():
+        raise RerankerError("the reranker returned NaN or infinity as a score")
+    return tuple(scores.tolist())
